@@ -1,0 +1,119 @@
+-- The same guards as in guards_sqlite.sql.
+
+CREATE FUNCTION holdpoint_never_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % are never deleted', TG_TABLE_NAME;
+END $$;
+
+CREATE FUNCTION holdpoint_never_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % never change', TG_TABLE_NAME;
+END $$;
+
+CREATE FUNCTION holdpoint_tool_call_born() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid') THEN
+        RAISE EXCEPTION 'a tool call begins as pending, executing, rejected or invalid';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_tool_call_moves() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    erasing BOOLEAN := OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL;
+BEGIN
+    IF (OLD.tool_call_id, OLD.thread_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
+        OLD.provider_call_id, OLD.wire_call_id, OLD.name, OLD.schema_hash, OLD.held, OLD.idempotent,
+        OLD.risk_level, OLD.created_at)
+       IS DISTINCT FROM
+       (NEW.tool_call_id, NEW.thread_id, NEW.message_id, NEW.step, NEW.ordinal, NEW.run_id,
+        NEW.provider_call_id, NEW.wire_call_id, NEW.name, NEW.schema_hash, NEW.held, NEW.idempotent,
+        NEW.risk_level, NEW.created_at)
+       OR (OLD.arguments IS DISTINCT FROM NEW.arguments AND NOT erasing)
+    THEN RAISE EXCEPTION 'what was shown does not change'; END IF;
+
+    IF OLD.validated IS NOT NULL AND (
+        (OLD.validated, OLD.decided_by, OLD.decided_at)
+            IS DISTINCT FROM (NEW.validated, NEW.decided_by, NEW.decided_at)
+        OR (OLD.validated_inputs IS DISTINCT FROM NEW.validated_inputs AND NOT erasing))
+    THEN RAISE EXCEPTION 'a decision is final'; END IF;
+
+    IF OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
+        'pending>approved', 'pending>rejected', 'pending>expired', 'pending>cancelled',
+        'approved>executing', 'approved>cancelled', 'approved>failed', 'approved>interrupted',
+        'executing>succeeded', 'executing>failed', 'executing>interrupted', 'executing>approved',
+        'interrupted>succeeded', 'interrupted>failed')
+    THEN RAISE EXCEPTION 'illegal transition of a tool call'; END IF;
+
+    IF OLD.state = 'approved' AND OLD.state <> NEW.state AND (
+        (NEW.state IN ('cancelled', 'failed') AND OLD.exec_attempt > 0)
+        OR (NEW.state = 'interrupted' AND OLD.exec_attempt = 0))
+    THEN RAISE EXCEPTION 'only a call that was never claimed did not run'; END IF;
+
+    IF (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT OLD.idempotent)
+        OR (NEW.exec_attempt <> OLD.exec_attempt AND NOT (OLD.state = 'approved'
+            AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
+        OR (NEW.exec_id IS DISTINCT FROM OLD.exec_id
+            AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
+    THEN RAISE EXCEPTION 'a call runs once, and again only if it is idempotent'; END IF;
+
+    IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
+        AND (OLD.result, OLD.output, OLD.finished_at)
+            IS DISTINCT FROM (NEW.result, NEW.output, NEW.finished_at)
+    THEN RAISE EXCEPTION 'an outcome does not change'; END IF;
+
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_run_moves() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.status <> NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
+        'running>waiting', 'running>completed', 'running>failed', 'running>cancelled',
+        'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running')
+    THEN RAISE EXCEPTION 'illegal transition of a run'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_step_written() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
+    THEN RAISE EXCEPTION 'a step is written once'; END IF;
+    RETURN NEW;
+END $$;
+
+-- The sequencer and the chain fill their columns once; the facts stay.
+CREATE FUNCTION holdpoint_event_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.event_id, OLD.type, OLD.at, OLD.actor, OLD.tenant_id, OLD.session_id, OLD.thread_id,
+        OLD.run_id, OLD.tool_call_id, OLD.data)
+       IS DISTINCT FROM
+       (NEW.event_id, NEW.type, NEW.at, NEW.actor, NEW.tenant_id, NEW.session_id, NEW.thread_id,
+        NEW.run_id, NEW.tool_call_id, NEW.data)
+       OR (OLD.seq IS NOT NULL AND OLD.seq IS DISTINCT FROM NEW.seq)
+       OR (OLD.hash IS NOT NULL AND (OLD.hash, OLD.prev_hash) IS DISTINCT FROM (NEW.hash, NEW.prev_hash))
+    THEN RAISE EXCEPTION 'events never change'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_tool_call_born();
+CREATE TRIGGER tool_calls_moves BEFORE UPDATE ON tool_calls
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_tool_call_moves();
+CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER runs_moves BEFORE UPDATE ON runs
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_run_moves();
+CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_step_written();
+CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER sent_answers_fixed BEFORE UPDATE ON sent_answers
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER events_fixed BEFORE UPDATE ON events
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_event_fixed();
+CREATE TRIGGER events_kept BEFORE DELETE ON events
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();

@@ -1,0 +1,86 @@
+-- The same guards as in guards_postgres.sql.
+
+CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
+WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
+BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, executing, rejected or invalid'); END;
+
+CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
+BEGIN SELECT RAISE(ABORT, 'tool calls are never deleted'); END;
+
+CREATE TRIGGER tool_calls_frozen BEFORE UPDATE ON tool_calls
+WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.thread_id IS NOT NEW.thread_id
+  OR OLD.message_id IS NOT NEW.message_id OR OLD.step IS NOT NEW.step OR OLD.ordinal IS NOT NEW.ordinal
+  OR OLD.run_id IS NOT NEW.run_id OR OLD.provider_call_id IS NOT NEW.provider_call_id
+  OR OLD.wire_call_id IS NOT NEW.wire_call_id OR OLD.name IS NOT NEW.name
+  OR OLD.schema_hash IS NOT NEW.schema_hash OR OLD.held IS NOT NEW.held
+  OR OLD.idempotent IS NOT NEW.idempotent OR OLD.risk_level IS NOT NEW.risk_level
+  OR OLD.created_at IS NOT NEW.created_at
+  OR (OLD.arguments IS NOT NEW.arguments AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+BEGIN SELECT RAISE(ABORT, 'what was shown does not change'); END;
+
+CREATE TRIGGER tool_calls_decided BEFORE UPDATE ON tool_calls
+WHEN OLD.validated IS NOT NULL AND (
+     OLD.validated IS NOT NEW.validated OR OLD.decided_by IS NOT NEW.decided_by
+  OR OLD.decided_at IS NOT NEW.decided_at
+  OR (OLD.validated_inputs IS NOT NEW.validated_inputs
+      AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)))
+BEGIN SELECT RAISE(ABORT, 'a decision is final'); END;
+
+CREATE TRIGGER tool_calls_moves BEFORE UPDATE ON tool_calls
+WHEN OLD.state IS NOT NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
+    'pending>approved', 'pending>rejected', 'pending>expired', 'pending>cancelled',
+    'approved>executing', 'approved>cancelled', 'approved>failed', 'approved>interrupted',
+    'executing>succeeded', 'executing>failed', 'executing>interrupted', 'executing>approved',
+    'interrupted>succeeded', 'interrupted>failed')
+BEGIN SELECT RAISE(ABORT, 'illegal transition of a tool call'); END;
+
+CREATE TRIGGER tool_calls_unclaimed BEFORE UPDATE ON tool_calls
+WHEN OLD.state = 'approved' AND OLD.state IS NOT NEW.state AND (
+     (NEW.state IN ('cancelled', 'failed') AND OLD.exec_attempt > 0)
+  OR (NEW.state = 'interrupted' AND OLD.exec_attempt = 0))
+BEGIN SELECT RAISE(ABORT, 'only a call that was never claimed did not run'); END;
+
+CREATE TRIGGER tool_calls_attempts BEFORE UPDATE ON tool_calls
+WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT OLD.idempotent)
+  OR (NEW.exec_attempt IS NOT OLD.exec_attempt
+      AND NOT (OLD.state = 'approved' AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
+  OR (NEW.exec_id IS NOT OLD.exec_id AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
+BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent'); END;
+
+CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
+WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state
+  AND (OLD.result IS NOT NEW.result OR OLD.output IS NOT NEW.output OR OLD.finished_at IS NOT NEW.finished_at)
+  AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
+BEGIN SELECT RAISE(ABORT, 'an outcome does not change'); END;
+
+CREATE TRIGGER runs_moves BEFORE UPDATE ON runs
+WHEN OLD.status IS NOT NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
+    'running>waiting', 'running>completed', 'running>failed', 'running>cancelled',
+    'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running')
+BEGIN SELECT RAISE(ABORT, 'illegal transition of a run'); END;
+
+CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
+WHEN OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
+BEGIN SELECT RAISE(ABORT, 'a step is written once'); END;
+
+CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
+BEGIN SELECT RAISE(ABORT, 'decisions never change'); END;
+CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
+BEGIN SELECT RAISE(ABORT, 'decisions are never deleted'); END;
+
+CREATE TRIGGER sent_answers_fixed BEFORE UPDATE ON sent_answers
+BEGIN SELECT RAISE(ABORT, 'what the model was told does not change'); END;
+CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
+BEGIN SELECT RAISE(ABORT, 'what the model was told is never deleted'); END;
+
+-- The sequencer and the chain fill their columns once; the facts stay.
+CREATE TRIGGER events_fixed BEFORE UPDATE ON events
+WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS NOT NEW.at
+  OR OLD.actor IS NOT NEW.actor OR OLD.tenant_id IS NOT NEW.tenant_id
+  OR OLD.session_id IS NOT NEW.session_id OR OLD.thread_id IS NOT NEW.thread_id
+  OR OLD.run_id IS NOT NEW.run_id OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.data IS NOT NEW.data
+  OR (OLD.seq IS NOT NULL AND OLD.seq IS NOT NEW.seq)
+  OR (OLD.hash IS NOT NULL AND (OLD.hash IS NOT NEW.hash OR OLD.prev_hash IS NOT NEW.prev_hash))
+BEGIN SELECT RAISE(ABORT, 'events never change'); END;
+CREATE TRIGGER events_kept BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;

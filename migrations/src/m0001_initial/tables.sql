@@ -1,0 +1,213 @@
+-- Types are the ones SQLite and Postgres share. Times are microseconds since 1970. JSON is TEXT: jsonb
+-- rewrites numbers and refuses NUL, and what was shown must be what runs, byte for byte.
+
+CREATE TABLE threads (
+    thread_id   TEXT PRIMARY KEY,
+    tenant_id   TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    session_id  TEXT NOT NULL REFERENCES threads (thread_id),
+    parent_id   TEXT REFERENCES threads (thread_id),
+    client_id   TEXT,
+    title       TEXT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    updated_at  BIGINT NOT NULL,
+    deleted_at  BIGINT,
+    CHECK (client_id IS NULL OR length(client_id) BETWEEN 1 AND 64),
+    CHECK ((parent_id IS NULL) = (session_id = thread_id))
+);
+CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
+    WHERE client_id IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id);
+
+CREATE TABLE messages (
+    message_id  TEXT PRIMARY KEY,
+    thread_id   TEXT NOT NULL REFERENCES threads (thread_id),
+    run_id      TEXT NOT NULL,
+    ordinal     BIGINT NOT NULL,
+    role        TEXT NOT NULL,
+    status      TEXT NOT NULL,
+    client_id   TEXT,
+    content     TEXT,
+    created_at  BIGINT NOT NULL,
+    erased_at   BIGINT,
+    UNIQUE (thread_id, ordinal),
+    CHECK (role IN ('user', 'assistant')),
+    CHECK (status IN ('complete', 'streaming', 'interrupted', 'superseded')),
+    CHECK ((role = 'user') = (content IS NOT NULL)),
+    CHECK (role = 'assistant' OR status IN ('complete', 'superseded'))
+);
+-- A retry of a message finds the one already stored, unless that one was cut off since.
+CREATE UNIQUE INDEX messages_client_id ON messages (thread_id, client_id)
+    WHERE client_id IS NOT NULL AND status <> 'superseded';
+
+CREATE TABLE message_steps (
+    message_id     TEXT NOT NULL REFERENCES messages (message_id),
+    n              INTEGER NOT NULL,
+    status         TEXT NOT NULL,
+    parts          TEXT NOT NULL,
+    finish_reason  TEXT,
+    input_tokens   BIGINT,
+    output_tokens  BIGINT,
+    provider       TEXT,
+    provider_state TEXT,
+    created_at     BIGINT NOT NULL,
+    finished_at    BIGINT,
+    erased_at      BIGINT,
+    PRIMARY KEY (message_id, n),
+    CHECK (n >= 0),
+    CHECK (status IN ('streaming', 'complete', 'interrupted')),
+    CHECK ((status = 'streaming') = (finished_at IS NULL))
+);
+
+CREATE TABLE runs (
+    run_id               TEXT PRIMARY KEY,
+    thread_id            TEXT NOT NULL REFERENCES threads (thread_id),
+    user_message_id      TEXT NOT NULL REFERENCES messages (message_id),
+    assistant_message_id TEXT NOT NULL UNIQUE REFERENCES messages (message_id),
+    status               TEXT NOT NULL,
+    model                TEXT,
+    tools                TEXT,
+    owner                TEXT,
+    lease_until          BIGINT,
+    cancel_requested_at  BIGINT,
+    error_code           TEXT,
+    error_message        TEXT,
+    created_at           BIGINT NOT NULL,
+    finished_at          BIGINT,
+    CHECK (status IN ('running', 'waiting', 'completed', 'failed', 'cancelled')),
+    CHECK ((status = 'running') = (owner IS NOT NULL)),
+    CHECK ((status = 'running') = (lease_until IS NOT NULL)),
+    CHECK ((status = 'failed') = (error_code IS NOT NULL)),
+    CHECK ((error_code IS NULL) = (error_message IS NULL)),
+    CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL))
+);
+CREATE UNIQUE INDEX runs_one_running ON runs (thread_id) WHERE status = 'running';
+CREATE INDEX runs_thread ON runs (thread_id, run_id);
+CREATE INDEX runs_lease ON runs (lease_until) WHERE status = 'running';
+
+CREATE TABLE tool_calls (
+    tool_call_id        TEXT PRIMARY KEY,
+    thread_id           TEXT NOT NULL REFERENCES threads (thread_id),
+    message_id          TEXT NOT NULL,
+    step                INTEGER NOT NULL,
+    ordinal             INTEGER NOT NULL,
+    run_id              TEXT NOT NULL REFERENCES runs (run_id),
+    provider_call_id    TEXT NOT NULL,
+    wire_call_id        TEXT NOT NULL,
+    name                TEXT NOT NULL,
+    arguments           TEXT NOT NULL,
+    schema_hash         TEXT NOT NULL,
+    held                BOOLEAN NOT NULL,
+    idempotent          BOOLEAN NOT NULL,
+    risk_level          TEXT NOT NULL,
+    reason              TEXT,
+    state               TEXT NOT NULL,
+    validated           BOOLEAN,
+    validated_inputs    TEXT,
+    decided_by          TEXT,
+    decided_at          BIGINT,
+    expires_at          BIGINT,
+    start_deadline      BIGINT,
+    exec_id             TEXT,
+    exec_owner          TEXT,
+    exec_attempt        INTEGER NOT NULL,
+    lease_until         BIGINT,
+    started_at          BIGINT,
+    cancel_requested_at BIGINT,
+    output              TEXT,
+    result              TEXT,
+    created_at          BIGINT NOT NULL,
+    finished_at         BIGINT,
+    erased_at           BIGINT,
+    FOREIGN KEY (message_id, step) REFERENCES message_steps (message_id, n),
+    UNIQUE (message_id, step, ordinal),
+    UNIQUE (thread_id, wire_call_id),
+    CHECK (length(wire_call_id) > 0),
+    CHECK (risk_level IN ('low', 'medium', 'high')),
+    CHECK (state IN ('pending', 'approved', 'executing', 'succeeded', 'failed', 'interrupted',
+                     'rejected', 'expired', 'cancelled', 'invalid')),
+    CHECK ((validated IS NULL) = (state = 'pending')),
+    CHECK (validated IS NOT TRUE OR state IN ('approved', 'executing', 'succeeded', 'failed',
+                                              'interrupted', 'cancelled')),
+    CHECK (validated IS NOT FALSE OR state IN ('rejected', 'expired', 'cancelled', 'invalid')),
+    CHECK ((validated IS NULL) = (decided_by IS NULL)),
+    CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
+    -- A call that a person was asked about can only run on a person's yes.
+    CHECK (NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'),
+    CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
+    CHECK (state <> 'approved' OR start_deadline IS NOT NULL),
+    CHECK (validated_inputs IS NULL OR validated IS TRUE),
+    CHECK ((exec_id IS NULL) = (exec_attempt = 0)),
+    CHECK ((exec_id IS NULL) = (started_at IS NULL)),
+    CHECK ((exec_id IS NULL) = (exec_owner IS NULL)),
+    CHECK (state NOT IN ('executing', 'succeeded', 'interrupted') OR exec_id IS NOT NULL),
+    CHECK (state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid') OR exec_id IS NULL),
+    CHECK ((state = 'executing') = (lease_until IS NOT NULL)),
+    CHECK (exec_attempt >= 0 AND (idempotent OR exec_attempt <= 1)),
+    CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
+    -- Whatever ended has words for the model, and nothing else has.
+    CHECK ((finished_at IS NULL) = (result IS NULL)),
+    CHECK ((state = 'succeeded') = (output IS NOT NULL))
+);
+CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
+CREATE INDEX tool_calls_run ON tool_calls (run_id);
+CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
+CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
+CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
+
+CREATE TABLE decisions (
+    decision_id  TEXT PRIMARY KEY,
+    tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    actor        TEXT NOT NULL,
+    verdict      TEXT NOT NULL,
+    final        BOOLEAN NOT NULL,
+    edited       BOOLEAN NOT NULL,
+    input_hash   TEXT NOT NULL,
+    reason       TEXT,
+    remember     TEXT,
+    surface      TEXT NOT NULL,
+    source       TEXT,
+    at           BIGINT NOT NULL,
+    UNIQUE (tool_call_id, actor),
+    CHECK (verdict IN ('approve', 'reject', 'expire', 'cancel')),
+    CHECK (remember IS NULL OR remember = 'session'),
+    CHECK (NOT edited OR verdict = 'approve'),
+    CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'handler', 'policy', 'sweeper'))
+);
+CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
+
+CREATE TABLE sent_answers (
+    tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    n            INTEGER NOT NULL,
+    kind         TEXT NOT NULL,
+    text         TEXT NOT NULL,
+    message_id   TEXT NOT NULL,
+    step         INTEGER NOT NULL,
+    at           BIGINT NOT NULL,
+    PRIMARY KEY (tool_call_id, n),
+    FOREIGN KEY (message_id, step) REFERENCES message_steps (message_id, n),
+    CHECK (kind IN ('answer', 'placeholder', 'note')),
+    CHECK (n >= 0 AND (n = 0 OR kind = 'note')),
+    CHECK (length(text) > 0)
+);
+CREATE INDEX sent_answers_step ON sent_answers (message_id, step);
+
+CREATE TABLE events (
+    event_id     TEXT PRIMARY KEY,
+    seq          BIGINT UNIQUE,
+    type         TEXT NOT NULL,
+    at           BIGINT NOT NULL,
+    actor        TEXT NOT NULL,
+    tenant_id    TEXT NOT NULL,
+    session_id   TEXT NOT NULL,
+    thread_id    TEXT NOT NULL REFERENCES threads (thread_id),
+    run_id       TEXT,
+    tool_call_id TEXT,
+    data         TEXT NOT NULL,
+    prev_hash    TEXT,
+    hash         TEXT,
+    CHECK ((prev_hash IS NULL) = (hash IS NULL)),
+    CHECK (hash IS NULL OR seq IS NOT NULL)
+);
+CREATE INDEX events_call ON events (tool_call_id, event_id);
+CREATE INDEX events_run ON events (run_id, event_id);

@@ -1,0 +1,355 @@
+//! A tool call's life.
+//!
+//! ```text
+//!  model ─► pending ─┬─► approved ─► executing ─┬─► succeeded
+//!                    ├─► rejected               ├─► failed
+//!                    ├─► expired                └─► interrupted ─► succeeded | failed
+//!                    └─► cancelled
+//!  model ─► executing (nobody has to be asked)      model ─► invalid (it cannot be run)
+//! ```
+//!
+//! The store moves a call by compare-and-set; here is what each state knows, and the words for the model.
+
+use super::clock::Timestamp;
+use super::decision::Decision;
+use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// The named inputs of a call.
+pub type Input = Map<String, Value>;
+
+/// A call as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Its id, minted here.
+    pub id: ToolCallId,
+    /// Its thread.
+    pub thread_id: ThreadId,
+    /// The assistant's message that made it.
+    pub message_id: MessageId,
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// The step of the message.
+    pub step: i32,
+    /// Its place in the step.
+    pub ordinal: i32,
+    /// The id the model knows it by, unique in the thread.
+    pub wire_call_id: String,
+    /// The tool.
+    pub name: String,
+    /// What the model asked for; empty if that was not a JSON object.
+    pub input: Input,
+    /// The tool's schema when it was asked for.
+    pub schema_hash: String,
+    /// Whether a person is asked.
+    pub held: bool,
+    /// Whether running it twice does no more than running it once.
+    pub idempotent: bool,
+    /// How much harm it can do.
+    pub risk: RiskLevel,
+    /// Why a person is asked.
+    pub reason: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// The decision in force.
+    pub decision: Option<Decision>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When a person's time to answer runs out.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Where a call stands, with the facts of that state and who moves it on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum State {
+    /// A person is asked; a decision or the sweeper moves it.
+    Pending,
+    /// A person said yes and nobody has begun; a claim moves it, until the start deadline.
+    Approved(Approval),
+    /// Somebody runs it; who holds the execution settles it, the sweeper if they vanish.
+    Executing(Approval, Execution),
+    /// It ran and gave this output.
+    Succeeded(Approval, Execution, Value, End),
+    /// It ran and failed; without an execution it never ran.
+    Failed(Approval, Option<Execution>, End),
+    /// It may have run. A late result of the same execution, or an operator, can still settle it.
+    Interrupted(Approval, Execution, End),
+    /// A person or the policy said no.
+    Rejected(End),
+    /// Nobody answered in time.
+    Expired(End),
+    /// Withdrawn before it ran.
+    Cancelled(End),
+    /// The model asked for what cannot be run.
+    Invalid(End),
+}
+
+/// A yes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    /// Inputs to run in place of the model's, if a person changed them.
+    pub inputs: Option<Input>,
+}
+
+/// One execution: who holds it may settle the call, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Execution {
+    /// Its id.
+    pub id: ExecId,
+    /// When it was claimed.
+    pub started_at: Timestamp,
+}
+
+/// How a call ended, for the model and for the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// The words the model reads.
+    pub result: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How an execution went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The tool gave this.
+    Succeeded(Value),
+    /// The tool failed, in these words.
+    Failed(String),
+    /// Nobody knows: the tool may have had its effect.
+    Interrupted,
+}
+
+/// How much harm a tool can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RiskLevel {
+    /// Reads, or is easily undone.
+    Low,
+    /// Changes something that matters.
+    Medium,
+    /// Cannot be undone.
+    High,
+}
+
+impl RiskLevel {
+    /// The level's word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// The words the model reads of calls that gave no output of their own.
+pub mod words {
+    /// It may have happened.
+    pub const INTERRUPTED: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+                                   Do not repeat it without asking the user.";
+    /// Nobody answered.
+    pub const EXPIRED: &str = "Nobody approved this in time, it expired. The tool did not run.";
+    /// It was withdrawn.
+    pub const CANCELLED: &str = "Cancelled, the tool did not run.";
+    /// Told while nobody has decided.
+    pub const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
+                                told later; do not repeat the call.";
+    /// Told while it runs.
+    pub const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
+                                 repeat the call.";
+    /// A person said no.
+    pub const REJECTED: &str = "Tool execution rejected by user.";
+}
+
+impl ToolCall {
+    /// What runs, or ran: the approver's inputs if they changed them, else the model's.
+    pub fn effective_input(&self) -> &Input {
+        self.edited_input().unwrap_or(&self.input)
+    }
+
+    /// The inputs a person put in place of the model's.
+    pub fn edited_input(&self) -> Option<&Input> {
+        match &self.state {
+            State::Approved(approval)
+            | State::Executing(approval, _)
+            | State::Succeeded(approval, ..)
+            | State::Failed(approval, ..)
+            | State::Interrupted(approval, ..) => approval.inputs.as_ref(),
+            State::Pending | State::Rejected(_) | State::Expired(_) | State::Cancelled(_) | State::Invalid(_) => {
+                None
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn end(&self) -> Option<&End> {
+        match &self.state {
+            State::Pending | State::Approved(_) | State::Executing(..) => None,
+            State::Succeeded(.., end)
+            | State::Failed(.., end)
+            | State::Interrupted(.., end)
+            | State::Rejected(end)
+            | State::Expired(end)
+            | State::Cancelled(end)
+            | State::Invalid(end) => Some(end),
+        }
+    }
+
+    /// When its execution was claimed, if it was.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::Executing(_, execution)
+            | State::Succeeded(_, execution, ..)
+            | State::Failed(_, Some(execution), _)
+            | State::Interrupted(_, execution, _) => Some(execution.started_at),
+            _ => None,
+        }
+    }
+
+    /// Whether it had, or may have had, an effect.
+    pub fn may_have_run(&self) -> bool {
+        self.started_at().is_some()
+    }
+
+    /// Whether a person's yes or no is known to be final: `NULL`, true or false of the column `validated`.
+    pub fn validated(&self) -> Option<bool> {
+        match &self.state {
+            State::Pending => None,
+            State::Approved(_)
+            | State::Executing(..)
+            | State::Succeeded(..)
+            | State::Failed(..)
+            | State::Interrupted(..) => Some(true),
+            State::Rejected(_) | State::Expired(_) | State::Cancelled(_) | State::Invalid(_) => Some(false),
+        }
+    }
+
+    /// What the model is told while the outcome is not known.
+    pub fn placeholder(&self) -> Option<&'static str> {
+        match &self.state {
+            State::Pending => Some(words::AWAITING),
+            State::Approved(_) | State::Executing(..) => Some(words::UNDER_WAY),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// The state's word on the wire and in the table.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved(_) => "approved",
+            Self::Executing(..) => "executing",
+            Self::Succeeded(..) => "succeeded",
+            Self::Failed(..) => "failed",
+            Self::Interrupted(..) => "interrupted",
+            Self::Rejected(_) => "rejected",
+            Self::Expired(_) => "expired",
+            Self::Cancelled(_) => "cancelled",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
+    /// The word of the `8:` line and of the data parts: one word for all that a yes leads to.
+    pub const fn validation_word(&self) -> &'static str {
+        match self {
+            Self::Approved(_) | Self::Executing(..) | Self::Succeeded(..) | Self::Failed(..) => "approved",
+            Self::Pending
+            | Self::Interrupted(..)
+            | Self::Rejected(_)
+            | Self::Expired(_)
+            | Self::Cancelled(_)
+            | Self::Invalid(_) => self.as_str(),
+        }
+    }
+}
+
+impl Outcome {
+    /// The words the model reads, at most `bytes_max` of them, beginning with the edit if there was one.
+    pub fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
+        let told = match self {
+            Self::Succeeded(Value::String(text)) => text.clone(),
+            Self::Succeeded(output) => output.to_string(),
+            Self::Failed(message) => message.clone(),
+            Self::Interrupted => words::INTERRUPTED.to_owned(),
+        };
+        let told = if told.is_empty() { "The tool gave an empty result.".to_owned() } else { told };
+        let told = if asked == ran {
+            told
+        } else {
+            let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
+            format!("A person changed the inputs from {asked} to {ran} before approving. {told}")
+        };
+        cut(told, bytes_max)
+    }
+}
+
+/// The rejection as the model and the caller read it.
+pub fn rejection(reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("{} Reason: {reason}", words::REJECTED),
+        None => words::REJECTED.to_owned(),
+    }
+}
+
+/// The text, or as much of it as `bytes_max` holds and a mark that it goes on.
+pub fn cut(mut text: String, bytes_max: usize) -> String {
+    const MARK: &str = " […cut]";
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(MARK.len())));
+        text.push_str(MARK);
+    }
+    text
+}
+
+/// SHA-256 of the value's canonical JSON (RFC 8785), 64 hex digits.
+pub fn canonical_hash(value: &Value) -> String {
+    // Every value has a canonical form: it came from JSON, so its keys are text and its numbers finite.
+    let text = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a person saw: the tool, the inputs, and what the tool takes.
+pub fn input_hash(tool_name: &str, input: &Input, schema_hash: &str) -> String {
+    canonical_hash(&json!([tool_name, input, schema_hash]))
+}
+
+/// The hash of a tool nobody knows: its schema is `false`, which accepts nothing.
+pub fn unknown_schema_hash() -> String {
+    canonical_hash(&Value::Bool(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(value: Value) -> Input {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn an_edit_is_told_before_the_result() {
+        let (asked, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
+        let told = Outcome::Succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
+        let begin = r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
+        assert_eq!(told, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
+    }
+
+    #[test]
+    fn no_answer_is_empty_and_none_is_longer_than_allowed() {
+        let none = Input::new();
+        assert!(!Outcome::Succeeded(json!("")).words(&none, &none, 1000).is_empty());
+        let long = Outcome::Succeeded(json!("é".repeat(100))).words(&none, &none, 50);
+        assert!(long.len() <= 50 && long.ends_with("[…cut]"), "{long}");
+    }
+
+    #[test]
+    fn a_hash_does_not_depend_on_the_order_of_keys_or_the_form_of_numbers() {
+        let one: Value = serde_json::from_str(r#"{"b":1.0,"a":"é"}"#).unwrap();
+        let other: Value = serde_json::from_str(r#"{"a":"\u00e9","b":1}"#).unwrap();
+        assert_eq!(canonical_hash(&one), canonical_hash(&other));
+        assert_eq!(canonical_hash(&one).len(), 64);
+    }
+}

@@ -1,0 +1,90 @@
+//! Decisions: what was said about a call, by whom, from where. They never change.
+
+use super::call::Input;
+use super::clock::Timestamp;
+
+/// A decision as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What was said.
+    pub verdict: Verdict,
+    /// Who said it: `user:<sub>`, `system:policy` and the like.
+    pub by: String,
+    /// When.
+    pub at: Timestamp,
+    /// Whether other inputs than the model's were approved.
+    pub edited: bool,
+    /// Why, in the decider's words.
+    pub reason: Option<String>,
+    /// The hash of the inputs decided on.
+    pub input_hash: String,
+    /// Where it came in.
+    pub surface: Surface,
+    /// The rule that said it, where a rule did.
+    pub source: Option<String>,
+}
+
+/// What can be said about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Run it.
+    Approve,
+    /// Do not run it.
+    Reject,
+    /// Too late.
+    Expire,
+    /// Not wanted any more.
+    Cancel,
+}
+
+impl Verdict {
+    /// The verdict's word on the wire and in the table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Expire => "expire",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+/// Where a decision came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// A route of the HTTP interface.
+    Rest,
+    /// A message of a page, in the next POST of a chat.
+    Stream,
+    /// The policy, without a person.
+    Policy,
+    /// The server, putting in order what time left behind.
+    Sweeper,
+}
+
+impl Surface {
+    /// The surface's word on the wire and in the table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::Stream => "stream",
+            Self::Policy => "policy",
+            Self::Sweeper => "sweeper",
+        }
+    }
+}
+
+/// A person's answer to the question whether a call may run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// Run it, with these inputs if any are given, else as proposed.
+    Approve {
+        /// Inputs in place of the model's.
+        inputs: Option<Input>,
+    },
+    /// Do not run it.
+    Reject {
+        /// Why, for the model and the record.
+        reason: Option<String>,
+    },
+}

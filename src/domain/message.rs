@@ -1,0 +1,127 @@
+//! Messages, and the steps an assistant's message is made of.
+
+use super::call::ToolCall;
+use super::clock::Timestamp;
+use super::id::{MessageId, RunId, ThreadId, ToolCallId};
+use serde::{Deserialize, Serialize};
+
+/// A message as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Its id, minted by the server.
+    pub id: MessageId,
+    /// The name the page gave it, if it did.
+    pub client_id: Option<String>,
+    /// The thread it stands in.
+    pub thread_id: ThreadId,
+    /// The run it began (a user's) or belongs to (an assistant's).
+    pub run_id: RunId,
+    /// Its place in the thread.
+    pub ordinal: i64,
+    /// What it says, and so who says it.
+    pub body: Body,
+    /// How far it has come.
+    pub status: MessageStatus,
+    /// When it was stored.
+    pub created_at: Timestamp,
+}
+
+/// Who speaks, with the words.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// A person's words.
+    User(String),
+    /// A model's steps, in order.
+    Assistant(Vec<Step>),
+}
+
+/// How far a message has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageStatus {
+    /// As it will stay, or held.
+    Complete,
+    /// A turn is writing it now.
+    Streaming,
+    /// A turn ended before its time; continuing goes on from here.
+    Interrupted,
+    /// Cut off by an edit or a regenerate; kept, not shown, not sent.
+    Superseded,
+}
+
+/// One model call and what it said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Its place in the message, from 0.
+    pub n: i32,
+    /// Whether it may be sent to the model again.
+    pub status: StepStatus,
+    /// What it said, in order.
+    pub parts: Vec<Part>,
+    /// The calls its parts name, in order.
+    pub calls: Vec<ToolCall>,
+    /// Tokens read and written, where the provider told.
+    pub usage: Option<Usage>,
+    /// What the provider wants back, unchanged, with the provider's name.
+    pub provider_state: Option<ProviderState>,
+}
+
+/// Whether a step was written whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepStatus {
+    /// Being written.
+    Streaming,
+    /// Whole: its calls are stored with it.
+    Complete,
+    /// Broken off: shown, never sent to the model.
+    Interrupted,
+}
+
+/// A piece of a step, as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words for the person.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// The model's thoughts, where a provider shows them.
+    Reasoning {
+        /// The thoughts.
+        text: String,
+    },
+    /// A call, by its id.
+    ToolCall {
+        /// The call.
+        tool_call_id: ToolCallId,
+    },
+}
+
+/// What a provider wants back with a step: thought signatures, item ids.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderState {
+    /// The provider that said it, and the only one it is sent to.
+    pub provider: String,
+    /// Its words.
+    pub state: serde_json::Value,
+}
+
+/// Tokens of one model call, or of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+}
+
+impl Usage {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Who has to be asked before a tool runs.
+
+/// What the policy requires of a call.
+#[derive(Debug)]
+pub enum Requirement {
+    /// Nobody is asked.
+    Skip(Cleared),
+    /// A person is asked, for this reason.
+    NeedsApproval {
+        /// The reason, for the person.
+        reason: String,
+    },
+}
+
+/// Evidence that the policy said a call may run without a person. Only [`evaluate`] makes one, and without
+/// one no call is stored as executing when the model asks for it.
+#[derive(Debug)]
+pub struct Cleared(());
+
+/// Decides by the tool's own word: `HIL` asks.
+pub fn evaluate(tool_name: &str, hil: bool) -> Requirement {
+    if hil {
+        Requirement::NeedsApproval { reason: format!("{tool_name} runs only with a person's approval") }
+    } else {
+        Requirement::Skip(Cleared(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_asks_is_never_cleared() {
+        assert!(matches!(evaluate("delete_file", true), Requirement::NeedsApproval { .. }));
+        assert!(matches!(evaluate("list_files", false), Requirement::Skip(_)));
+    }
+}

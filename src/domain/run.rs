@@ -1,0 +1,87 @@
+//! Runs: from a user message to the final answer, pauses included.
+
+use super::clock::Timestamp;
+use super::id::{MessageId, RunId, ThreadId};
+
+/// A run as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// Its thread.
+    pub thread_id: ThreadId,
+    /// The question.
+    pub user_message_id: MessageId,
+    /// The answer, made with the run and kept through pauses and retries.
+    pub assistant_message_id: MessageId,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// What it asks the model with.
+    pub options: RunOptions,
+    /// When its turn is taken for dead; only while it runs.
+    pub lease_until: Option<Timestamp>,
+}
+
+/// What the caller chose for a run; a continuation keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// The model, or the default one.
+    pub model: Option<String>,
+    /// The tools the model may see, or all.
+    pub tools: Option<Vec<String>>,
+}
+
+/// Where a run stands, and who moves it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunStatus {
+    /// A turn holds its lease and moves it.
+    Running,
+    /// It has held calls; a continuation moves it, or its last decision if the user wrote on.
+    Waiting,
+    /// The model gave its final answer, or the user went on without it.
+    Completed,
+    /// A turn broke; continuing tries again.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+/// Why a turn ended before its time: the code clients see, and a sentence for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnError {
+    /// What kind of failure.
+    pub code: TurnErrorCode,
+    /// One sentence, safe to show: nothing internal, nothing a provider said.
+    pub message: String,
+}
+
+/// The kinds of failure a stream can end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnErrorCode {
+    /// The model was silent for too long.
+    UpstreamTimeout,
+    /// The model's server refused or broke off.
+    UpstreamError,
+    /// The model's server sent what cannot be read.
+    UpstreamMalformed,
+    /// The process that ran the turn went away.
+    Interrupted,
+    /// The model wanted more steps than are allowed.
+    StepLimit,
+    /// A fault of this server.
+    Internal,
+}
+
+impl TurnErrorCode {
+    /// The code's word on the wire and in the table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UpstreamTimeout => "upstream_timeout",
+            Self::UpstreamError => "upstream_error",
+            Self::UpstreamMalformed => "upstream_malformed",
+            Self::Interrupted => "interrupted",
+            Self::StepLimit => "step_limit",
+            Self::Internal => "internal",
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! JSON that means one thing to everybody who reads it.
+//!
+//! RFC 8259 leaves open what a repeated key means; `serde_json` keeps the last, others the first. What a
+//! person approves must be what runs, so a repeated key is an error here. So is U+0000, which Postgres
+//! cannot store, and nesting beyond a limit.
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::fmt;
+
+/// Parses one JSON text.
+///
+/// # Errors
+/// The parser's sentence: malformed text, a repeated key, a NUL character, or more than `depth_max`
+/// levels of arrays and objects.
+pub fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict { depth_left: depth_max }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+#[derive(Clone, Copy)]
+struct Strict {
+    depth_left: usize,
+}
+
+impl Strict {
+    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        match self.depth_left.checked_sub(1) {
+            Some(depth_left) => Ok(Self { depth_left }),
+            None => Err(E::custom("nested too deeply")),
+        }
+    }
+}
+
+fn without_nul<E: serde::de::Error>(text: String) -> Result<String, E> {
+    if text.contains('\0') { Err(E::custom("the character U+0000 is not allowed")) } else { Ok(text) }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a finite number"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        without_nul(value.to_owned()).map(Value::String)
+    }
+
+    fn visit_string<E: serde::de::Error>(self, value: String) -> Result<Value, E> {
+        without_nul(value).map(Value::String)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(inner)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let key = without_nul(key)?;
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format_args!("the key {key:?} stands twice")));
+            }
+            let value = entries.next_value_seed(inner)?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ordinary_json_is_read_as_serde_json_reads_it() {
+        for text in [r#"{"a":[1,-2,3.5,null,true,"é\n"],"b":{}}"#, "[]", "\"x\"", "null", "1e3"] {
+            assert_eq!(parse(text, 32).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        let refused =
+            [r#"{"a":1,"a":2}"#, r#"[{"a":{"b":1,"b":1}}]"#, "\"\\u0000\"", r#"{"a\u0000":1}"#, "{} x", "{", ""];
+        for text in refused {
+            assert!(parse(text, 32).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_is_counted_in_arrays_and_objects() {
+        assert_eq!(parse("[[1]]", 2).unwrap(), json!([[1]]));
+        assert!(parse("[[[1]]]", 2).is_err());
+        assert!(parse(r#"{"a":{"a":{}}}"#, 2).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Language models: the trait, what is asked of one and what it says.
+//!
+//! To add a provider: implement [`LanguageModel`] in a file of its own and name it where `app` makes models.
+
+pub mod openai;
+pub mod scripted;
+
+use crate::domain::call::Input;
+use crate::domain::message::Usage;
+use crate::domain::turn::FinishReason;
+use futures::stream::BoxStream;
+use serde_json::Value;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A model that streams its answer.
+pub trait LanguageModel: Send + Sync + Debug {
+    /// The name clients choose it by.
+    fn id(&self) -> &str;
+
+    /// Who serves it. What a provider wants back is sent to the same provider only.
+    fn provider(&self) -> &str;
+
+    /// Asks. Nothing is sent before the first poll; dropping the stream ends the request. After an `Err`
+    /// nothing follows.
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRequest {
+    /// The operator's instructions.
+    pub system: Option<String>,
+    /// The conversation, oldest first. Each call in it is answered once, right behind its message.
+    pub messages: Vec<ModelMessage>,
+    /// The tools it may call; none means that it has to answer in words.
+    pub tools: Vec<Arc<ToolDefinition>>,
+}
+
+/// A message as a model reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelMessage {
+    /// A person's words, or a note of the server.
+    User(String),
+    /// What the model said, one step of it.
+    Assistant {
+        /// Its words.
+        text: String,
+        /// The calls it made.
+        calls: Vec<ModelCall>,
+        /// What this provider wants back with it.
+        provider_state: Option<Value>,
+    },
+    /// The answer to one call.
+    Tool {
+        /// The call, by the id the model knows.
+        call_id: String,
+        /// The tool.
+        tool_name: String,
+        /// The answer.
+        text: String,
+    },
+}
+
+/// A call as a model reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelCall {
+    /// The id the model knows.
+    pub id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// The inputs.
+    pub input: Input,
+}
+
+/// A tool as a model reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolDefinition {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What it takes: a JSON Schema.
+    pub input_schema: Value,
+}
+
+/// One thing a model says. Calls are told apart by `index`, which is this stream's own count.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// More words.
+    Text(String),
+    /// More thoughts.
+    Reasoning(String),
+    /// A call begins.
+    CallStarted {
+        /// Which call of this stream.
+        index: usize,
+        /// The provider's id, empty if it has none.
+        provider_call_id: String,
+        /// The tool.
+        tool_name: String,
+    },
+    /// More of a call's arguments.
+    CallArguments {
+        /// Which call of this stream.
+        index: usize,
+        /// The next piece of JSON text.
+        delta: String,
+    },
+    /// A call is whole. One that is not when the stream ends never was.
+    CallFinished {
+        /// Which call of this stream.
+        index: usize,
+    },
+    /// The answer is whole. Always the last event.
+    Finished {
+        /// Why it ended.
+        reason: FinishReason,
+        /// What it cost, where the provider tells.
+        usage: Option<Usage>,
+        /// What the provider wants back with this step.
+        provider_state: Option<Value>,
+    },
+}
+
+/// Why a model gave no whole answer. The texts are for the log; clients get the kind.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// It could not be reached, or said no.
+    #[error("the model's server failed: {0}")]
+    Upstream(String),
+    /// It broke off, or said what cannot be read.
+    #[error("the model's server sent a malformed answer: {0}")]
+    Malformed(String),
+}

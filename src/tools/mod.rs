@@ -1,0 +1,103 @@
+//! Tools: the trait, the registry, and the gate in front of them.
+//!
+//! To add a tool: copy one of `files.rs`, give it a name and the two flags, and register it.
+
+pub mod files;
+pub(crate) mod gate;
+mod registry;
+
+pub use crate::domain::call::{Input, RiskLevel};
+pub use crate::domain::permit::Permit;
+pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Something a model may ask to have done.
+///
+/// ```
+/// use holdpoint::tools::{Permit, RiskLevel, Tool, ToolError};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// #[serde(deny_unknown_fields)]
+/// struct Add {
+///     a: i64,
+///     b: i64,
+/// }
+///
+/// struct Adder;
+///
+/// impl Tool for Adder {
+///     const NAME: &'static str = "add";
+///     const DESCRIPTION: &'static str = "Adds two numbers.";
+///     const HIL: bool = false;
+///     const IDEMPOTENT: bool = true;
+///     const RISK: RiskLevel = RiskLevel::Low;
+///     type Input = Add;
+///     type Output = i64;
+///
+///     async fn execute(&self, input: Add, _permit: Permit) -> Result<i64, ToolError> {
+///         input.a.checked_add(input.b).ok_or_else(|| ToolError::new("the sum is too large"))
+///     }
+/// }
+/// ```
+///
+/// `HIL` has no default: whoever writes a tool says whether a person is asked.
+///
+/// ```compile_fail
+/// # use holdpoint::tools::{Permit, Tool, ToolError};
+/// struct Forgetful;
+/// impl Tool for Forgetful {
+///     const NAME: &'static str = "forgetful";
+///     const DESCRIPTION: &'static str = "Does something, but does it ask?";
+///     type Input = ();
+///     type Output = ();
+///     async fn execute(&self, _: (), _: Permit) -> Result<(), ToolError> {
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Tool: Send + Sync + 'static {
+    /// Its name: 1 to 64 of `a-z A-Z 0-9 _ -`, which is what every provider takes.
+    const NAME: &'static str;
+    /// What it does, for the model and for the person who is asked.
+    const DESCRIPTION: &'static str;
+    /// Human in the loop: whether a person has to say yes to each call.
+    const HIL: bool;
+    /// Whether running a call twice does no more than running it once. Only such a call is ever run again
+    /// after a crash.
+    const IDEMPOTENT: bool = false;
+    /// How much harm it can do, shown to the person.
+    const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
+    /// What it takes. Its JSON Schema is what the model sees and what edited inputs are checked against; put
+    /// `#[serde(deny_unknown_fields)]` on it.
+    type Input: DeserializeOwned + JsonSchema + Send;
+    /// What it gives.
+    type Output: Serialize + Send;
+
+    /// Does it. The permit is the right to; nobody runs a tool without one. The future is not dropped when a
+    /// client goes away, only when the tool's time is up.
+    ///
+    /// # Errors
+    /// What went wrong, in words for the model and the person.
+    fn execute(
+        &self,
+        input: Self::Input,
+        permit: Permit,
+    ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+}
+
+/// A tool's failure, in words that the model and the person may read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    message: String,
+}
+
+impl ToolError {
+    /// A failure in these words.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
