@@ -158,6 +158,10 @@ pub mod words {
     /// Told while it runs.
     pub const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
                                  repeat the call.";
+    /// Begins what is told of a failure.
+    pub const FAILED: &str = "The tool failed:";
+    /// Begins what is told of a call that a person changed.
+    pub const EDITED: &str = "A person changed the inputs from";
     /// A person said no.
     pub const REJECTED: &str = "Tool execution rejected by user.";
 }
@@ -176,9 +180,11 @@ impl ToolCall {
             | State::Succeeded(approval, ..)
             | State::Failed(approval, ..)
             | State::Interrupted(approval, ..) => approval.inputs.as_ref(),
-            State::Pending | State::Rejected(_) | State::Expired(_) | State::Cancelled(_) | State::Invalid(_) => {
-                None
-            }
+            State::Pending
+            | State::Rejected(_)
+            | State::Expired(_)
+            | State::Cancelled(_)
+            | State::Invalid(_) => None,
         }
     }
 
@@ -196,20 +202,15 @@ impl ToolCall {
         }
     }
 
-    /// When its execution was claimed, if it was.
-    pub fn started_at(&self) -> Option<Timestamp> {
+    /// Its execution, if it was claimed.
+    pub fn execution(&self) -> Option<Execution> {
         match &self.state {
             State::Executing(_, execution)
             | State::Succeeded(_, execution, ..)
             | State::Failed(_, Some(execution), _)
-            | State::Interrupted(_, execution, _) => Some(execution.started_at),
+            | State::Interrupted(_, execution, _) => Some(*execution),
             _ => None,
         }
-    }
-
-    /// Whether it had, or may have had, an effect.
-    pub fn may_have_run(&self) -> bool {
-        self.started_at().is_some()
     }
 
     /// Whether a person's yes or no is known to be final: `NULL`, true or false of the column `validated`.
@@ -270,17 +271,16 @@ impl Outcome {
     /// The words the model reads, at most `bytes_max` of them, beginning with the edit if there was one.
     pub fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
         let told = match self {
-            Self::Succeeded(Value::String(text)) => text.clone(),
+            Self::Succeeded(Value::String(text)) if !text.is_empty() => text.clone(),
             Self::Succeeded(output) => output.to_string(),
-            Self::Failed(message) => message.clone(),
+            Self::Failed(message) => format!("{} {message}", words::FAILED),
             Self::Interrupted => words::INTERRUPTED.to_owned(),
         };
-        let told = if told.is_empty() { "The tool gave an empty result.".to_owned() } else { told };
         let told = if asked == ran {
             told
         } else {
             let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
-            format!("A person changed the inputs from {asked} to {ran} before approving. {told}")
+            format!("{} {asked} to {ran} before approving. {told}", words::EDITED)
         };
         cut(told, bytes_max)
     }
@@ -333,7 +333,8 @@ mod tests {
     fn an_edit_is_told_before_the_result() {
         let (asked, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
         let told = Outcome::Succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
-        let begin = r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
+        let begin =
+            r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
         assert_eq!(told, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
     }
 

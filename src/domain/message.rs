@@ -26,6 +26,21 @@ pub struct Message {
     pub created_at: Timestamp,
 }
 
+impl Message {
+    /// The steps of an assistant's message; a person's has none.
+    pub fn steps(&self) -> &[Step] {
+        match &self.body {
+            Body::User(_) => &[],
+            Body::Assistant(steps) => steps,
+        }
+    }
+
+    /// Its calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.steps().iter().flat_map(|step| &step.calls)
+    }
+}
+
 /// Who speaks, with the words.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {

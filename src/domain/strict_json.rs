@@ -119,8 +119,15 @@ mod tests {
 
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
-        let refused =
-            [r#"{"a":1,"a":2}"#, r#"[{"a":{"b":1,"b":1}}]"#, "\"\\u0000\"", r#"{"a\u0000":1}"#, "{} x", "{", ""];
+        let refused = [
+            r#"{"a":1,"a":2}"#,
+            r#"[{"a":{"b":1,"b":1}}]"#,
+            "\"\\u0000\"",
+            r#"{"a\u0000":1}"#,
+            "{} x",
+            "{",
+            "",
+        ];
         for text in refused {
             assert!(parse(text, 32).is_err(), "{text}");
         }

@@ -8,6 +8,7 @@ mod registry;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::permit::Permit;
+pub(crate) use registry::InputError;
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 
 use schemars::JsonSchema;

@@ -23,7 +23,11 @@ impl MigrationTrait for Initial {
         let guards = match manager.get_database_backend() {
             DbBackend::Sqlite => GUARDS_SQLITE,
             DbBackend::Postgres => GUARDS_POSTGRES,
-            other => return Err(DbErr::Migration(format!("holdpoint runs on SQLite and Postgres, not on {other:?}"))),
+            other => {
+                return Err(DbErr::Migration(format!(
+                    "holdpoint runs on SQLite and Postgres, not on {other:?}"
+                )));
+            }
         };
         db.execute_unprepared(guards).await?;
         Ok(())

@@ -1,0 +1,163 @@
+//! History: what the model reads, computed from rows and from what it was told before.
+//!
+//! Every call of an assistant's message is followed by exactly one answer, in order. Words that were sent
+//! once are sent again unchanged, whatever became of the call since; a later outcome is told as a note before
+//! the next user message. So no byte of an earlier request changes.
+
+use crate::domain::call::ToolCall;
+use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus};
+use crate::llm::{ModelCall, ModelMessage};
+use crate::store::{Seal, SealKind, Transcript};
+use std::collections::HashSet;
+
+/// What the model reads, and what of it is said for the first time.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) messages: Vec<ModelMessage>,
+    pub(super) seals: Vec<Seal>,
+}
+
+/// Computes the history for the next step of `answer`. Notes are told in the first step only: a later one
+/// would have to put them before a user message that was already sent.
+pub(super) fn project(
+    transcript: &Transcript,
+    answer: MessageId,
+    first_step: bool,
+    provider: &str,
+) -> History {
+    let mut projection = Projection { transcript, provider, history: History::default() };
+    let asked = transcript.questions.get(&answer).copied();
+    for message in transcript.standing() {
+        match &message.body {
+            Body::User(text) => {
+                projection.sent_notes(message.id);
+                if first_step && asked == Some(message.id) {
+                    projection.new_notes();
+                }
+                projection.history.messages.push(ModelMessage::User(text.clone()));
+            }
+            Body::Assistant(steps) => {
+                for step in steps.iter().filter(|step| step.status == StepStatus::Complete) {
+                    projection.step(step);
+                }
+            }
+        }
+    }
+    projection.history
+}
+
+struct Projection<'a> {
+    transcript: &'a Transcript,
+    provider: &'a str,
+    history: History,
+}
+
+impl Projection<'_> {
+    fn step(&mut self, step: &Step) {
+        let mut text = String::new();
+        for part in &step.parts {
+            if let Part::Text { text: more } = part {
+                text.push_str(more);
+            }
+        }
+        if text.is_empty() && step.calls.is_empty() {
+            return;
+        }
+        let mut calls = Vec::with_capacity(step.calls.len());
+        let mut answers = Vec::with_capacity(step.calls.len());
+        for call in &step.calls {
+            let (kind, told) = self.answer(call);
+            // What was shown with a placeholder stays as it was shown; the note tells of the edit.
+            let input = match kind {
+                SealKind::Placeholder => &call.input,
+                SealKind::Answer | SealKind::Note => call.effective_input(),
+            };
+            calls.push(ModelCall {
+                id: call.wire_call_id.clone(),
+                tool_name: call.name.clone(),
+                input: input.clone(),
+            });
+            answers.push(ModelMessage::Tool {
+                call_id: call.wire_call_id.clone(),
+                tool_name: call.name.clone(),
+                text: told,
+            });
+        }
+        let state = step.provider_state.as_ref().filter(|state| state.provider == self.provider);
+        let provider_state = state.map(|state| state.state.clone());
+        self.history.messages.push(ModelMessage::Assistant { text, calls, provider_state });
+        self.history.messages.extend(answers);
+    }
+
+    /// The one answer of a call: what was told first, else what there is to tell now.
+    fn answer(&mut self, call: &ToolCall) -> (SealKind, String) {
+        if let Some(first) = self.transcript.told(call.id).first() {
+            return (first.kind, first.text.clone());
+        }
+        let (kind, text) = match (call.end(), call.placeholder()) {
+            (Some(end), _) => (SealKind::Answer, end.result.clone()),
+            (None, Some(placeholder)) => (SealKind::Placeholder, placeholder.to_owned()),
+            (None, None) => (SealKind::Placeholder, crate::domain::call::words::UNDER_WAY.to_owned()),
+        };
+        self.history.seals.push(Seal { tool_call_id: call.id, n: 0, kind, text: text.clone() });
+        (kind, text)
+    }
+
+    /// Notes that were told before this user message.
+    fn sent_notes(&mut self, question: MessageId) {
+        for call in all_calls(self.transcript) {
+            for sent in self.transcript.told(call.id) {
+                let before = self.transcript.questions.get(&sent.message_id) == Some(&question);
+                if sent.kind == SealKind::Note && before {
+                    self.history.messages.push(ModelMessage::User(sent.text.clone()));
+                }
+            }
+        }
+    }
+
+    /// Outcomes that the model was told otherwise, or not at all because their message was cut off.
+    fn new_notes(&mut self) {
+        let standing: HashSet<MessageId> = self.transcript.standing().map(|message| message.id).collect();
+        let mut due = Vec::new();
+        for message in &self.transcript.messages {
+            let cut_off = message.status == MessageStatus::Superseded;
+            due.extend(message.calls().filter_map(|call| self.due_note(call, cut_off, &standing)));
+        }
+        due.sort_by_key(|(id, _)| *id);
+        for (tool_call_id, text) in due {
+            let n = i32::try_from(self.transcript.told(tool_call_id).len()).unwrap_or(i32::MAX);
+            self.history.seals.push(Seal { tool_call_id, n, kind: SealKind::Note, text: text.clone() });
+            self.history.messages.push(ModelMessage::User(text));
+        }
+    }
+
+    fn due_note(
+        &self,
+        call: &ToolCall,
+        cut_off: bool,
+        standing: &HashSet<MessageId>,
+    ) -> Option<(ToolCallId, String)> {
+        let end = call.end()?;
+        let note = format!("[tool outcome] {}, call {}: {}", call.name, call.wire_call_id, end.result);
+        let told = self.transcript.told(call.id);
+        if cut_off {
+            // What the branch that was cut off knew, this one does not; only an effect is worth telling.
+            call.execution()?;
+            let known = told.iter().any(|sent| {
+                let question = self.transcript.questions.get(&sent.message_id);
+                sent.text == note && question.is_some_and(|question| standing.contains(question))
+            });
+            return (!known).then_some((call.id, note));
+        }
+        let last = told.last()?;
+        (last.text != end.result && last.text != note).then_some((call.id, note))
+    }
+}
+
+/// Every call of the thread, oldest first: the order in which notes stand.
+fn all_calls(transcript: &Transcript) -> Vec<&ToolCall> {
+    let mut calls: Vec<&ToolCall> = transcript.messages.iter().flat_map(Message::calls).collect();
+    calls.sort_by_key(|call| call.id);
+    calls
+}

@@ -1,0 +1,12 @@
+//! The agent: one turn as a loop of steps.
+//!
+//! A step is one model call. Its calls go through the gate: those that may run do, side by side, in the same
+//! step; if any waits for a person the loop stops there and the model is not asked again. Whatever is told to
+//! a page about calls and ends is committed first.
+
+pub(crate) mod execution;
+mod history;
+mod step;
+mod turn;
+
+pub(crate) use turn::{Agent, Ended, Settings, Turn};

@@ -1,0 +1,164 @@
+//! One model call, folded into what is stored of it while it is told live.
+
+use crate::domain::clock::Clock;
+use crate::domain::id::ToolCallId;
+use crate::domain::message::{Part, Usage};
+use crate::domain::run::{TurnError, TurnErrorCode};
+use crate::domain::turn::{FinishReason, TurnEvent};
+use crate::llm::{LanguageModel, ModelError, ModelEvent, ModelRequest};
+use futures::StreamExt;
+use serde_json::Value;
+use std::time::Duration;
+
+/// More calls than this in one step are no mistake any more but a broken server.
+const CALLS_MAX: usize = 256;
+
+/// What a model said in one step.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) parts: Vec<Part>,
+    pub(super) calls: Vec<AskedCall>,
+    pub(super) end: Option<StepEnd>,
+}
+
+/// How a step ended.
+#[derive(Debug)]
+pub(super) struct StepEnd {
+    pub(super) reason: FinishReason,
+    pub(super) usage: Option<Usage>,
+    pub(super) provider_state: Option<Value>,
+}
+
+/// A call as the model asked for it.
+#[derive(Debug)]
+pub(super) struct AskedCall {
+    pub(super) id: ToolCallId,
+    pub(super) provider_call_id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+    /// Whether it was written to its end.
+    pub(super) whole: bool,
+}
+
+/// Asks the model and tells live what it says. What it said comes back even where it broke off.
+pub(super) async fn ask(
+    model: &dyn LanguageModel,
+    request: ModelRequest,
+    limits: StepLimits,
+    clock: &dyn Clock,
+    say: &(dyn Fn(TurnEvent) + Sync),
+) -> (Said, Result<(), TurnError>) {
+    let mut said = Said::default();
+    let mut stream = model.stream(request);
+    let result = loop {
+        match tokio::time::timeout(limits.idle_timeout, stream.next()).await {
+            Err(_elapsed) => break Err(silent()),
+            Ok(None) if said.end.is_some() => break Ok(()),
+            Ok(None) => break Err(broken_off(&ModelError::Malformed("no end".to_owned()))),
+            Ok(Some(Err(error))) => break Err(broken_off(&error)),
+            Ok(Some(Ok(event))) => {
+                if let Err(error) = said.take(event, limits.args_bytes, clock, say) {
+                    break Err(error);
+                }
+            }
+        }
+    };
+    (said, result)
+}
+
+/// What a step may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepLimits {
+    /// How long a model may be silent.
+    pub(super) idle_timeout: Duration,
+    /// Longest arguments of one call.
+    pub(super) args_bytes: usize,
+}
+
+impl Said {
+    fn take(
+        &mut self,
+        event: ModelEvent,
+        args_bytes: usize,
+        clock: &dyn Clock,
+        say: &(dyn Fn(TurnEvent) + Sync),
+    ) -> Result<(), TurnError> {
+        match event {
+            ModelEvent::Text(delta) => {
+                if let Some(Part::Text { text }) = self.parts.last_mut() {
+                    text.push_str(&delta);
+                } else {
+                    self.parts.push(Part::Text { text: delta.clone() });
+                }
+                say(TurnEvent::Text(delta));
+            }
+            ModelEvent::Reasoning(delta) => {
+                if let Some(Part::Reasoning { text }) = self.parts.last_mut() {
+                    text.push_str(&delta);
+                } else {
+                    self.parts.push(Part::Reasoning { text: delta.clone() });
+                }
+                say(TurnEvent::Reasoning(delta));
+            }
+            ModelEvent::CallStarted { index, provider_call_id, tool_name } => {
+                if index != self.calls.len() || index >= CALLS_MAX {
+                    let why = format!("call {index} after {} calls", self.calls.len());
+                    return Err(broken_off(&ModelError::Malformed(why)));
+                }
+                let id = ToolCallId::new(clock.uuid());
+                self.parts.push(Part::ToolCall { tool_call_id: id });
+                self.calls.push(AskedCall {
+                    id,
+                    provider_call_id,
+                    name: tool_name.clone(),
+                    arguments: String::new(),
+                    whole: false,
+                });
+                say(TurnEvent::CallStarted { tool_call_id: id, tool_name });
+            }
+            ModelEvent::CallArguments { index, delta } => {
+                let call = self.call(index)?;
+                // One byte over the limit is enough for the gate to refuse it.
+                if call.arguments.len() <= args_bytes {
+                    call.arguments.push_str(&delta);
+                    let tool_call_id = call.id;
+                    say(TurnEvent::CallArguments { tool_call_id, delta });
+                }
+            }
+            ModelEvent::CallFinished { index } => self.call(index)?.whole = true,
+            ModelEvent::Finished { reason, usage, provider_state } => {
+                self.end = Some(StepEnd { reason, usage, provider_state });
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, index: usize) -> Result<&mut AskedCall, TurnError> {
+        self.calls.get_mut(index).ok_or_else(|| {
+            broken_off(&ModelError::Malformed(format!("arguments for an unknown call {index}")))
+        })
+    }
+}
+
+fn silent() -> TurnError {
+    tracing::warn!("the model was silent for too long");
+    TurnError {
+        code: TurnErrorCode::UpstreamTimeout,
+        message: "The model was silent for too long.".to_owned(),
+    }
+}
+
+/// The failure as clients read it: what the provider said stays in the log.
+fn broken_off(error: &ModelError) -> TurnError {
+    tracing::warn!(%error, "a model call failed");
+    match error {
+        ModelError::Upstream(_) => TurnError {
+            code: TurnErrorCode::UpstreamError,
+            message: "The model could not be reached, or refused.".to_owned(),
+        },
+        ModelError::Malformed(_) => TurnError {
+            code: TurnErrorCode::UpstreamMalformed,
+            message: "The model's answer broke off or could not be read.".to_owned(),
+        },
+    }
+}

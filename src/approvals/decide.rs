@@ -1,0 +1,165 @@
+//! Deciding a held call: once, for good, the same from every side.
+
+use super::Approvals;
+use crate::domain::Principal;
+use crate::domain::call::{State, ToolCall, input_hash};
+use crate::domain::decision::{Answer, Surface, Verdict};
+use crate::domain::id::ToolCallId;
+use crate::store::{NewDecision, StoreError, Thread};
+use crate::tools::InputError;
+
+/// What somebody says about a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision {
+    /// The call.
+    pub(crate) tool_call_id: ToolCallId,
+    /// Yes or no.
+    pub(crate) answer: Answer,
+    /// The hash of what they were shown, if they say.
+    pub(crate) input_hash: Option<String>,
+    /// Where they say it.
+    pub(crate) surface: Surface,
+}
+
+/// A decision in force.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// The call, at its end or as far as it came within the time a decider waits.
+    pub(crate) call: ToolCall,
+    /// Whether the same had been decided before.
+    pub(crate) replayed: bool,
+}
+
+/// Why a decision is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecideError {
+    /// No such held call, for this principal.
+    #[error("there is no such held tool call")]
+    NotFound,
+    /// Something else was decided, or time or somebody else ended it; how, is in the call.
+    #[error("the call is decided")]
+    Closed(Box<ToolCall>),
+    /// The tool is not there now. The call stays pending.
+    #[error("the tool {0:?} is not available")]
+    ToolUnavailable(String),
+    /// What was shown is not what would run. The call stays pending.
+    #[error("what was shown is out of date")]
+    Stale {
+        /// The hash of what would run.
+        input_hash: String,
+    },
+    /// The inputs do not fit the tool. The call stays pending.
+    #[error("the inputs do not fit the tool")]
+    InvalidInputs(Vec<InputError>),
+    /// The database failed: whether it was decided is unknown, and asking again is safe.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Approvals {
+    /// Decides a call and, after a yes, runs it. Comes back with the outcome, or after `wait` without it.
+    pub(crate) async fn decide(
+        &self,
+        principal: &Principal,
+        decision: Decision,
+    ) -> Result<Decided, DecideError> {
+        let (thread, call, replayed) = self.commit_decision(principal, &decision).await?;
+        if matches!(call.state, State::Approved(_)) {
+            self.execute(&thread, &call);
+        }
+        let call = self.outcome(principal, call).await?;
+        Ok(Decided { call, replayed })
+    }
+
+    async fn commit_decision(
+        &self,
+        principal: &Principal,
+        decision: &Decision,
+    ) -> Result<(Thread, ToolCall, bool), DecideError> {
+        // A decision that loses its race finds the winner's on the next look.
+        loop {
+            let write = self.store.write().await?;
+            let found = write.call(principal, decision.tool_call_id).await?;
+            let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
+            if !matches!(call.state, State::Pending) {
+                return match is_repeat(&call, &decision.answer) {
+                    true => Ok((thread, call, true)),
+                    false => Err(DecideError::Closed(Box::new(call))),
+                };
+            }
+            if call.expires_at.is_some_and(|at| at <= write.now()) {
+                write.expire(&thread, &call).await?;
+                write.commit().await?;
+                continue;
+            }
+            let (answer, new) = self.check(principal, &call, decision)?;
+            if write.decide(&thread, &call, &answer, &new, self.times.start_deadline).await? {
+                let decided = write.call(principal, call.id).await?.ok_or(DecideError::NotFound)?;
+                write.commit().await?;
+                return Ok((decided.1, decided.0, false));
+            }
+        }
+    }
+
+    /// Whether a pending call can be decided so.
+    fn check(
+        &self,
+        principal: &Principal,
+        call: &ToolCall,
+        decision: &Decision,
+    ) -> Result<(Answer, NewDecision), DecideError> {
+        let tool = self.gate.registry().get(&call.name);
+        let approves = matches!(decision.answer, Answer::Approve { .. });
+        if approves && tool.is_none() {
+            return Err(DecideError::ToolUnavailable(call.name.clone()));
+        }
+        let current = self.shown_hash(call);
+        if decision.input_hash.as_ref().is_some_and(|shown| *shown != current) {
+            return Err(DecideError::Stale { input_hash: current });
+        }
+        let (answer, verdict, reason) = match &decision.answer {
+            Answer::Approve { inputs } => {
+                let inputs = inputs.clone().filter(|inputs| *inputs != call.input);
+                let errors =
+                    tool.map_or_else(Vec::new, |tool| tool.errors(inputs.as_ref().unwrap_or(&call.input)));
+                if !errors.is_empty() {
+                    return Err(DecideError::InvalidInputs(errors));
+                }
+                (Answer::Approve { inputs }, Verdict::Approve, None)
+            }
+            Answer::Reject { reason } => {
+                (Answer::Reject { reason: reason.clone() }, Verdict::Reject, reason.clone())
+            }
+        };
+        let edited = match &answer {
+            Answer::Approve { inputs } => inputs.as_ref(),
+            Answer::Reject { .. } => None,
+        };
+        let schema_hash = tool.map_or(&call.schema_hash, |tool| &tool.schema_hash);
+        let new = NewDecision {
+            verdict,
+            by: principal.actor(),
+            edited: edited.is_some(),
+            reason,
+            input_hash: input_hash(&call.name, edited.unwrap_or(&call.input), schema_hash),
+            surface: decision.surface,
+        };
+        Ok((answer, new))
+    }
+}
+
+/// Whether the same was decided before: the same verdict and, for a yes, the same inputs.
+fn is_repeat(call: &ToolCall, answer: &Answer) -> bool {
+    match (&call.state, answer) {
+        (
+            State::Approved(_)
+            | State::Executing(..)
+            | State::Succeeded(..)
+            | State::Failed(..)
+            | State::Interrupted(..),
+            Answer::Approve { inputs },
+        ) => inputs.as_ref().unwrap_or(&call.input) == call.effective_input(),
+        (State::Rejected(_), Answer::Reject { .. }) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,286 @@
+//! What a request wants, and the run that answers it.
+
+use super::{Chat, Started, WhilePending};
+use crate::domain::Principal;
+use crate::domain::id::MessageId;
+use crate::domain::message::{Body, Message};
+use crate::domain::run::{Run, RunOptions, RunStatus};
+use crate::store::{NewRun, NewThread, Question, StoreError, Thread, Write};
+
+/// The title of a thread that nobody gave one.
+pub(crate) const DEFAULT_TITLE: &str = "New chat";
+
+/// What a request wants.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ask {
+    /// A new user message.
+    New {
+        /// Its words.
+        text: String,
+        /// The page's name for it. One that is stored already is the same message, posted again.
+        client_id: Option<String>,
+        /// What to ask the model with.
+        options: RunOptions,
+    },
+    /// The conversation as a page holds it. Only the words of its user messages are read, and whether it ends
+    /// with one.
+    History(Vec<PostedMessage>),
+    /// To go on.
+    Continue,
+}
+
+/// A message as a page posts it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PostedMessage {
+    /// Its words, if a user's; of all other roles nothing is believed.
+    pub(crate) user_text: Option<String>,
+    /// The page's name for it.
+    pub(crate) id: Option<String>,
+}
+
+/// Which thread a request speaks of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ThreadName {
+    /// One that is there.
+    Known(String),
+    /// One that is made if it is not there, under the caller's own name for it.
+    OrNew(String),
+}
+
+/// Why there is no turn.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// No such thread, for this principal.
+    #[error("there is no such thread")]
+    NoThread,
+    /// Another turn of the thread is under way.
+    #[error("a turn of this thread is under way")]
+    TurnInProgress,
+    /// There is nothing to go on with.
+    #[error("there is nothing to continue")]
+    NothingToContinue,
+    /// Calls wait for a person, and a new message may not pass them.
+    #[error("calls of this thread await approval")]
+    AwaitingApproval,
+    /// No such model.
+    #[error("there is no model {0:?}")]
+    UnknownModel(String),
+    /// No such tool.
+    #[error("there is no tool {0:?}")]
+    UnknownTool(String),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a request wants, seen against what is stored.
+enum Intent {
+    New { text: String, client_id: Option<String> },
+    Edit { ordinal: i64, text: String, client_id: Option<String> },
+    Regenerate { message: MessageId, ordinal: i64 },
+    Continue,
+}
+
+/// What follows the transaction.
+enum Next {
+    Attach(Run),
+    Begin(Run),
+    GoOn(Run),
+    Announce(Run),
+}
+
+impl Chat {
+    /// Finds or makes the run that answers and starts its turn.
+    pub(crate) async fn ask(
+        &self,
+        principal: &Principal,
+        name: &ThreadName,
+        ask: Ask,
+    ) -> Result<Started, AskError> {
+        let options = match &ask {
+            Ask::New { options, .. } => options.clone(),
+            Ask::History(_) | Ask::Continue => RunOptions::default(),
+        };
+        self.check(&options)?;
+        let write = self.store.write().await?;
+        let thread = self.thread(&write, principal, name, &ask).await?;
+        write.lock_thread(&thread).await?;
+        let intent = intent(&write, &thread, ask).await?;
+        let next = self.next(&write, principal, &thread, intent, options).await?;
+        // Nobody reads along before it is durable.
+        let attached = match &next {
+            Next::Attach(run) => Some(self.live.find(run.id).ok_or(AskError::TurnInProgress)?),
+            Next::Begin(_) | Next::GoOn(_) | Next::Announce(_) => None,
+        };
+        let held = match &next {
+            Next::GoOn(run) | Next::Announce(run) => write.held_calls(run.assistant_message_id).await?,
+            Next::Attach(_) | Next::Begin(_) => Vec::new(),
+        };
+        write.commit().await?;
+        Ok(match next {
+            Next::Attach(run) => match attached {
+                Some(log) => Started { run_id: run.id, log },
+                None => return Err(AskError::TurnInProgress),
+            },
+            Next::Begin(run) | Next::GoOn(run) => self.start(thread, run, held),
+            Next::Announce(run) => self.announce(principal.clone(), thread, run),
+        })
+    }
+
+    fn check(&self, options: &RunOptions) -> Result<(), AskError> {
+        if let Some(id) = &options.model
+            && self.model(Some(id)).is_none()
+        {
+            return Err(AskError::UnknownModel(id.clone()));
+        }
+        let registry = self.agent.gate.registry();
+        match options.tools.iter().flatten().find(|name| registry.get(name).is_none()) {
+            Some(unknown) => Err(AskError::UnknownTool(unknown.clone())),
+            None => Ok(()),
+        }
+    }
+
+    async fn thread(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        name: &ThreadName,
+        ask: &Ask,
+    ) -> Result<Thread, AskError> {
+        match name {
+            ThreadName::Known(name) => write.thread_named(principal, name).await?.ok_or(AskError::NoThread),
+            ThreadName::OrNew(name) => match write.thread_named(principal, name).await? {
+                Some(found) => Ok(found),
+                None if *ask == Ask::Continue => Err(AskError::NothingToContinue),
+                None => {
+                    let new = NewThread {
+                        title: DEFAULT_TITLE.to_owned(),
+                        client_id: Some(name.clone()),
+                        parent: None,
+                    };
+                    Ok(write.create_thread(principal, new).await?)
+                }
+            },
+        }
+    }
+
+    async fn next(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+        intent: Intent,
+        options: RunOptions,
+    ) -> Result<Next, AskError> {
+        if let Some(running) = write.running(thread).await? {
+            if !write.close_dead_turn(thread, &running).await? {
+                return match intent {
+                    Intent::Continue => Ok(Next::Attach(running)),
+                    Intent::New { .. } | Intent::Edit { .. } | Intent::Regenerate { .. } => {
+                        Err(AskError::TurnInProgress)
+                    }
+                };
+            }
+        }
+        let question = match intent {
+            Intent::Continue => return self.go_on(write, thread).await,
+            Intent::New { text, client_id } => {
+                self.pass_holds(write, principal, thread).await?;
+                Question::New { text, client_id }
+            }
+            Intent::Edit { ordinal, text, client_id } => {
+                write.supersede_from(thread, ordinal, &principal.actor()).await?;
+                Question::New { text, client_id }
+            }
+            Intent::Regenerate { message, ordinal } => {
+                write.supersede_from(thread, ordinal + 1, &principal.actor()).await?;
+                Question::Stored(message)
+            }
+        };
+        let new = NewRun { question, options, owner: self.owner.clone(), lease: self.settings.lease };
+        Ok(Next::Begin(write.begin_run(thread, new).await?))
+    }
+
+    async fn pass_holds(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+    ) -> Result<(), AskError> {
+        match self.settings.while_pending {
+            WhilePending::Defer => Ok(()),
+            WhilePending::Cancel => Ok(write.cancel_holds(thread, None, &principal.actor()).await?),
+            WhilePending::Reject if write.pending_count(thread).await? > 0 => Err(AskError::AwaitingApproval),
+            WhilePending::Reject => Ok(()),
+        }
+    }
+
+    async fn go_on(&self, write: &Write, thread: &Thread) -> Result<Next, AskError> {
+        let latest = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
+        match latest.status {
+            RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),
+            RunStatus::Running => return Err(AskError::TurnInProgress),
+            RunStatus::Waiting => {
+                let held = write.held_calls(latest.assistant_message_id).await?;
+                if held.iter().any(|call| call.end().is_none()) {
+                    return Ok(Next::Announce(latest));
+                }
+            }
+            RunStatus::Failed => {}
+        }
+        if write.resume_run(thread, &latest, &self.owner, self.settings.lease).await? {
+            Ok(Next::GoOn(latest))
+        } else {
+            Err(AskError::TurnInProgress)
+        }
+    }
+}
+
+/// Reads a request against what is stored.
+async fn intent(write: &Write, thread: &Thread, ask: Ask) -> Result<Intent, AskError> {
+    let (posted, text, client_id) = match ask {
+        Ask::Continue => return Ok(Intent::Continue),
+        Ask::New { text, client_id: None, .. } => return Ok(Intent::New { text, client_id: None }),
+        Ask::New { text, client_id, .. } => (None, text, client_id),
+        Ask::History(posted) => match posted.last() {
+            Some(PostedMessage { user_text: Some(text), id }) => {
+                let (text, id) = (text.clone(), id.clone());
+                (Some(posted), text, id)
+            }
+            Some(PostedMessage { user_text: None, .. }) | None => return Ok(Intent::Continue),
+        },
+    };
+    let transcript = write.transcript(thread).await?;
+    let stored: Vec<(&Message, &str)> = transcript
+        .standing()
+        .filter_map(|message| match &message.body {
+            Body::User(text) => Some((message, text.as_str())),
+            Body::Assistant(_) => None,
+        })
+        .collect();
+    if let Some(posted) = posted {
+        let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
+        if let Some(changed) = against_stored(&texts, &stored, &client_id) {
+            return Ok(changed);
+        }
+    }
+    let known =
+        |(message, _): &(&Message, &str)| message.client_id.is_some() && message.client_id == client_id;
+    if stored.iter().any(known) { Ok(Intent::Continue) } else { Ok(Intent::New { text, client_id }) }
+}
+
+/// A page that posts its whole history says by it whether it edits or asks anew: pages of AI SDK 4 have no
+/// other word for it. Pages also trim their history, so what does not begin as the stored one does is new.
+fn against_stored(texts: &[&str], stored: &[(&Message, &str)], client_id: &Option<String>) -> Option<Intent> {
+    let (last, before) = texts.split_last()?;
+    let (same_place, standing) = stored.get(before.len())?;
+    if texts.len() == stored.len() && last == standing {
+        return Some(Intent::Regenerate { message: same_place.id, ordinal: same_place.ordinal });
+    }
+    let begins_alike = before.iter().zip(stored).all(|(text, (_, stored))| text == stored);
+    (!before.is_empty() && begins_alike).then(|| Intent::Edit {
+        ordinal: same_place.ordinal,
+        text: (*last).to_owned(),
+        client_id: client_id.clone(),
+    })
+}

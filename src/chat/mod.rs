@@ -1,0 +1,81 @@
+//! Chat: one turn end to end.
+//!
+//! A request says what it wants ([`Ask`]); [`Chat::ask`] finds or makes the run in one transaction and starts
+//! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
+//! [`TurnLog`](live::TurnLog), from which any number of clients read.
+
+mod ask;
+pub(crate) mod live;
+mod turn;
+
+pub(crate) use ask::{Ask, AskError, PostedMessage, ThreadName};
+
+use crate::agent::Agent;
+use crate::approvals::Approvals;
+use crate::domain::id::RunId;
+use crate::llm::LanguageModel;
+use crate::store::Store;
+use live::{LiveTurns, TurnLog};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The chat of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Chat {
+    pub(crate) store: Store,
+    pub(crate) agent: Agent,
+    pub(crate) approvals: Approvals,
+    /// The first is the default.
+    pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
+    /// This process, as the owner of its turns.
+    pub(crate) owner: String,
+    pub(crate) settings: Settings,
+    live: LiveTurns,
+}
+
+/// How turns are held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// How long a turn may be silent before it is taken for dead.
+    pub(crate) lease: Duration,
+    /// What a new message does while calls wait for a person.
+    pub(crate) while_pending: WhilePending,
+}
+
+/// What a new message does while calls wait for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhilePending {
+    /// The conversation goes on; the model is told that they wait.
+    Defer,
+    /// The message is refused.
+    Reject,
+    /// The calls are cancelled.
+    Cancel,
+}
+
+/// A turn under way, to read along.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) run_id: RunId,
+    pub(crate) log: Arc<TurnLog>,
+}
+
+impl Chat {
+    pub(crate) fn new(
+        store: Store,
+        agent: Agent,
+        approvals: Approvals,
+        models: Arc<[Arc<dyn LanguageModel>]>,
+        owner: String,
+        settings: Settings,
+    ) -> Self {
+        Self { store, agent, approvals, models, owner, settings, live: LiveTurns::default() }
+    }
+
+    fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {
+        match id {
+            None => self.models.first(),
+            Some(id) => self.models.iter().find(|model| model.id() == id),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The task of a turn: it holds the run's lease, tells what the agent says, and commits the end before it
+//! tells it.
+
+use super::live::TurnLog;
+use super::{Chat, Started};
+use crate::agent::{Ended, Turn};
+use crate::domain::Principal;
+use crate::domain::call::ToolCall;
+use crate::domain::message::Usage;
+use crate::domain::run::{Run, TurnError, TurnErrorCode};
+use crate::domain::turn::{FinishReason, Shown, TurnEvent};
+use crate::store::{StoreError, Thread, TurnEnd};
+use std::sync::Arc;
+
+/// Closes the log of a turn however its task ends, so that no reader waits for ever.
+struct Telling {
+    chat: Chat,
+    run: Run,
+    log: Arc<TurnLog>,
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.log.close();
+        self.chat.live.end(self.run.id, &self.log);
+    }
+}
+
+impl Chat {
+    /// Starts the turn of a run that this process holds. `held` are the calls it continues behind.
+    pub(super) fn start(&self, thread: Thread, run: Run, held: Vec<ToolCall>) -> Started {
+        let telling = Telling { chat: self.clone(), log: self.live.begin(run.id), run };
+        let started = Started { run_id: telling.run.id, log: telling.log.clone() };
+        self.agent.tasks.spawn(async move { telling.turn(&thread, &held).await });
+        started
+    }
+
+    /// Starts the answer to a continuation of a run that waits for a person: no model is called unless the
+    /// calls end while it waits for those under way.
+    pub(super) fn announce(&self, principal: Principal, thread: Thread, run: Run) -> Started {
+        // Others who continue meanwhile get their own answer: this is not a turn to attach to.
+        let log = Arc::new(TurnLog::default());
+        let telling = Telling { chat: self.clone(), log: log.clone(), run };
+        let started = Started { run_id: telling.run.id, log };
+        self.agent.tasks.spawn(async move {
+            if let Err(error) = telling.wait_and_tell(&principal, &thread).await {
+                telling.log.say(TurnEvent::Failed(internal(&error)));
+            }
+        });
+        started
+    }
+}
+
+impl Telling {
+    async fn turn(&self, thread: &Thread, held: &[ToolCall]) {
+        if !held.is_empty() {
+            self.tell_held(held);
+        }
+        let told = match self.run_agent(thread).await {
+            Ok(ended) => self.end(thread, ended).await,
+            Err(error) => self.fail(thread, error).await,
+        };
+        self.log.say(told);
+    }
+
+    async fn run_agent(&self, thread: &Thread) -> Result<Ended, TurnError> {
+        let chosen = self.chat.model(self.run.options.model.as_deref());
+        let model = chosen.or_else(|| self.chat.model(None)).ok_or_else(|| TurnError {
+            code: TurnErrorCode::Internal,
+            message: "There is no model.".to_owned(),
+        })?;
+        let turn = Turn { thread, run: &self.run, owner: &self.chat.owner, model: model.as_ref() };
+        let say = |event| self.log.say(event);
+        tokio::select! {
+            ended = self.chat.agent.run(&turn, &say) => ended,
+            () = self.heartbeat() => Err(TurnError {
+                code: TurnErrorCode::Interrupted,
+                message: "The answer was ended by somebody else.".to_owned(),
+            }),
+        }
+    }
+
+    /// Renews the lease until the turn is not this process's any more.
+    async fn heartbeat(&self) {
+        let lease = self.chat.settings.lease;
+        loop {
+            tokio::time::sleep(lease / 3).await;
+            let renewed = async {
+                let write = self.chat.store.write().await?;
+                let renewed = write.renew_run(&self.run, &self.chat.owner, lease).await?;
+                write.commit().await?;
+                Ok::<_, StoreError>(renewed)
+            };
+            match renewed.await {
+                Ok(true) => {}
+                Ok(false) => return,
+                // Whether it is lost shows when the database answers again.
+                Err(error) => tracing::warn!(run_id = %self.run.id, %error, "a lease could not be renewed"),
+            }
+        }
+    }
+
+    /// Commits the end of a turn that went well; then what to tell.
+    async fn end(&self, thread: &Thread, ended: Ended) -> TurnEvent {
+        match self.commit_end(thread, &ended.end).await {
+            Ok(true) => TurnEvent::Finished { reason: ended.reason, usage: ended.usage },
+            Ok(false) => TurnEvent::Failed(TurnError {
+                code: TurnErrorCode::Interrupted,
+                message: "The answer was ended by somebody else.".to_owned(),
+            }),
+            Err(error) => TurnEvent::Failed(internal(&error)),
+        }
+    }
+
+    async fn fail(&self, thread: &Thread, error: TurnError) -> TurnEvent {
+        if let Err(error) = self.commit_end(thread, &TurnEnd::Failed(error.clone())).await {
+            tracing::error!(run_id = %self.run.id, %error, "the end of a turn could not be written");
+        }
+        TurnEvent::Failed(error)
+    }
+
+    async fn commit_end(&self, thread: &Thread, end: &TurnEnd) -> Result<bool, StoreError> {
+        let write = self.chat.store.write().await?;
+        let ended = write.end_turn(thread, &self.run, &self.chat.owner, end).await?;
+        write.commit().await?;
+        Ok(ended)
+    }
+
+    async fn wait_and_tell(&self, principal: &Principal, thread: &Thread) -> Result<(), StoreError> {
+        let read = self.chat.store.read().await?;
+        let held = read.held_calls(self.run.assistant_message_id).await?;
+        drop(read);
+        // One after the other, but their times to wait run side by side.
+        futures::future::try_join_all(
+            held.into_iter().map(|call| self.chat.approvals.outcome(principal, call)),
+        )
+        .await?;
+        let chat = &self.chat;
+        let write = chat.store.write().await?;
+        let held = write.held_calls(self.run.assistant_message_id).await?;
+        let all_ended = held.iter().all(|call| call.end().is_some());
+        let goes_on =
+            all_ended && write.resume_run(thread, &self.run, &chat.owner, chat.settings.lease).await?;
+        write.commit().await?;
+        if goes_on {
+            self.turn(thread, &held).await;
+        } else {
+            self.tell_held(&held);
+            self.log.say(TurnEvent::Finished { reason: FinishReason::ToolCalls, usage: Usage::default() });
+        }
+        Ok(())
+    }
+
+    /// Tells how the held calls of the last step stand.
+    fn tell_held(&self, held: &[ToolCall]) {
+        for call in held {
+            if let Some(shown) = Shown::of(call) {
+                self.log.say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+            }
+        }
+        let words = held.iter().map(|call| (call.id, call.state.validation_word())).collect();
+        self.log.say(TurnEvent::Validations(words));
+        self.log.say(TurnEvent::StepFinished { reason: FinishReason::ToolCalls, usage: None });
+    }
+}
+
+fn internal(error: &StoreError) -> TurnError {
+    tracing::error!(%error, "a turn failed");
+    TurnError { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
+}

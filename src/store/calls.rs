@@ -1,0 +1,340 @@
+//! Tool calls: every statement that moves one.
+
+use super::entity::{message, step, thread, tool_call};
+use super::events::Subject;
+use super::threads::threads_of;
+use super::{NewDecision, Read, StoreError, Thread, Write, rows};
+use crate::domain::Principal;
+use crate::domain::call::{Execution, Outcome, ToolCall, input_hash, rejection, words};
+use crate::domain::decision::{Answer, Surface, Verdict};
+use crate::domain::event::{EventType, system};
+use crate::domain::id::{ExecId, MessageId, RunId, ToolCallId};
+use crate::domain::permit::Permit;
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, UpdateMany};
+use serde_json::json;
+use std::time::Duration;
+
+/// What a start found left behind by an earlier process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// Calls whose outcome nobody knows now.
+    pub(crate) interrupted_calls: u64,
+    /// Turns closed as interrupted.
+    pub(crate) closed_turns: u64,
+}
+
+/// What moves a call: its new state's columns, and where it has to stand.
+struct Move {
+    update: UpdateMany<tool_call::Entity>,
+}
+
+impl Move {
+    /// To this state; the guard has to be added.
+    fn to(state: &str) -> Self {
+        let update = tool_call::Entity::update_many().col_expr(tool_call::Column::State, Expr::value(state));
+        Self { update }
+    }
+
+    fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
+        Self { update: self.update.col_expr(column, value.into()) }
+    }
+
+    fn only(self, guard: SimpleExpr) -> Self {
+        Self { update: self.update.filter(guard) }
+    }
+}
+
+impl Read {
+    /// A call of one of the principal's threads.
+    pub(crate) async fn call(
+        &self,
+        owner: &Principal,
+        id: ToolCallId,
+    ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
+        let found = tool_call::Entity::find_by_id(id.to_string())
+            .filter(tool_call::Column::ThreadId.in_subquery(threads_of(owner)))
+            .one(&self.tx)
+            .await?;
+        let Some(row) = found else { return Ok(None) };
+        let Some(call) = self.with_decisions(vec![row]).await?.pop() else { return Ok(None) };
+        let thread = self.thread(owner, call.thread_id).await?;
+        Ok(thread.map(|thread| (call, thread)))
+    }
+
+    pub(super) async fn with_decisions(
+        &self,
+        found: Vec<tool_call::Model>,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        let ids = found.iter().map(|row| row.tool_call_id.clone()).collect();
+        let mut decisions = self.decisions(ids).await?;
+        let with_decision = |row: tool_call::Model| {
+            let decision = decisions.remove(&row.tool_call_id);
+            rows::call(row, decision)
+        };
+        found.into_iter().map(with_decision).collect()
+    }
+
+    /// Whether any call of a run is not at its end.
+    pub(super) async fn has_open_calls(&self, run: RunId) -> Result<bool, StoreError> {
+        let open = tool_call::Entity::find()
+            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(tool_call::Column::FinishedAt.is_null())
+            .count(&self.tx)
+            .await?;
+        Ok(open > 0)
+    }
+
+    /// The calls of a message's last whole step that a person is, or was, asked about.
+    pub(crate) async fn held_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
+        let last = step::Entity::find()
+            .filter(step::Column::MessageId.eq(message.to_string()))
+            .filter(step::Column::Status.eq("complete"))
+            .order_by_desc(step::Column::N)
+            .one(&self.tx)
+            .await?;
+        let Some(last) = last else { return Ok(Vec::new()) };
+        let calls = self.calls_of_step(message, last.n).await?;
+        Ok(calls.into_iter().filter(|call| call.held).collect())
+    }
+
+    pub(super) async fn is_deleted(&self, thread: &Thread) -> Result<bool, StoreError> {
+        let standing = thread::Entity::find_by_id(thread.id.to_string())
+            .filter(thread::Column::DeletedAt.is_null())
+            .count(&self.tx)
+            .await?;
+        Ok(standing == 0)
+    }
+}
+
+impl Write {
+    /// Decides a pending call whose time is not over. False if it does not stand so any more.
+    pub(crate) async fn decide(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        answer: &Answer,
+        decision: &NewDecision,
+        start_deadline: Duration,
+    ) -> Result<bool, StoreError> {
+        let now = self.now.as_micros();
+        let (moved, event) = match answer {
+            Answer::Approve { inputs } => {
+                let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
+                let approved = Move::to("approved")
+                    .set(tool_call::Column::Validated, Expr::value(true))
+                    .set(tool_call::Column::ValidatedInputs, Expr::value(inputs))
+                    .set(
+                        tool_call::Column::StartDeadline,
+                        Expr::value(self.now.plus(start_deadline).as_micros()),
+                    );
+                (approved, EventType::ToolApproved)
+            }
+            Answer::Reject { reason } => {
+                let rejected = self
+                    .ended("rejected", rejection(reason.as_deref()))
+                    .set(tool_call::Column::Validated, Expr::value(false));
+                (rejected, EventType::ToolRejected)
+            }
+        };
+        let moved = moved.only(tool_call::Column::ExpiresAt.gt(now));
+        self.decided(thread, call, moved, decision, event).await
+    }
+
+    /// Closes a pending call whose time is over. False if it does not stand so any more.
+    pub(crate) async fn expire(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
+        let decision = NewDecision {
+            verdict: Verdict::Expire,
+            by: system::EXPIRY.to_owned(),
+            edited: false,
+            reason: None,
+            input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
+            surface: Surface::Sweeper,
+        };
+        let expired = self
+            .ended("expired", words::EXPIRED.to_owned())
+            .set(tool_call::Column::Validated, Expr::value(false))
+            .only(tool_call::Column::ExpiresAt.lte(self.now.as_micros()));
+        self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
+    }
+
+    /// Cancels the calls of a thread that wait for a person: all, or those of messages from a place on.
+    pub(crate) async fn cancel_holds(
+        &self,
+        thread: &Thread,
+        from_ordinal: Option<i64>,
+        actor: &str,
+    ) -> Result<(), StoreError> {
+        let mut pending = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::State.eq("pending"));
+        if let Some(ordinal) = from_ordinal {
+            let cut = Query::select()
+                .column(message::Column::MessageId)
+                .from(message::Entity)
+                .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
+                .and_where(message::Column::Ordinal.gte(ordinal))
+                .to_owned();
+            pending = pending.filter(tool_call::Column::MessageId.in_subquery(cut));
+        }
+        let found = pending.all(&self.read.tx).await?;
+        for call in self.with_decisions(found).await? {
+            let decision = NewDecision {
+                verdict: Verdict::Cancel,
+                by: actor.to_owned(),
+                edited: false,
+                reason: None,
+                input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
+                surface: Surface::Rest,
+            };
+            let cancelled = self
+                .ended("cancelled", words::CANCELLED.to_owned())
+                .set(tool_call::Column::Validated, Expr::value(false));
+            self.decided(thread, &call, cancelled, &decision, EventType::ToolCancelled).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a call, with the words for the model.
+    fn ended(&self, state: &str, result: String) -> Move {
+        Move::to(state)
+            .set(tool_call::Column::Result, Expr::value(result))
+            .set(tool_call::Column::FinishedAt, Expr::value(self.now.as_micros()))
+    }
+
+    /// Moves a pending call, with its decision and its event.
+    async fn decided(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        moved: Move,
+        decision: &NewDecision,
+        event: EventType,
+    ) -> Result<bool, StoreError> {
+        let moved = moved
+            .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
+            .set(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()))
+            .only(tool_call::Column::State.eq("pending"));
+        if !self.apply(thread, call.id, moved).await? {
+            return Ok(false);
+        }
+        self.record_decision(call.id, decision).await?;
+        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let data = json!({
+            "tool_name": call.name,
+            "input_hash": decision.input_hash,
+            "decision": decision.verdict.as_str(),
+            "edited": decision.edited,
+            "surface": decision.surface.as_str(),
+        });
+        self.event(event, &decision.by, &subject, data).await?;
+        self.settle_behind(thread, call.run_id).await?;
+        Ok(true)
+    }
+
+    /// One guarded move. False if no row stood where it had to.
+    async fn apply(&self, thread: &Thread, id: ToolCallId, moved: Move) -> Result<bool, StoreError> {
+        let done = moved
+            .update
+            .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .exec(&self.read.tx)
+            .await?;
+        Ok(done.rows_affected == 1)
+    }
+
+    /// Takes an approved call to run it, commits, and gives the permit. `None` if it does not stand so any
+    /// more, or its time to start is over: then nobody may run it on this decision.
+    pub(crate) async fn claim(
+        self,
+        thread: &Thread,
+        call: &ToolCall,
+        owner: &str,
+        lease: Duration,
+    ) -> Result<Option<Permit>, StoreError> {
+        let execution = Execution { id: ExecId::new(self.clock.uuid()), started_at: self.now };
+        let now = self.now.as_micros();
+        let attempt = ExprTrait::add(Expr::col(tool_call::Column::ExecAttempt), 1);
+        let fresh = tool_call::Column::ExecAttempt.eq(0);
+        let fresh_or_harmless = ExprTrait::or(fresh, tool_call::Column::Idempotent.eq(true));
+        let claimed = Move::to("executing")
+            .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
+            .set(tool_call::Column::ExecOwner, Expr::value(owner))
+            .set(tool_call::Column::ExecAttempt, attempt)
+            .set(tool_call::Column::StartedAt, Expr::value(now))
+            .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .only(tool_call::Column::State.eq("approved"))
+            .only(fresh_or_harmless)
+            .only(tool_call::Column::StartDeadline.gt(now));
+        if !self.apply(thread, call.id, claimed).await? {
+            return Ok(None);
+        }
+        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let data = json!({ "tool_name": call.name });
+        self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
+        let found = tool_call::Entity::find_by_id(call.id.to_string()).all(&self.read.tx).await?;
+        let Some(stored) = self.with_decisions(found).await?.pop() else { return Ok(None) };
+        self.commit().await?;
+        let edited = stored.edited_input().cloned();
+        Ok(Some(Permit::committed(stored.id, thread.id, stored.name, stored.input, edited, execution)))
+    }
+
+    /// Writes how an execution went: once, by who holds it. False if the call does not stand so any more.
+    pub(crate) async fn settle(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: String,
+    ) -> Result<bool, StoreError> {
+        let (state, event, output) = match outcome {
+            Outcome::Succeeded(output) => ("succeeded", EventType::ToolSucceeded, Some(output.to_string())),
+            Outcome::Failed(_) => ("failed", EventType::ToolFailed, None),
+            Outcome::Interrupted => ("interrupted", EventType::ToolInterrupted, None),
+        };
+        let found = tool_call::Entity::find_by_id(call.to_string()).one(&self.read.tx).await?;
+        let Some(row) = found else { return Ok(false) };
+        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
+        let settled = self
+            .ended(state, result)
+            .set(tool_call::Column::Output, Expr::value(output))
+            .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
+            .only(tool_call::Column::ExecId.eq(execution.id.to_string()))
+            .only(tool_call::Column::State.eq("executing"));
+        if !self.apply(&thread, call, settled).await? {
+            return Ok(false);
+        }
+        let run_id = rows::id("tool_calls", &row.run_id)?;
+        let subject = Subject { thread: &thread, run_id, tool_call_id: Some(call) };
+        let data = json!({ "tool_name": row.name, "state": state });
+        let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
+        self.event(event, actor, &subject, data).await?;
+        self.settle_behind(&thread, run_id).await?;
+        Ok(true)
+    }
+
+    /// Puts in order what an earlier process left behind, where only one process writes: what it was running
+    /// may have happened, and nobody runs it again.
+    pub(crate) async fn recover(&self, owner: &str) -> Result<Recovered, StoreError> {
+        let left = tool_call::Entity::find()
+            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::ExecOwner.ne(owner))
+            .all(&self.read.tx)
+            .await?;
+        let mut interrupted_calls = 0;
+        for row in left {
+            let call = rows::call(row, None)?;
+            let Some(execution) = call.execution() else { continue };
+            let result = Outcome::Interrupted.words(&call.input, call.effective_input(), usize::MAX);
+            interrupted_calls +=
+                u64::from(self.settle(call.id, execution, &Outcome::Interrupted, result).await?);
+        }
+        let closed_turns = self.close_turns_of_others(owner).await?;
+        Ok(Recovered { interrupted_calls, closed_turns })
+    }
+}
+
+/// Who is behind the start of an approved call.
+fn owner_actor(call: &ToolCall) -> &str {
+    call.decision.as_ref().map_or(system::POLICY, |decision| decision.by.as_str())
+}

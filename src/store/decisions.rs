@@ -1,0 +1,66 @@
+//! Decisions: rows that never change.
+
+use super::Read;
+use super::entity::decision;
+use super::rows;
+use super::{StoreError, Write};
+use crate::domain::decision::{Decision, Surface, Verdict};
+use crate::domain::id::ToolCallId;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
+use std::collections::HashMap;
+
+/// A decision to write down.
+#[derive(Debug, Clone)]
+pub(crate) struct NewDecision {
+    /// What is said.
+    pub(crate) verdict: Verdict,
+    /// Who says it.
+    pub(crate) by: String,
+    /// Whether other inputs than the model's are approved.
+    pub(crate) edited: bool,
+    /// Why.
+    pub(crate) reason: Option<String>,
+    /// The hash of the inputs decided on.
+    pub(crate) input_hash: String,
+    /// Where it came in.
+    pub(crate) surface: Surface,
+}
+
+impl Write {
+    pub(super) async fn record_decision(&self, id: ToolCallId, new: &NewDecision) -> Result<(), StoreError> {
+        let row = decision::ActiveModel {
+            decision_id: Set(self.clock.uuid().to_string()),
+            tool_call_id: Set(id.to_string()),
+            actor: Set(new.by.clone()),
+            verdict: Set(new.verdict.as_str().to_owned()),
+            is_final: Set(true),
+            edited: Set(new.edited),
+            input_hash: Set(new.input_hash.clone()),
+            reason: Set(new.reason.clone()),
+            remember: Set(None),
+            surface: Set(new.surface.as_str().to_owned()),
+            source: Set(None),
+            at: Set(self.now.as_micros()),
+        };
+        decision::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        Ok(())
+    }
+}
+
+impl Read {
+    /// The decisions in force for these calls.
+    pub(super) async fn decisions(
+        &self,
+        calls: Vec<String>,
+    ) -> Result<HashMap<String, Decision>, StoreError> {
+        if calls.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = decision::Entity::find()
+            .filter(decision::Column::ToolCallId.is_in(calls))
+            .filter(decision::Column::IsFinal.eq(true))
+            .all(&self.tx)
+            .await?;
+        found.into_iter().map(|row| Ok((row.tool_call_id.clone(), rows::decision(row)?))).collect()
+    }
+}

@@ -1,0 +1,10 @@
+//! The tables, column for column.
+
+pub(super) mod decision;
+pub(super) mod event;
+pub(super) mod message;
+pub(super) mod run;
+pub(super) mod sent_answer;
+pub(super) mod step;
+pub(super) mod thread;
+pub(super) mod tool_call;

@@ -1,0 +1,47 @@
+//! Events: one row for each change, in its transaction. They hold hashes, never inputs or results.
+
+use super::entity::event;
+use super::rows::inconsistent;
+use super::{StoreError, Thread, Write};
+use crate::domain::event::EventType;
+use crate::domain::id::{RunId, ToolCallId};
+use sea_orm::{ActiveValue::Set, EntityTrait};
+use serde_json::Value;
+
+/// What an event is about.
+pub(super) struct Subject<'a> {
+    pub(super) thread: &'a Thread,
+    pub(super) run_id: RunId,
+    pub(super) tool_call_id: Option<ToolCallId>,
+}
+
+impl Write {
+    pub(super) async fn event(
+        &self,
+        event_type: EventType,
+        actor: &str,
+        subject: &Subject<'_>,
+        data: Value,
+    ) -> Result<(), StoreError> {
+        if !data.is_object() {
+            return Err(inconsistent("events", "data is not an object"));
+        }
+        let row = event::ActiveModel {
+            event_id: Set(self.clock.uuid().to_string()),
+            seq: Set(None),
+            event_type: Set(event_type.as_str().to_owned()),
+            at: Set(self.now.as_micros()),
+            actor: Set(actor.to_owned()),
+            tenant_id: Set(subject.thread.tenant_id.clone()),
+            session_id: Set(subject.thread.session_id.to_string()),
+            thread_id: Set(subject.thread.id.to_string()),
+            run_id: Set(Some(subject.run_id.to_string())),
+            tool_call_id: Set(subject.tool_call_id.map(|id| id.to_string())),
+            data: Set(data.to_string()),
+            prev_hash: Set(None),
+            hash: Set(None),
+        };
+        event::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! The store: the only place with SQL.
+//!
+//! [`Store::read`] gives one consistent view, [`Store::write`] one transaction. Whatever moves a state is a
+//! method of [`Write`]: one guarded statement that names the state it moves from, and its event row. No rows
+//! moved means that somebody else was faster; that is a value, not an error. What a caller may see is in the
+//! statement too: every read on behalf of somebody takes the [`Principal`](crate::domain::Principal).
+
+mod calls;
+mod decisions;
+mod entity;
+mod events;
+mod rows;
+mod runs;
+mod steps;
+mod threads;
+mod transcript;
+
+pub(crate) use calls::Recovered;
+pub(crate) use decisions::NewDecision;
+pub(crate) use runs::{NewRun, Question, TurnEnd};
+pub(crate) use steps::{CallTimes, NewCall, NewState, StepResult};
+pub(crate) use threads::{NewThread, Page, Thread};
+pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
+
+use crate::domain::clock::{Clock, Timestamp};
+use holdpoint_migrations::{Migrator, MigratorTrait};
+use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
+use sea_orm::{
+    AccessMode, ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction,
+    DbBackend, DbErr, FromQueryResult, IsolationLevel, SqliteTransactionMode, Statement, TransactionOptions,
+    TransactionTrait,
+};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The lock under which replicas that start together migrate one after the other.
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7233001)";
+
+/// A failure of the database or of what stands in it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// The database did not do it, or did not say whether it did.
+    #[error(transparent)]
+    Database(#[from] DbErr),
+    /// A row that the checks of the schema forbid.
+    #[error("inconsistent row in {table}: {what}")]
+    Inconsistent {
+        /// Its table.
+        table: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl StoreError {
+    /// Whether the database could not be reached or had no connection to give.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Database(DbErr::Conn(_) | DbErr::ConnectionAcquire(_)))
+    }
+}
+
+/// The database of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    db: DatabaseConnection,
+    clock: Arc<dyn Clock>,
+}
+
+/// One consistent view of the rows.
+pub(crate) struct Read {
+    tx: DatabaseTransaction,
+}
+
+/// One transaction. Dropped without [`commit`](Self::commit), nothing of it happened.
+pub(crate) struct Write {
+    read: Read,
+    clock: Arc<dyn Clock>,
+    /// The time of everything that this transaction writes.
+    now: Timestamp,
+}
+
+impl Deref for Write {
+    type Target = Read;
+
+    fn deref(&self) -> &Read {
+        &self.read
+    }
+}
+
+impl Store {
+    /// Connects, and creates a SQLite file that is not there yet.
+    pub(crate) async fn connect(
+        url: &str,
+        max_connections: u32,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let mut options = ConnectOptions::new(url);
+        options
+            .max_connections(max_connections)
+            .acquire_timeout(Duration::from_secs(2))
+            .sqlx_logging(false)
+            .map_sqlx_sqlite_opts(|sqlite| {
+                sqlite
+                    .create_if_missing(true)
+                    .journal_mode(SqliteJournalMode::Wal)
+                    // NORMAL may lose commits that were acknowledged when the power fails.
+                    .synchronous(SqliteSynchronous::Full)
+                    .foreign_keys(true)
+                    .busy_timeout(Duration::from_secs(5))
+            })
+            .map_sqlx_postgres_opts(|postgres| postgres.application_name("holdpoint"));
+        let db = Database::connect(options).await?;
+        Ok(Self { db, clock })
+    }
+
+    /// Brings the schema up to date: everything in one transaction that holds a lock.
+    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        let tx = self.begin(Mode::Write).await?;
+        if tx.get_database_backend() == DbBackend::Postgres {
+            tx.execute_unprepared(MIGRATION_LOCK).await?;
+        }
+        Migrator::up(&tx, None).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Whether the database answers.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        self.db.ping().await?;
+        Ok(())
+    }
+
+    /// Whether only this process can have written to the database: what runs in it runs here.
+    pub(crate) fn is_private(&self) -> bool {
+        self.db.get_database_backend() == DbBackend::Sqlite
+    }
+
+    /// Begins a view.
+    pub(crate) async fn read(&self) -> Result<Read, StoreError> {
+        Ok(Read { tx: self.begin(Mode::Read).await? })
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn write(&self) -> Result<Write, StoreError> {
+        let tx = self.begin(Mode::Write).await?;
+        let now = match tx.get_database_backend() {
+            DbBackend::Postgres => database_now(&tx).await?,
+            _ => self.clock.now(),
+        };
+        Ok(Write { read: Read { tx }, clock: self.clock.clone(), now })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
+    async fn begin(&self, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
+        let options = match (self.db.get_database_backend(), mode) {
+            (DbBackend::Sqlite, Mode::Read) => TransactionOptions {
+                sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
+                ..Default::default()
+            },
+            // A deferred transaction that goes from reading to writing fails at once when another wrote.
+            (DbBackend::Sqlite, Mode::Write) => TransactionOptions {
+                sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+                ..Default::default()
+            },
+            (_, Mode::Read) => TransactionOptions {
+                isolation_level: Some(IsolationLevel::RepeatableRead),
+                access_mode: Some(AccessMode::ReadOnly),
+                ..Default::default()
+            },
+            (_, Mode::Write) => TransactionOptions {
+                isolation_level: Some(IsolationLevel::ReadCommitted),
+                ..Default::default()
+            },
+        };
+        self.db.begin_with_options(options).await
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Mode {
+    Read,
+    Write,
+}
+
+impl Write {
+    /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
+    pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        self.read.tx.commit().await?;
+        Ok(())
+    }
+
+    /// The time of this transaction: the database's on Postgres, the process's on SQLite.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+}
+
+#[derive(FromQueryResult)]
+struct DatabaseNow {
+    micros: i64,
+}
+
+async fn database_now(tx: &DatabaseTransaction) -> Result<Timestamp, StoreError> {
+    let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros";
+    let row =
+        DatabaseNow::find_by_statement(Statement::from_string(DbBackend::Postgres, sql)).one(tx).await?;
+    row.map(|row| Timestamp::from_micros(row.micros)).ok_or_else(|| StoreError::Inconsistent {
+        table: "pg_catalog",
+        what: "the database does not know the time".to_owned(),
+    })
+}

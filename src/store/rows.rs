@@ -1,0 +1,207 @@
+//! Rows into what they mean. A row that means nothing is an error here, never a guess.
+
+use super::entity::{decision, message, run, step, tool_call};
+use super::{StoreError, Thread};
+use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall};
+use crate::domain::clock::Timestamp;
+use crate::domain::decision::{Decision, Surface, Verdict};
+use crate::domain::message::{Body, Message, MessageStatus, ProviderState, Step, StepStatus, Usage};
+use crate::domain::run::{Run, RunOptions, RunStatus};
+use serde::de::DeserializeOwned;
+use std::str::FromStr;
+
+pub(super) fn inconsistent(table: &'static str, what: impl std::fmt::Display) -> StoreError {
+    StoreError::Inconsistent { table, what: what.to_string() }
+}
+
+/// An id in a column.
+pub(super) fn id<T: FromStr>(table: &'static str, text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|_| inconsistent(table, format_args!("{text:?} is not an id")))
+}
+
+fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| inconsistent(table, error))
+}
+
+fn needed<T>(table: &'static str, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
+    value.ok_or_else(|| inconsistent(table, format_args!("{column} is missing")))
+}
+
+fn word<T: Copy>(table: &'static str, words: &[(&str, T)], text: &str) -> Result<T, StoreError> {
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    found.ok_or_else(|| inconsistent(table, format_args!("{text:?} is not a known word")))
+}
+
+impl Thread {
+    pub(super) fn of(row: super::entity::thread::Model) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: id("threads", &row.thread_id)?,
+            session_id: id("threads", &row.session_id)?,
+            parent_id: row.parent_id.map(|parent| id("threads", &parent)).transpose()?,
+            tenant_id: row.tenant_id,
+            user_id: row.user_id,
+            client_id: row.client_id,
+            title: row.title,
+            created_at: Timestamp::from_micros(row.created_at),
+            updated_at: Timestamp::from_micros(row.updated_at),
+        })
+    }
+}
+
+pub(super) fn message(row: message::Model, steps: Vec<Step>) -> Result<Message, StoreError> {
+    const TABLE: &str = "messages";
+    let statuses = [
+        ("complete", MessageStatus::Complete),
+        ("streaming", MessageStatus::Streaming),
+        ("interrupted", MessageStatus::Interrupted),
+        ("superseded", MessageStatus::Superseded),
+    ];
+    let body = match row.role.as_str() {
+        "user" => Body::User(needed(TABLE, "content", row.content)?),
+        "assistant" => Body::Assistant(steps),
+        other => return Err(inconsistent(TABLE, format_args!("{other:?} is not a role"))),
+    };
+    Ok(Message {
+        id: id(TABLE, &row.message_id)?,
+        client_id: row.client_id,
+        thread_id: id(TABLE, &row.thread_id)?,
+        run_id: id(TABLE, &row.run_id)?,
+        ordinal: row.ordinal,
+        body,
+        status: word(TABLE, &statuses, &row.status)?,
+        created_at: Timestamp::from_micros(row.created_at),
+    })
+}
+
+pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, StoreError> {
+    const TABLE: &str = "message_steps";
+    let statuses = [
+        ("streaming", StepStatus::Streaming),
+        ("complete", StepStatus::Complete),
+        ("interrupted", StepStatus::Interrupted),
+    ];
+    let usage = match (row.input_tokens, row.output_tokens) {
+        (Some(input), Some(output)) => {
+            Some(Usage { input_tokens: input.unsigned_abs(), output_tokens: output.unsigned_abs() })
+        }
+        _ => None,
+    };
+    let provider_state = match (row.provider, row.provider_state) {
+        (Some(provider), Some(state)) => Some(ProviderState { provider, state: json(TABLE, &state)? }),
+        _ => None,
+    };
+    Ok(Step {
+        n: row.n,
+        status: word(TABLE, &statuses, &row.status)?,
+        parts: json(TABLE, &row.parts)?,
+        calls,
+        usage,
+        provider_state,
+    })
+}
+
+pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
+    const TABLE: &str = "runs";
+    let statuses = [
+        ("running", RunStatus::Running),
+        ("waiting", RunStatus::Waiting),
+        ("completed", RunStatus::Completed),
+        ("failed", RunStatus::Failed),
+        ("cancelled", RunStatus::Cancelled),
+    ];
+    Ok(Run {
+        id: id(TABLE, &row.run_id)?,
+        thread_id: id(TABLE, &row.thread_id)?,
+        user_message_id: id(TABLE, &row.user_message_id)?,
+        assistant_message_id: id(TABLE, &row.assistant_message_id)?,
+        status: word(TABLE, &statuses, &row.status)?,
+        options: RunOptions {
+            model: row.model,
+            tools: row.tools.map(|tools| json(TABLE, &tools)).transpose()?,
+        },
+        lease_until: row.lease_until.map(Timestamp::from_micros),
+    })
+}
+
+pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
+    const TABLE: &str = "decisions";
+    let verdicts = [Verdict::Approve, Verdict::Reject, Verdict::Expire, Verdict::Cancel];
+    let surfaces = [Surface::Rest, Surface::Stream, Surface::Policy, Surface::Sweeper];
+    Ok(Decision {
+        verdict: word(TABLE, &verdicts.map(|verdict| (verdict.as_str(), verdict)), &row.verdict)?,
+        by: row.actor,
+        at: Timestamp::from_micros(row.at),
+        edited: row.edited,
+        reason: row.reason,
+        input_hash: row.input_hash,
+        surface: word(TABLE, &surfaces.map(|surface| (surface.as_str(), surface)), &row.surface)?,
+        source: row.source,
+    })
+}
+
+pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<ToolCall, StoreError> {
+    const TABLE: &str = "tool_calls";
+    let risks = [RiskLevel::Low, RiskLevel::Medium, RiskLevel::High];
+    // The arguments of an invalid call may be any text, and nobody acts on them.
+    let input: Input = match row.state.as_str() {
+        "invalid" => Input::new(),
+        _ => json(TABLE, &row.arguments)?,
+    };
+    let tool_call_id = id(TABLE, &row.tool_call_id)?;
+    Ok(ToolCall {
+        id: tool_call_id,
+        thread_id: id(TABLE, &row.thread_id)?,
+        message_id: id(TABLE, &row.message_id)?,
+        run_id: id(TABLE, &row.run_id)?,
+        step: row.step,
+        ordinal: row.ordinal,
+        wire_call_id: row.wire_call_id.clone(),
+        name: row.name.clone(),
+        input,
+        schema_hash: row.schema_hash.clone(),
+        held: row.held,
+        idempotent: row.idempotent,
+        risk: word(TABLE, &risks.map(|risk| (risk.as_str(), risk)), &row.risk_level)?,
+        reason: row.reason.clone(),
+        decision,
+        created_at: Timestamp::from_micros(row.created_at),
+        expires_at: row.expires_at.map(Timestamp::from_micros),
+        state: state(row)?,
+    })
+}
+
+fn state(row: tool_call::Model) -> Result<State, StoreError> {
+    const TABLE: &str = "tool_calls";
+    let approval = Approval { inputs: row.validated_inputs.map(|inputs| json(TABLE, &inputs)).transpose()? };
+    let execution = match (row.exec_id, row.started_at) {
+        (Some(exec_id), Some(started_at)) => {
+            Some(Execution { id: id(TABLE, &exec_id)?, started_at: Timestamp::from_micros(started_at) })
+        }
+        _ => None,
+    };
+    let end = match (row.result, row.finished_at) {
+        (Some(result), Some(at)) => Some(End { result, at: Timestamp::from_micros(at) }),
+        _ => None,
+    };
+    let (result, exec_id) = ("result", "exec_id");
+    Ok(match row.state.as_str() {
+        "pending" => State::Pending,
+        "approved" => State::Approved(approval),
+        "executing" => State::Executing(approval, needed(TABLE, exec_id, execution)?),
+        "succeeded" => State::Succeeded(
+            approval,
+            needed(TABLE, exec_id, execution)?,
+            json(TABLE, &needed(TABLE, "output", row.output)?)?,
+            needed(TABLE, result, end)?,
+        ),
+        "failed" => State::Failed(approval, execution, needed(TABLE, result, end)?),
+        "interrupted" => {
+            State::Interrupted(approval, needed(TABLE, exec_id, execution)?, needed(TABLE, result, end)?)
+        }
+        "rejected" => State::Rejected(needed(TABLE, result, end)?),
+        "expired" => State::Expired(needed(TABLE, result, end)?),
+        "cancelled" => State::Cancelled(needed(TABLE, result, end)?),
+        "invalid" => State::Invalid(needed(TABLE, result, end)?),
+        other => return Err(inconsistent(TABLE, format_args!("{other:?} is not a state"))),
+    })
+}

@@ -1,0 +1,420 @@
+//! Runs: begun with their two messages, held by a lease while a turn is under way.
+
+use super::entity::{message, run, step};
+use super::events::Subject;
+use super::{Read, StoreError, Thread, Write, rows};
+use crate::domain::clock::Timestamp;
+use crate::domain::event::{EventType, system};
+use crate::domain::id::{MessageId, RunId, ThreadId};
+use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
+use sea_orm::sea_query::{Expr, Query};
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::json;
+use std::time::Duration;
+
+/// A run to begin.
+#[derive(Debug, Clone)]
+pub(crate) struct NewRun {
+    /// What is asked.
+    pub(crate) question: Question,
+    /// What to ask the model with.
+    pub(crate) options: RunOptions,
+    /// The process that runs the turn.
+    pub(crate) owner: String,
+    /// How long it may be silent before it is taken for dead.
+    pub(crate) lease: Duration,
+}
+
+/// The user message of a run.
+#[derive(Debug, Clone)]
+pub(crate) enum Question {
+    /// A new one.
+    New {
+        /// Its words.
+        text: String,
+        /// The page's name for it.
+        client_id: Option<String>,
+    },
+    /// One that is stored already: its answer is written anew.
+    Stored(MessageId),
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone)]
+pub(crate) enum TurnEnd {
+    /// It holds calls for a person.
+    Waiting,
+    /// The model gave its final answer.
+    Completed,
+    /// It broke.
+    Failed(TurnError),
+}
+
+impl TurnEnd {
+    const fn status(&self) -> (&'static str, &'static str, EventType) {
+        match self {
+            Self::Waiting => ("waiting", "complete", EventType::RunWaiting),
+            Self::Completed => ("completed", "complete", EventType::RunCompleted),
+            Self::Failed(_) => ("failed", "interrupted", EventType::RunFailed),
+        }
+    }
+}
+
+impl Read {
+    /// The run whose answer stands last in the thread.
+    pub(crate) async fn latest_run(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
+        let standing = Query::select()
+            .column(message::Column::MessageId)
+            .from(message::Entity)
+            .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
+            .and_where(message::Column::Status.ne("superseded"))
+            .to_owned();
+        let found = run::Entity::find()
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::AssistantMessageId.in_subquery(standing))
+            .order_by_desc(run::Column::RunId)
+            .one(&self.tx)
+            .await?;
+        found.map(rows::run).transpose()
+    }
+
+    /// The run that is under way in the thread.
+    pub(crate) async fn running(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
+        let found = run::Entity::find()
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::Status.eq("running"))
+            .one(&self.tx)
+            .await?;
+        found.map(rows::run).transpose()
+    }
+
+    async fn last_ordinal(&self, thread: &Thread) -> Result<i64, StoreError> {
+        let last = message::Entity::find()
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .order_by_desc(message::Column::Ordinal)
+            .one(&self.tx)
+            .await?;
+        Ok(last.map_or(-1, |row| row.ordinal))
+    }
+}
+
+impl Write {
+    /// Begins a run: its user message if that is new, the assistant's message and the run, as one.
+    pub(crate) async fn begin_run(&self, thread: &Thread, new: NewRun) -> Result<Run, StoreError> {
+        let run_id = RunId::new(self.clock.uuid());
+        let mut ordinal = self.last_ordinal(thread).await?;
+        let user_message_id = match new.question {
+            Question::Stored(id) => id,
+            Question::New { text, client_id } => {
+                ordinal += 1;
+                let id = MessageId::new(self.clock.uuid());
+                self.insert_message(thread, run_id, id, ordinal, Some(text), client_id).await?;
+                id
+            }
+        };
+        let assistant_message_id = MessageId::new(self.clock.uuid());
+        self.insert_message(thread, run_id, assistant_message_id, ordinal + 1, None, None).await?;
+        let begun = Run {
+            id: run_id,
+            thread_id: thread.id,
+            user_message_id,
+            assistant_message_id,
+            status: RunStatus::Running,
+            options: new.options,
+            lease_until: Some(self.now.plus(new.lease)),
+        };
+        let tools = begun.options.tools.as_ref().map(|tools| json!(tools).to_string());
+        let row = run::ActiveModel {
+            run_id: Set(run_id.to_string()),
+            thread_id: Set(thread.id.to_string()),
+            user_message_id: Set(user_message_id.to_string()),
+            assistant_message_id: Set(assistant_message_id.to_string()),
+            status: Set("running".to_owned()),
+            model: Set(begun.options.model.clone()),
+            tools: Set(tools),
+            owner: Set(Some(new.owner)),
+            lease_until: Set(begun.lease_until.map(Timestamp::as_micros)),
+            cancel_requested_at: Set(None),
+            error_code: Set(None),
+            error_message: Set(None),
+            created_at: Set(self.now.as_micros()),
+            finished_at: Set(None),
+        };
+        run::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        self.touch_thread(thread).await?;
+        self.run_event(EventType::RunStarted, thread, run_id).await?;
+        self.leave_behind(thread, run_id).await?;
+        Ok(begun)
+    }
+
+    async fn insert_message(
+        &self,
+        thread: &Thread,
+        run_id: RunId,
+        id: MessageId,
+        ordinal: i64,
+        text: Option<String>,
+        client_id: Option<String>,
+    ) -> Result<(), StoreError> {
+        let (role, status) = if text.is_some() { ("user", "complete") } else { ("assistant", "streaming") };
+        let row = message::ActiveModel {
+            message_id: Set(id.to_string()),
+            thread_id: Set(thread.id.to_string()),
+            run_id: Set(run_id.to_string()),
+            ordinal: Set(ordinal),
+            role: Set(role.to_owned()),
+            status: Set(status.to_owned()),
+            client_id: Set(client_id),
+            content: Set(text),
+            created_at: Set(self.now.as_micros()),
+            erased_at: Set(None),
+        };
+        message::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        Ok(())
+    }
+
+    /// Takes up a run that waits or broke. False if somebody else did.
+    pub(crate) async fn resume_run(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        owner: &str,
+        lease: Duration,
+    ) -> Result<bool, StoreError> {
+        let moved = run::Entity::update_many()
+            .col_expr(run::Column::Status, Expr::value("running"))
+            .col_expr(run::Column::Owner, Expr::value(owner))
+            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
+            .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
+            .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))
+            .filter(run::Column::RunId.eq(run.id.to_string()))
+            .filter(run::Column::Status.is_in(["waiting", "failed"]))
+            .exec(&self.read.tx)
+            .await?;
+        if moved.rows_affected == 0 {
+            return Ok(false);
+        }
+        self.set_message_status(run.assistant_message_id, "streaming").await?;
+        self.run_event(EventType::RunResumed, thread, run.id).await?;
+        Ok(true)
+    }
+
+    /// Says that the turn is alive. False if it was taken for dead meanwhile.
+    pub(crate) async fn renew_run(
+        &self,
+        run: &Run,
+        owner: &str,
+        lease: Duration,
+    ) -> Result<bool, StoreError> {
+        let renewed = run::Entity::update_many()
+            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .filter(run::Column::RunId.eq(run.id.to_string()))
+            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Owner.eq(owner))
+            .exec(&self.read.tx)
+            .await?;
+        Ok(renewed.rows_affected == 1)
+    }
+
+    /// Ends a turn that this process runs. False if it was taken for dead meanwhile.
+    pub(crate) async fn end_turn(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        owner: &str,
+        end: &TurnEnd,
+    ) -> Result<bool, StoreError> {
+        let held_by = run::Column::Owner.eq(owner);
+        let ended = self.move_from_running(thread, run.id, run.assistant_message_id, held_by, end).await?;
+        if ended {
+            self.settle_behind(thread, run.id).await?;
+        }
+        Ok(ended)
+    }
+
+    /// Closes a turn whose process went away: what is whole stays, the rest is shown as broken off.
+    pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
+        let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
+        self.move_from_running(thread, run.id, run.assistant_message_id, lapsed, &interrupted()).await
+    }
+
+    /// Closes every turn that an earlier process left running; only where one process writes.
+    pub(super) async fn close_turns_of_others(&self, owner: &str) -> Result<u64, StoreError> {
+        let left = run::Entity::find()
+            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Owner.ne(owner))
+            .all(&self.read.tx)
+            .await?;
+        let mut closed = 0;
+        for row in left {
+            let run = rows::run(row)?;
+            let thread = self.any_thread(run.thread_id).await?;
+            let by_another = run::Column::Owner.ne(owner);
+            let message = run.assistant_message_id;
+            closed += u64::from(
+                self.move_from_running(&thread, run.id, message, by_another, &interrupted()).await?,
+            );
+        }
+        Ok(closed)
+    }
+
+    /// A thread by its id, whoever owns it: for what the server does by itself.
+    pub(super) async fn any_thread(&self, id: ThreadId) -> Result<Thread, StoreError> {
+        let found = super::entity::thread::Entity::find_by_id(id.to_string()).one(&self.read.tx).await?;
+        found
+            .map(Thread::of)
+            .transpose()?
+            .ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is missing")))
+    }
+
+    async fn move_from_running(
+        &self,
+        thread: &Thread,
+        run_id: RunId,
+        message_id: MessageId,
+        guard: sea_orm::sea_query::SimpleExpr,
+        end: &TurnEnd,
+    ) -> Result<bool, StoreError> {
+        let (status, message_status, event) = end.status();
+        let error = match end {
+            TurnEnd::Failed(error) => Some(error),
+            TurnEnd::Waiting | TurnEnd::Completed => None,
+        };
+        let finished_at = (!matches!(end, TurnEnd::Waiting)).then_some(self.now.as_micros());
+        let moved = run::Entity::update_many()
+            .col_expr(run::Column::Status, Expr::value(status))
+            .col_expr(run::Column::Owner, Expr::value(None::<String>))
+            .col_expr(run::Column::LeaseUntil, Expr::value(None::<i64>))
+            .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.as_str())))
+            .col_expr(run::Column::ErrorMessage, Expr::value(error.map(|error| error.message.clone())))
+            .col_expr(run::Column::FinishedAt, Expr::value(finished_at))
+            .filter(run::Column::RunId.eq(run_id.to_string()))
+            .filter(run::Column::Status.eq("running"))
+            .filter(guard)
+            .exec(&self.read.tx)
+            .await?;
+        if moved.rows_affected == 0 {
+            return Ok(false);
+        }
+        step::Entity::update_many()
+            .col_expr(step::Column::Status, Expr::value("interrupted"))
+            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
+            .filter(step::Column::MessageId.eq(message_id.to_string()))
+            .filter(step::Column::Status.eq("streaming"))
+            .exec(&self.read.tx)
+            .await?;
+        self.set_message_status(message_id, message_status).await?;
+        let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.as_str() }));
+        let actor = match error {
+            Some(TurnError { code: TurnErrorCode::Interrupted, .. }) => system::SWEEPER.to_owned(),
+            _ => thread.actor(),
+        };
+        self.event(event, &actor, &Subject { thread, run_id, tool_call_id: None }, data).await?;
+        Ok(true)
+    }
+
+    async fn set_message_status(&self, id: MessageId, status: &str) -> Result<(), StoreError> {
+        message::Entity::update_many()
+            .col_expr(message::Column::Status, Expr::value(status))
+            .filter(message::Column::MessageId.eq(id.to_string()))
+            .filter(message::Column::Status.ne("superseded"))
+            .exec(&self.read.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Cuts the thread at this place: what stands there and behind it is kept, not shown, not sent, and its
+    /// holds are cancelled.
+    pub(crate) async fn supersede_from(
+        &self,
+        thread: &Thread,
+        ordinal: i64,
+        actor: &str,
+    ) -> Result<(), StoreError> {
+        self.cancel_holds(thread, Some(ordinal), actor).await?;
+        message::Entity::update_many()
+            .col_expr(message::Column::Status, Expr::value("superseded"))
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(message::Column::Ordinal.gte(ordinal))
+            .exec(&self.read.tx)
+            .await?;
+        let cut = Query::select()
+            .column(message::Column::MessageId)
+            .from(message::Entity)
+            .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
+            .and_where(message::Column::Status.eq("superseded"))
+            .to_owned();
+        let waiting = run::Entity::find()
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::Status.eq("waiting"))
+            .filter(run::Column::AssistantMessageId.in_subquery(cut))
+            .all(&self.read.tx)
+            .await?;
+        for row in waiting {
+            let run_id = rows::id("runs", &row.run_id)?;
+            self.leave_waiting(thread, run_id, "cancelled", EventType::RunCancelled).await?;
+        }
+        Ok(())
+    }
+
+    /// The user went on: runs that wait for nothing any more are over.
+    async fn leave_behind(&self, thread: &Thread, newer: RunId) -> Result<(), StoreError> {
+        let waiting = run::Entity::find()
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::Status.eq("waiting"))
+            .filter(run::Column::RunId.lt(newer.to_string()))
+            .all(&self.read.tx)
+            .await?;
+        for row in waiting {
+            self.settle_behind(thread, rows::id("runs", &row.run_id)?).await?;
+        }
+        Ok(())
+    }
+
+    /// After a change to a run's calls: if the user went on without it and none of its calls is open, it is
+    /// over.
+    pub(super) async fn settle_behind(&self, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
+        let newer = run::Entity::find()
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::RunId.gt(run_id.to_string()))
+            .limit(1)
+            .one(&self.read.tx)
+            .await?;
+        if newer.is_some() && !self.has_open_calls(run_id).await? {
+            self.leave_waiting(thread, run_id, "completed", EventType::RunCompleted).await?;
+        }
+        Ok(())
+    }
+
+    async fn leave_waiting(
+        &self,
+        thread: &Thread,
+        run_id: RunId,
+        status: &str,
+        event: EventType,
+    ) -> Result<(), StoreError> {
+        let moved = run::Entity::update_many()
+            .col_expr(run::Column::Status, Expr::value(status))
+            .col_expr(run::Column::FinishedAt, Expr::value(self.now.as_micros()))
+            .filter(run::Column::RunId.eq(run_id.to_string()))
+            .filter(run::Column::Status.eq("waiting"))
+            .exec(&self.read.tx)
+            .await?;
+        if moved.rows_affected == 1 {
+            self.run_event(event, thread, run_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
+        self.event(event, &thread.actor(), &Subject { thread, run_id, tool_call_id: None }, json!({})).await
+    }
+}
+
+fn interrupted() -> TurnEnd {
+    TurnEnd::Failed(TurnError {
+        code: TurnErrorCode::Interrupted,
+        message: "The server stopped before the answer was complete.".to_owned(),
+    })
+}

@@ -1,0 +1,327 @@
+//! Steps: opened with the record of what the model is told, written once with their calls.
+
+use super::entity::{run, sent_answer, step, tool_call};
+use super::events::Subject;
+use super::{NewDecision, Read, Seal, StoreError, Thread, Write, rows};
+use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash};
+use crate::domain::clock::Timestamp;
+use crate::domain::decision::{Surface, Verdict};
+use crate::domain::event::{EventType, system};
+use crate::domain::id::{ExecId, MessageId, ToolCallId};
+use crate::domain::message::{Part, Usage};
+use crate::domain::permit::Permit;
+use crate::domain::policy::Cleared;
+use crate::domain::run::Run;
+use crate::domain::turn::FinishReason;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// What a step said.
+#[derive(Debug, Clone)]
+pub(crate) struct StepResult {
+    /// Words, thoughts and calls, in order.
+    pub(crate) parts: Vec<Part>,
+    /// Why it ended.
+    pub(crate) reason: FinishReason,
+    /// What it cost.
+    pub(crate) usage: Option<Usage>,
+    /// Who said it.
+    pub(crate) provider: String,
+    /// What the provider wants back.
+    pub(crate) provider_state: Option<Value>,
+}
+
+/// A call that the model asked for, judged by the gate.
+#[derive(Debug)]
+pub(crate) struct NewCall {
+    pub(crate) id: ToolCallId,
+    pub(crate) provider_call_id: String,
+    pub(crate) name: String,
+    /// The arguments as the model wrote them.
+    pub(crate) arguments: String,
+    /// The same, read.
+    pub(crate) input: Input,
+    pub(crate) schema_hash: String,
+    pub(crate) idempotent: bool,
+    pub(crate) risk: RiskLevel,
+    pub(crate) state: NewState,
+}
+
+/// How a call begins.
+#[derive(Debug)]
+pub(crate) enum NewState {
+    /// It runs at once: the policy said so.
+    Cleared(Cleared),
+    /// It waits for a person, for this reason.
+    Held(String),
+    /// It cannot be run; why, for the model.
+    Invalid(String),
+}
+
+/// Times given to the calls of a step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallTimes {
+    /// How long a person may take to answer.
+    pub(crate) pending_ttl: Duration,
+    /// How long an execution may be silent before it is taken for dead.
+    pub(crate) lease: Duration,
+}
+
+impl Read {
+    async fn taken_wire_ids(&self, thread: &Thread, ids: &[&str]) -> Result<HashSet<String>, StoreError> {
+        if ids.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let taken = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::WireCallId.is_in(ids.iter().copied()))
+            .all(&self.tx)
+            .await?;
+        Ok(taken.into_iter().map(|row| row.wire_call_id).collect())
+    }
+
+    pub(super) async fn calls_of_step(
+        &self,
+        message_id: MessageId,
+        n: i32,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find()
+            .filter(tool_call::Column::MessageId.eq(message_id.to_string()))
+            .filter(tool_call::Column::Step.eq(n))
+            .order_by_asc(tool_call::Column::Ordinal)
+            .all(&self.tx)
+            .await?;
+        self.with_decisions(found).await
+    }
+}
+
+impl Write {
+    /// Opens the next step of a run's message and records what the model is told in it. False if the turn was
+    /// taken for dead meanwhile, or its thread deleted.
+    pub(crate) async fn open_step(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        owner: &str,
+        n: i32,
+        seals: &[Seal],
+    ) -> Result<bool, StoreError> {
+        if !self.still_running(thread, run, owner).await? {
+            return Ok(false);
+        }
+        let message_id = run.assistant_message_id.to_string();
+        let row = step::ActiveModel {
+            message_id: Set(message_id.clone()),
+            n: Set(n),
+            status: Set("streaming".to_owned()),
+            parts: Set("[]".to_owned()),
+            finish_reason: Set(None),
+            input_tokens: Set(None),
+            output_tokens: Set(None),
+            provider: Set(None),
+            provider_state: Set(None),
+            created_at: Set(self.now.as_micros()),
+            finished_at: Set(None),
+            erased_at: Set(None),
+        };
+        step::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        for seal in seals {
+            let row = sent_answer::ActiveModel {
+                tool_call_id: Set(seal.tool_call_id.to_string()),
+                n: Set(seal.n),
+                kind: Set(seal.kind.as_str().to_owned()),
+                text: Set(seal.text.clone()),
+                message_id: Set(message_id.clone()),
+                step: Set(n),
+                at: Set(self.now.as_micros()),
+            };
+            sent_answer::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        }
+        Ok(true)
+    }
+
+    /// Writes a step with its calls and commits. Then, and only then, there are permits for those that run at
+    /// once. `None` if the turn was taken for dead meanwhile, or its thread deleted: nothing is written.
+    pub(crate) async fn commit_step(
+        self,
+        thread: &Thread,
+        run: &Run,
+        owner: &str,
+        n: i32,
+        result: &StepResult,
+        calls: Vec<NewCall>,
+        times: CallTimes,
+    ) -> Result<Option<(Vec<ToolCall>, Vec<Permit>)>, StoreError> {
+        if !self.still_running(thread, run, owner).await? {
+            return Ok(None);
+        }
+        self.write_step(run, n, "complete", result).await?;
+        let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
+        let mut taken = self.taken_wire_ids(thread, &given).await?;
+        let mut running = Vec::new();
+        for (ordinal, call) in (0..).zip(calls) {
+            let own = call.id.to_string();
+            // Providers repeat ids and leave them out; the model is told one that names one call.
+            let given = call.provider_call_id.clone();
+            let wire_call_id = if !given.is_empty() && taken.insert(given.clone()) { given } else { own };
+            let place = Place { thread, run, owner, n, ordinal, wire_call_id };
+            running.extend(self.insert_call(&place, call, times).await?);
+        }
+        let stored = self.calls_of_step(run.assistant_message_id, n).await?;
+        self.commit().await?;
+        let permits = running
+            .into_iter()
+            .map(|(id, name, input, execution)| {
+                Permit::committed(id, thread.id, name, input, None, execution)
+            })
+            .collect();
+        Ok(Some((stored, permits)))
+    }
+
+    /// Writes what there is of a step that broke off.
+    pub(crate) async fn break_step(&self, run: &Run, n: i32, said: &StepResult) -> Result<(), StoreError> {
+        self.write_step(run, n, "interrupted", said).await
+    }
+
+    async fn write_step(&self, run: &Run, n: i32, status: &str, said: &StepResult) -> Result<(), StoreError> {
+        let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let state = said.provider_state.as_ref().map(Value::to_string);
+        let written = step::Entity::update_many()
+            .col_expr(step::Column::Status, Expr::value(status))
+            .col_expr(step::Column::Parts, Expr::value(json!(said.parts).to_string()))
+            .col_expr(step::Column::FinishReason, Expr::value(said.reason.as_str()))
+            .col_expr(step::Column::InputTokens, Expr::value(said.usage.map(|u| tokens(u.input_tokens))))
+            .col_expr(step::Column::OutputTokens, Expr::value(said.usage.map(|u| tokens(u.output_tokens))))
+            .col_expr(step::Column::Provider, Expr::value(said.provider.clone()))
+            .col_expr(step::Column::ProviderState, Expr::value(state))
+            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
+            .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
+            .filter(step::Column::N.eq(n))
+            .filter(step::Column::Status.eq("streaming"))
+            .exec(&self.read.tx)
+            .await?;
+        if written.rows_affected == 1 {
+            Ok(())
+        } else {
+            Err(rows::inconsistent("message_steps", format_args!("step {n} is not open")))
+        }
+    }
+
+    async fn still_running(&self, thread: &Thread, run: &Run, owner: &str) -> Result<bool, StoreError> {
+        let held = run::Entity::find_by_id(run.id.to_string())
+            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Owner.eq(owner))
+            .one(&self.read.tx)
+            .await?;
+        self.lock_thread(thread).await?;
+        Ok(held.is_some() && !self.is_deleted(thread).await?)
+    }
+
+    async fn insert_call(
+        &self,
+        place: &Place<'_>,
+        call: NewCall,
+        times: CallTimes,
+    ) -> Result<Option<(ToolCallId, String, Input, Execution)>, StoreError> {
+        let now = self.now.as_micros();
+        let NewCall { id, provider_call_id, name, arguments, input, schema_hash, idempotent, risk, state } =
+            call;
+        let execution = Execution { id: ExecId::new(self.clock.uuid()), started_at: self.now };
+        let hash = input_hash(&name, &input, &schema_hash);
+        let mut row = tool_call::ActiveModel {
+            tool_call_id: Set(id.to_string()),
+            thread_id: Set(place.thread.id.to_string()),
+            message_id: Set(place.run.assistant_message_id.to_string()),
+            step: Set(place.n),
+            ordinal: Set(place.ordinal),
+            run_id: Set(place.run.id.to_string()),
+            // Postgres takes no NUL in a text.
+            provider_call_id: Set(provider_call_id.replace('\0', "\u{fffd}")),
+            wire_call_id: Set(place.wire_call_id.replace('\0', "\u{fffd}")),
+            name: Set(name.replace('\0', "\u{fffd}")),
+            arguments: Set(arguments.replace('\0', "\u{fffd}")),
+            schema_hash: Set(schema_hash),
+            held: Set(false),
+            idempotent: Set(idempotent),
+            risk_level: Set(risk.as_str().to_owned()),
+            reason: Set(None),
+            exec_attempt: Set(0),
+            created_at: Set(now),
+            ..Default::default()
+        };
+        let decided = |row: &mut tool_call::ActiveModel, validated: bool, by: &str| {
+            row.validated = Set(Some(validated));
+            row.decided_by = Set(Some(by.to_owned()));
+            row.decided_at = Set(Some(now));
+        };
+        let mut expires_at = None;
+        match &state {
+            NewState::Cleared(_) => {
+                decided(&mut row, true, system::POLICY);
+                row.state = Set("executing".to_owned());
+                row.exec_id = Set(Some(execution.id.to_string()));
+                row.exec_owner = Set(Some(place.owner.to_owned()));
+                row.exec_attempt = Set(1);
+                row.started_at = Set(Some(now));
+                row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
+            }
+            NewState::Held(reason) => {
+                expires_at = Some(self.now.plus(times.pending_ttl));
+                row.state = Set("pending".to_owned());
+                row.held = Set(true);
+                row.reason = Set(Some(reason.clone()));
+                row.expires_at = Set(expires_at.map(Timestamp::as_micros));
+            }
+            NewState::Invalid(why) => {
+                decided(&mut row, false, system::INVALID);
+                row.state = Set("invalid".to_owned());
+                row.result = Set(Some(why.clone()));
+                row.finished_at = Set(Some(now));
+            }
+        }
+        tool_call::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+
+        let subject = Subject { thread: place.thread, run_id: place.run.id, tool_call_id: Some(id) };
+        let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
+        self.event(EventType::ToolCalled, &place.thread.actor(), &subject, facts.clone()).await?;
+        match state {
+            NewState::Cleared(_) => {
+                let decision = NewDecision {
+                    verdict: Verdict::Approve,
+                    by: system::POLICY.to_owned(),
+                    edited: false,
+                    reason: None,
+                    input_hash: hash,
+                    surface: Surface::Policy,
+                };
+                self.record_decision(id, &decision).await?;
+                self.event(EventType::ToolStarted, system::POLICY, &subject, facts).await?;
+                Ok(Some((id, name, input, execution)))
+            }
+            NewState::Held(reason) => {
+                let mut data = facts;
+                data["reason"] = json!(reason);
+                data["expires_at"] = json!(expires_at.map(Timestamp::to_rfc3339));
+                self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
+                Ok(None)
+            }
+            NewState::Invalid(_) => {
+                self.event(EventType::ToolFailed, system::INVALID, &subject, facts).await?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Where a call stands.
+struct Place<'a> {
+    thread: &'a Thread,
+    run: &'a Run,
+    owner: &'a str,
+    n: i32,
+    ordinal: i32,
+    wire_call_id: String,
+}

@@ -1,0 +1,240 @@
+//! Threads, always those of one principal.
+
+use super::entity::{run, thread, tool_call};
+use super::{Read, StoreError, Write, rows};
+use crate::domain::Principal;
+use crate::domain::clock::Timestamp;
+use crate::domain::id::{RunId, ThreadId};
+use sea_orm::sea_query::{Query, SelectStatement};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
+    QuerySelect, sea_query::Expr,
+};
+
+/// A conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Thread {
+    /// Its id.
+    pub(crate) id: ThreadId,
+    /// The root thread of its session.
+    pub(crate) session_id: ThreadId,
+    /// The thread that it is a part of.
+    pub(crate) parent_id: Option<ThreadId>,
+    /// Whose it is.
+    pub(crate) tenant_id: String,
+    /// Whose it is, in the tenant.
+    pub(crate) user_id: String,
+    /// The caller's own name for it.
+    pub(crate) client_id: Option<String>,
+    /// Its title.
+    pub(crate) title: String,
+    /// When it was made.
+    pub(crate) created_at: Timestamp,
+    /// When it last got a message or a title.
+    pub(crate) updated_at: Timestamp,
+}
+
+impl Thread {
+    /// Its user, as the actor of an event.
+    pub(super) fn actor(&self) -> String {
+        format!("user:{}", self.user_id)
+    }
+}
+
+/// A thread to make.
+#[derive(Debug, Clone)]
+pub(crate) struct NewThread {
+    /// Its title.
+    pub(crate) title: String,
+    /// The caller's own name for it.
+    pub(crate) client_id: Option<String>,
+    /// The thread that it is a part of.
+    pub(crate) parent: Option<Thread>,
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub(crate) struct Page<T> {
+    /// Its items.
+    pub(crate) items: Vec<T>,
+    /// Whether there are older ones.
+    pub(crate) has_more: bool,
+}
+
+impl<T> Page<T> {
+    /// A page out of one item more than it may hold.
+    pub(super) fn of(mut items: Vec<T>, size: u64) -> Self {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let has_more = items.len() > size;
+        items.truncate(size);
+        Self { items, has_more }
+    }
+}
+
+fn owned_by(owner: &Principal) -> Condition {
+    Condition::all()
+        .add(thread::Column::TenantId.eq(&owner.tenant_id))
+        .add(thread::Column::UserId.eq(&owner.user_id))
+        .add(thread::Column::DeletedAt.is_null())
+}
+
+/// The ids of the principal's threads, for the predicates of other tables.
+pub(super) fn threads_of(owner: &Principal) -> SelectStatement {
+    Query::select()
+        .column(thread::Column::ThreadId)
+        .from(thread::Entity)
+        .cond_where(owned_by(owner))
+        .to_owned()
+}
+
+impl Read {
+    /// One thread by its id.
+    pub(crate) async fn thread(&self, owner: &Principal, id: ThreadId) -> Result<Option<Thread>, StoreError> {
+        self.one_thread(owner, thread::Column::ThreadId.eq(id.to_string())).await
+    }
+
+    /// One thread by its id or else by the caller's own name for it.
+    pub(crate) async fn thread_named(
+        &self,
+        owner: &Principal,
+        name: &str,
+    ) -> Result<Option<Thread>, StoreError> {
+        if let Ok(id) = name.parse()
+            && let Some(found) = self.thread(owner, id).await?
+        {
+            return Ok(Some(found));
+        }
+        self.one_thread(owner, thread::Column::ClientId.eq(name)).await
+    }
+
+    async fn one_thread(
+        &self,
+        owner: &Principal,
+        which: sea_orm::sea_query::SimpleExpr,
+    ) -> Result<Option<Thread>, StoreError> {
+        let found = thread::Entity::find().filter(owned_by(owner)).filter(which).one(&self.tx).await?;
+        found.map(Thread::of).transpose()
+    }
+
+    /// The principal's threads, newest first, from before a given one on.
+    pub(crate) async fn threads(
+        &self,
+        owner: &Principal,
+        before: Option<ThreadId>,
+        size: u64,
+    ) -> Result<Page<Thread>, StoreError> {
+        let mut query = thread::Entity::find().filter(owned_by(owner));
+        if let Some(before) = before {
+            query = query.filter(thread::Column::ThreadId.lt(before.to_string()));
+        }
+        let found =
+            query.order_by_desc(thread::Column::ThreadId).limit(size.saturating_add(1)).all(&self.tx).await?;
+        Ok(Page::of(found.into_iter().map(Thread::of).collect::<Result<_, _>>()?, size))
+    }
+
+    /// How many of a thread's calls wait for a person.
+    pub(crate) async fn pending_count(&self, thread: &Thread) -> Result<u64, StoreError> {
+        let pending = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::State.eq("pending"));
+        Ok(pending.count(&self.tx).await?)
+    }
+
+    /// The run that is under way in a thread, else the newest that waits.
+    pub(crate) async fn active_run(&self, thread: &Thread) -> Result<Option<RunId>, StoreError> {
+        let of_status = async |status: &str| -> Result<Option<run::Model>, StoreError> {
+            let runs = run::Entity::find()
+                .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+                .filter(run::Column::Status.eq(status));
+            Ok(runs.order_by_desc(run::Column::RunId).one(&self.tx).await?)
+        };
+        let found = match of_status("running").await? {
+            Some(running) => Some(running),
+            None => of_status("waiting").await?,
+        };
+        found.map(|run| rows::id("runs", &run.run_id)).transpose()
+    }
+}
+
+impl Write {
+    /// Makes a thread.
+    pub(crate) async fn create_thread(
+        &self,
+        owner: &Principal,
+        new: NewThread,
+    ) -> Result<Thread, StoreError> {
+        let id = ThreadId::new(self.clock.uuid());
+        let made = Thread {
+            id,
+            session_id: new.parent.as_ref().map_or(id, |parent| parent.session_id),
+            parent_id: new.parent.map(|parent| parent.id),
+            tenant_id: owner.tenant_id.clone(),
+            user_id: owner.user_id.clone(),
+            client_id: new.client_id,
+            title: new.title,
+            created_at: self.now,
+            updated_at: self.now,
+        };
+        let row = thread::ActiveModel {
+            thread_id: Set(made.id.to_string()),
+            tenant_id: Set(owner.tenant_id.clone()),
+            user_id: Set(owner.user_id.clone()),
+            session_id: Set(made.session_id.to_string()),
+            parent_id: Set(made.parent_id.map(|parent| parent.to_string())),
+            client_id: Set(made.client_id.clone()),
+            title: Set(made.title.clone()),
+            created_at: Set(self.now.as_micros()),
+            updated_at: Set(self.now.as_micros()),
+            deleted_at: Set(None),
+        };
+        thread::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        Ok(made)
+    }
+
+    /// Locks a thread until the transaction ends, so that what is read of it stays true.
+    pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<(), StoreError> {
+        thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.read.tx).await?;
+        Ok(())
+    }
+
+    /// Gives a thread another title.
+    pub(crate) async fn rename_thread(
+        &self,
+        owner: &Principal,
+        id: ThreadId,
+        title: &str,
+    ) -> Result<Option<Thread>, StoreError> {
+        thread::Entity::update_many()
+            .col_expr(thread::Column::Title, Expr::value(title))
+            .col_expr(thread::Column::UpdatedAt, Expr::value(self.now.as_micros()))
+            .filter(owned_by(owner))
+            .filter(thread::Column::ThreadId.eq(id.to_string()))
+            .exec(&self.read.tx)
+            .await?;
+        self.thread(owner, id).await
+    }
+
+    /// Deletes a thread: its rows stay, its holds are cancelled, nobody finds it again. False if there is none.
+    pub(crate) async fn delete_thread(&self, owner: &Principal, id: ThreadId) -> Result<bool, StoreError> {
+        let Some(found) = self.thread(owner, id).await? else { return Ok(false) };
+        self.lock_thread(&found).await?;
+        self.cancel_holds(&found, None, &owner.actor()).await?;
+        let deleted = thread::Entity::update_many()
+            .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))
+            .filter(owned_by(owner))
+            .filter(thread::Column::ThreadId.eq(id.to_string()))
+            .exec(&self.read.tx)
+            .await?;
+        Ok(deleted.rows_affected == 1)
+    }
+
+    /// Notes that a thread got a message.
+    pub(super) async fn touch_thread(&self, thread: &Thread) -> Result<(), StoreError> {
+        thread::Entity::update_many()
+            .col_expr(thread::Column::UpdatedAt, Expr::value(self.now.as_micros()))
+            .filter(thread::Column::ThreadId.eq(thread.id.to_string()))
+            .exec(&self.read.tx)
+            .await?;
+        Ok(())
+    }
+}

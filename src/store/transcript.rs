@@ -1,0 +1,164 @@
+//! A thread as it was said, and what the model was told of it.
+
+use super::entity::{message, run, sent_answer, step, tool_call};
+use super::{Page, Read, StoreError, Thread, rows};
+use crate::domain::call::ToolCall;
+use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::message::{Message, MessageStatus};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use std::collections::HashMap;
+
+/// Everything a history is made of.
+#[derive(Debug, Default)]
+pub(crate) struct Transcript {
+    /// All messages, oldest first, those that were cut off too.
+    pub(crate) messages: Vec<Message>,
+    /// The user message that each assistant's message answers.
+    pub(crate) questions: HashMap<MessageId, MessageId>,
+    /// What the model was told of each call, in order.
+    pub(crate) sent: HashMap<ToolCallId, Vec<Sent>>,
+}
+
+/// Words about a call that the model was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// What they stood for.
+    pub(crate) kind: SealKind,
+    /// The words.
+    pub(crate) text: String,
+    /// The assistant's message whose step read them first.
+    pub(crate) message_id: MessageId,
+}
+
+/// What words about a call stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SealKind {
+    /// The call's answer.
+    Answer,
+    /// In place of an answer that was not there yet.
+    Placeholder,
+    /// A later outcome.
+    Note,
+}
+
+impl SealKind {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Placeholder => "placeholder",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// Words about a call that the model is told now for the first time. They never change again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seal {
+    pub(crate) tool_call_id: ToolCallId,
+    pub(crate) n: i32,
+    pub(crate) kind: SealKind,
+    pub(crate) text: String,
+}
+
+impl Read {
+    /// A thread's whole transcript.
+    pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
+        let found = message::Entity::find()
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .order_by_asc(message::Column::Ordinal)
+            .all(&self.tx)
+            .await?;
+        let messages = self.messages_of(found).await?;
+        let runs = run::Entity::find().filter(run::Column::ThreadId.eq(thread.id.to_string()));
+        let mut questions = HashMap::new();
+        for row in runs.all(&self.tx).await? {
+            let answer = rows::id("runs", &row.assistant_message_id)?;
+            questions.insert(answer, rows::id("runs", &row.user_message_id)?);
+        }
+        let calls: Vec<ToolCallId> = messages.iter().flat_map(Message::calls).map(|call| call.id).collect();
+        Ok(Transcript { messages, questions, sent: self.sent(calls).await? })
+    }
+
+    /// A page of the messages a person sees: the newest page first, each page oldest first.
+    pub(crate) async fn messages(
+        &self,
+        thread: &Thread,
+        before: Option<i64>,
+        size: u64,
+    ) -> Result<Page<Message>, StoreError> {
+        let mut query = message::Entity::find()
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(message::Column::Status.ne("superseded"));
+        if let Some(before) = before {
+            query = query.filter(message::Column::Ordinal.lt(before));
+        }
+        let found =
+            query.order_by_desc(message::Column::Ordinal).limit(size.saturating_add(1)).all(&self.tx).await?;
+        let mut page = Page::of(found, size);
+        page.items.reverse();
+        Ok(Page { items: self.messages_of(page.items).await?, has_more: page.has_more })
+    }
+
+    async fn messages_of(&self, found: Vec<message::Model>) -> Result<Vec<Message>, StoreError> {
+        let ids: Vec<String> = found.iter().map(|row| row.message_id.clone()).collect();
+        let mut steps: HashMap<String, Vec<step::Model>> = HashMap::new();
+        let mut calls: HashMap<(String, i32), Vec<ToolCall>> = HashMap::new();
+        if !ids.is_empty() {
+            let query = step::Entity::find().filter(step::Column::MessageId.is_in(ids.clone()));
+            for row in query.order_by_asc(step::Column::N).all(&self.tx).await? {
+                steps.entry(row.message_id.clone()).or_default().push(row);
+            }
+            let query = tool_call::Entity::find().filter(tool_call::Column::MessageId.is_in(ids));
+            let rows = query.order_by_asc(tool_call::Column::Ordinal).all(&self.tx).await?;
+            for call in self.with_decisions(rows).await? {
+                calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
+            }
+        }
+        let mut messages = Vec::with_capacity(found.len());
+        for row in found {
+            let own = steps.remove(&row.message_id).unwrap_or_default();
+            let own = own
+                .into_iter()
+                .map(|row| {
+                    let calls = calls.remove(&(row.message_id.clone(), row.n)).unwrap_or_default();
+                    rows::step(row, calls)
+                })
+                .collect::<Result<_, _>>()?;
+            messages.push(rows::message(row, own)?);
+        }
+        Ok(messages)
+    }
+
+    async fn sent(&self, calls: Vec<ToolCallId>) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
+        let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
+        if calls.is_empty() {
+            return Ok(sent);
+        }
+        let query = sent_answer::Entity::find()
+            .filter(sent_answer::Column::ToolCallId.is_in(calls.iter().map(ToString::to_string)));
+        for row in query.order_by_asc(sent_answer::Column::N).all(&self.tx).await? {
+            const TABLE: &str = "sent_answers";
+            let kind = match row.kind.as_str() {
+                "answer" => SealKind::Answer,
+                "placeholder" => SealKind::Placeholder,
+                "note" => SealKind::Note,
+                other => return Err(rows::inconsistent(TABLE, format_args!("{other:?} is not a kind"))),
+            };
+            let one = Sent { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
+            sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
+        }
+        Ok(sent)
+    }
+}
+
+impl Transcript {
+    /// The messages that stand, oldest first.
+    pub(crate) fn standing(&self) -> impl DoubleEndedIterator<Item = &Message> {
+        self.messages.iter().filter(|message| message.status != MessageStatus::Superseded)
+    }
+
+    /// What the model was told of a call.
+    pub(crate) fn told(&self, call: ToolCallId) -> &[Sent] {
+        self.sent.get(&call).map_or(&[], Vec::as_slice)
+    }
+}

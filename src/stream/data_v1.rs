@@ -1,0 +1,200 @@
+//! The dialect `data-v1`: the data stream of AI SDK 4, lines of `code:json`.
+//!
+//! The codes and what a client makes of them are in `@ai-sdk/ui-utils` 1.2 (`dataStreamParts`,
+//! `processChatResponse`). A client parses a piece only when it ends with a line, so an event is always
+//! written whole.
+
+use crate::domain::message::Usage;
+use crate::domain::turn::{FinishReason, TurnEvent};
+use bytes::{BufMut, BytesMut};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The content type of the stream.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// Appends one event to the buffer.
+pub(crate) fn encode(event: &TurnEvent, request_id: &str, out: &mut BytesMut) {
+    match event {
+        TurnEvent::StepStarted { message_id } => line(out, b'f', &StepStarted { message_id }),
+        TurnEvent::Text(text) => line(out, b'0', text),
+        TurnEvent::Reasoning(text) => line(out, b'g', text),
+        TurnEvent::CallStarted { tool_call_id, tool_name } => {
+            line(out, b'b', &CallStarted { tool_call_id, tool_name });
+        }
+        TurnEvent::CallArguments { tool_call_id, delta } => {
+            line(out, b'c', &CallArguments { tool_call_id, args_text_delta: delta });
+        }
+        TurnEvent::CallStored { tool_call_id, tool_name, input } => {
+            line(out, b'9', &Call { tool_call_id, tool_name, args: input });
+        }
+        TurnEvent::CallEnded { tool_call_id, shown } => {
+            let result = shown.clone().into_result();
+            line(out, b'a', &CallResult { tool_call_id, result });
+        }
+        TurnEvent::Validations(all) => {
+            let annotations: Vec<_> =
+                all.iter().map(|(tool_call_id, validated)| Validation { tool_call_id, validated }).collect();
+            line(out, b'8', &annotations);
+        }
+        TurnEvent::StepFinished { reason, usage } => {
+            line(out, b'e', &StepFinished { finish: Finish::new(*reason, *usage), is_continued: false });
+        }
+        TurnEvent::Finished { reason, usage } => line(out, b'd', &Finish::new(*reason, Some(*usage))),
+        TurnEvent::Failed(error) => {
+            let text = format!("{}: {} (request {request_id})", error.code.as_str(), error.message);
+            line(out, b'3', &text);
+        }
+    }
+}
+
+fn line<T: Serialize + ?Sized>(out: &mut BytesMut, code: u8, value: &T) {
+    out.put_u8(code);
+    out.put_u8(b':');
+    // Writing text-keyed values to memory cannot fail.
+    let _infallible = serde_json::to_writer((&mut *out).writer(), value);
+    out.put_u8(b'\n');
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepStarted<Id> {
+    message_id: Id,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallStarted<'a, Id> {
+    tool_call_id: Id,
+    tool_name: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallArguments<'a, Id> {
+    tool_call_id: Id,
+    args_text_delta: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Call<'a, Id> {
+    tool_call_id: Id,
+    tool_name: &'a str,
+    args: &'a serde_json::Map<String, Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallResult<Id> {
+    tool_call_id: Id,
+    result: Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Validation<'a, Id> {
+    tool_call_id: Id,
+    validated: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finish {
+    finish_reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Tokens>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tokens {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StepFinished {
+    #[serde(flatten)]
+    finish: Finish,
+    is_continued: bool,
+}
+
+impl Finish {
+    fn new(reason: FinishReason, usage: Option<Usage>) -> Self {
+        let usage = usage.map(|usage| Tokens {
+            prompt_tokens: usage.input_tokens,
+            completion_tokens: usage.output_tokens,
+        });
+        Self { finish_reason: reason.as_str(), usage }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::call::Input;
+    use crate::domain::id::{MessageId, ToolCallId};
+    use crate::domain::run::{TurnError, TurnErrorCode};
+    use crate::domain::turn::Shown;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn check(events: &[TurnEvent], expected: &str) {
+        let mut out = BytesMut::new();
+        for event in events {
+            encode(event, "r1", &mut out);
+        }
+        assert_eq!(std::str::from_utf8(&out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_held_turn_is_written_as_the_client_reads_it() {
+        let call = ToolCallId::new(Uuid::from_u128(1));
+        let message_id = MessageId::new(Uuid::from_u128(2));
+        let input: Input = json!({"path": "a.txt"}).as_object().unwrap().clone();
+        let usage = Usage { input_tokens: 10, output_tokens: 5 };
+        let reason = FinishReason::ToolCalls;
+        check(
+            &[
+                TurnEvent::StepStarted { message_id },
+                TurnEvent::Text("I will\r\n\u{2028}\"delete\" it.".to_owned()),
+                TurnEvent::CallStarted { tool_call_id: call, tool_name: "delete_file".to_owned() },
+                TurnEvent::CallArguments { tool_call_id: call, delta: "{\"path\":".to_owned() },
+                TurnEvent::CallStored { tool_call_id: call, tool_name: "delete_file".to_owned(), input },
+                TurnEvent::Validations(vec![(call, "pending")]),
+                TurnEvent::StepFinished { reason, usage: Some(usage) },
+                TurnEvent::Finished { reason, usage },
+            ],
+            concat!(
+                "f:{\"messageId\":\"00000000-0000-0000-0000-000000000002\"}\n",
+                "0:\"I will\\r\\n\u{2028}\\\"delete\\\" it.\"\n",
+                "b:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"toolName\":\"delete_file\"}\n",
+                "c:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"argsTextDelta\":\"{\\\"path\\\":\"}\n",
+                "9:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"toolName\":\"delete_file\",",
+                "\"args\":{\"path\":\"a.txt\"}}\n",
+                "8:[{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"validated\":\"pending\"}]\n",
+                "e:{\"finishReason\":\"tool-calls\",\"usage\":{\"promptTokens\":10,\"completionTokens\":5},",
+                "\"isContinued\":false}\n",
+                "d:{\"finishReason\":\"tool-calls\",\"usage\":{\"promptTokens\":10,\"completionTokens\":5}}\n",
+            ),
+        );
+    }
+
+    #[test]
+    fn a_failure_names_its_code_and_the_request() {
+        let error = TurnError { code: TurnErrorCode::UpstreamError, message: "It broke.".to_owned() };
+        check(&[TurnEvent::Failed(error)], "3:\"upstream_error: It broke. (request r1)\"\n");
+    }
+
+    #[test]
+    fn a_call_without_output_says_why() {
+        let tool_call_id = ToolCallId::new(Uuid::from_u128(1));
+        let shown = Shown::Error("no".to_owned());
+        check(
+            &[TurnEvent::CallEnded { tool_call_id, shown }],
+            "a:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"result\":{\"error\":\"no\"}}\n",
+        );
+    }
+}

@@ -1,0 +1,3 @@
+//! Streams: what a turn says, as bytes.
+
+pub(crate) mod data_v1;

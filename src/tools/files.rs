@@ -1,0 +1,488 @@
+//! The demo tools: list, read, write and delete the files of one folder, for real.
+//!
+//! The folder is held as a directory handle and every path is resolved beneath it, so that no path and no
+//! link leads out of it, not even one that somebody swaps while a tool runs.
+
+use super::{Permit, RiskLevel, Tool, ToolError};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// The largest file that is read: what a model can still make something of.
+const READ_BYTES_MAX: usize = 256 * 1024;
+/// The most files that are listed.
+const LISTED_MAX: usize = 1000;
+/// Begins the names of files that are still being written. Nobody else may use, or sees, such a name.
+const TEMPORARY: &str = ".holdpoint-";
+
+/// A folder, and the right to use what is in it.
+#[derive(Debug, Clone)]
+pub struct Files {
+    root: Arc<Dir>,
+}
+
+/// Lists the files of the folder.
+#[derive(Debug, Clone)]
+pub struct ListFiles(pub Files);
+
+/// Reads a file of the folder.
+#[derive(Debug, Clone)]
+pub struct ReadFile(pub Files);
+
+/// Writes a file of the folder.
+#[derive(Debug, Clone)]
+pub struct WriteFile(pub Files);
+
+/// Deletes a file of the folder.
+#[derive(Debug, Clone)]
+pub struct DeleteFile(pub Files);
+
+// The comments on the inputs are read by models: they are the descriptions in the schemas.
+
+/// Nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListInput {}
+
+/// Which file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileInput {
+    /// Path of the file, relative to the folder.
+    #[schemars(length(min = 1, max = 1024))]
+    pub path: String,
+}
+
+/// Which file to write, and what.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteInput {
+    /// Path of the file, relative to the folder. Missing folders on the way are made.
+    #[schemars(length(min = 1, max = 1024))]
+    pub path: String,
+    /// The whole new content. It replaces what the file held before.
+    pub content: String,
+}
+
+impl Tool for ListFiles {
+    const NAME: &'static str = "list_files";
+    const DESCRIPTION: &'static str = "Lists the files in the folder and in the folders inside it.";
+    const HIL: bool = false;
+    const IDEMPOTENT: bool = true;
+    const RISK: RiskLevel = RiskLevel::Low;
+    type Input = ListInput;
+    type Output = Value;
+
+    async fn execute(&self, _: ListInput, _: Permit) -> Result<Value, ToolError> {
+        let files = self.0.clone();
+        blocking(move || files.list()).await
+    }
+}
+
+impl Tool for ReadFile {
+    const NAME: &'static str = "read_file";
+    const DESCRIPTION: &'static str = "Reads a text file of the folder (UTF-8, at most 256 KiB).";
+    const HIL: bool = false;
+    const IDEMPOTENT: bool = true;
+    const RISK: RiskLevel = RiskLevel::Low;
+    type Input = FileInput;
+    type Output = Value;
+
+    async fn execute(&self, input: FileInput, _: Permit) -> Result<Value, ToolError> {
+        let files = self.0.clone();
+        blocking(move || files.read(&input.path)).await
+    }
+}
+
+impl Tool for WriteFile {
+    const NAME: &'static str = "write_file";
+    const DESCRIPTION: &'static str = "Writes a text file in the folder, in place of what it held before.";
+    const HIL: bool = true;
+    // Writing again would undo what others have written in between.
+    const IDEMPOTENT: bool = false;
+    const RISK: RiskLevel = RiskLevel::Medium;
+    type Input = WriteInput;
+    type Output = Value;
+
+    async fn execute(&self, input: WriteInput, permit: Permit) -> Result<Value, ToolError> {
+        let files = self.0.clone();
+        let temporary = format!("{TEMPORARY}{}", permit.tool_call_id());
+        blocking(move || files.write(&input.path, &input.content, &temporary)).await
+    }
+}
+
+impl Tool for DeleteFile {
+    const NAME: &'static str = "delete_file";
+    const DESCRIPTION: &'static str = "Deletes a file of the folder. It cannot be brought back.";
+    const HIL: bool = true;
+    // Deleting again would delete what others have put there in between.
+    const IDEMPOTENT: bool = false;
+    const RISK: RiskLevel = RiskLevel::High;
+    type Input = FileInput;
+    type Output = Value;
+
+    async fn execute(&self, input: FileInput, _: Permit) -> Result<Value, ToolError> {
+        let files = self.0.clone();
+        blocking(move || files.delete(&input.path)).await
+    }
+}
+
+impl Files {
+    /// The folder at this path, made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be made or opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // The one place where a path of the whole machine is used.
+        let authority = cap_std::ambient_authority();
+        Dir::create_ambient_dir_all(path, authority)?;
+        Ok(Self { root: Arc::new(Dir::open_ambient_dir(path, authority)?) })
+    }
+
+    fn list(&self) -> Result<Value, ToolError> {
+        let mut files = Vec::new();
+        // The next path is the last one; a folder's ends in '/'. With that sign siblings compare as all that
+        // is in them does, so the walk meets the files in the order of their paths and may stop early.
+        let mut ahead = self.entries("")?;
+        while let Some(path) = ahead.pop() {
+            if path.ends_with('/') {
+                ahead.append(&mut self.entries(&path)?);
+            } else if files.len() == LISTED_MAX {
+                return Ok(json!({ "files": files, "truncated": true }));
+            } else {
+                files.push(path);
+            }
+        }
+        Ok(json!({ "files": files }))
+    }
+
+    /// The files and folders in a folder, which is "" or ends in '/': the greatest first. Links and names that
+    /// no tool could be given are left out.
+    fn entries(&self, folder: &str) -> Result<Vec<String>, ToolError> {
+        let shown = if folder.is_empty() { "." } else { folder };
+        let entries = match self.root.read_dir(shown) {
+            Ok(entries) => entries,
+            // It was there a moment ago.
+            Err(error) if error.kind() == ErrorKind::NotFound && !folder.is_empty() => return Ok(Vec::new()),
+            Err(error) => return Err(failure(shown, &error)),
+        };
+        let mut paths = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| failure(shown, &error))?;
+            let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+            let path = format!("{folder}{name}");
+            if kind.is_dir() {
+                paths.push(path + "/");
+            } else if kind.is_file() && locate(&path).is_ok() {
+                paths.push(path);
+            }
+        }
+        paths.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(paths)
+    }
+
+    fn read(&self, path: &str) -> Result<Value, ToolError> {
+        let place = locate(path)?.whole();
+        let failed = |error| failure(path, &error);
+        let metadata = self.root.metadata(&place).map_err(failed)?;
+        // Asked before opening: opening a pipe would wait for a writer.
+        expect_file(path, &metadata)?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(READ_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+        self.root.open(&place).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
+        if bytes.len() > READ_BYTES_MAX {
+            return Err(wrong(path, "is larger than 256 KiB, the most that can be read"));
+        }
+        match String::from_utf8(bytes) {
+            // What holds NUL is no text, and a database may not take it.
+            Ok(content) if !content.contains('\0') => Ok(json!({ "path": path, "content": content })),
+            _ => Err(wrong(path, "does not hold text in UTF-8")),
+        }
+    }
+
+    /// Writes to a file of the temporary name first, which stands in the same folder and is nobody else's, and
+    /// then gives it the name: who reads meanwhile reads the old content or the new.
+    fn write(&self, path: &str, content: &str, temporary: &str) -> Result<Value, ToolError> {
+        let place = locate(path)?;
+        let failed = |error| failure(path, &error);
+        let folder = match self.root.open_dir(&place.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.root.create_dir_all(&place.folder).map_err(failed)?;
+                self.root.open_dir(&place.folder)
+            }
+            opened => opened,
+        }
+        .map_err(failed)?;
+        match folder.symlink_metadata(&place.name) {
+            Ok(metadata) => expect_file(path, &metadata)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let mut file =
+            folder.open_with(temporary, OpenOptions::new().write(true).create_new(true)).map_err(failed)?;
+        let written = file
+            .write_all(content.as_bytes())
+            // Else a power failure could leave the new name on an empty file.
+            .and_then(|()| file.sync_all())
+            .and_then(|()| folder.rename(temporary, &folder, &place.name));
+        if let Err(error) = written {
+            // If this fails too there is nothing left to do; the name is never listed.
+            folder.remove_file(temporary).unwrap_or_default();
+            return Err(failed(error));
+        }
+        Ok(json!({ "path": path, "bytes": content.len() }))
+    }
+
+    fn delete(&self, path: &str) -> Result<Value, ToolError> {
+        let place = locate(path)?.whole();
+        let failed = |error| failure(path, &error);
+        let metadata = self.root.symlink_metadata(&place).map_err(failed)?;
+        expect_file(path, &metadata)?;
+        self.root.remove_file(&place).map_err(failed)?;
+        Ok(json!({ "deleted": path }))
+    }
+}
+
+/// A path that may be used: the folder, "." for the whole one, and the file's name in it.
+struct Place {
+    folder: PathBuf,
+    name: String,
+}
+
+impl Place {
+    fn whole(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+}
+
+/// Checks a path by its text alone. The handle would refuse most of what is refused here, too, but could not
+/// say it as well; links only the handle can judge.
+fn locate(path: &str) -> Result<Place, ToolError> {
+    if path.chars().any(char::is_control) {
+        return Err(ToolError::new(format!("{path:?} holds a control character, which no name here may")));
+    }
+    let (mut folder, mut name) = (PathBuf::from("."), None);
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(part) => {
+                let part = part.to_string_lossy().into_owned();
+                if part.get(..TEMPORARY.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(TEMPORARY)) {
+                    return Err(wrong(path, &format!("is a reserved name: \"{TEMPORARY}\" begins it")));
+                }
+                folder.extend(name.replace(part));
+            }
+            Component::CurDir => {}
+            Component::ParentDir => return Err(wrong(path, "leads out of the folder: it holds \"..\"")),
+            Component::RootDir | Component::Prefix(_) => {
+                return Err(wrong(path, "leads out of the folder: it is not relative to it"));
+            }
+        }
+    }
+    match name {
+        Some(name) if !path.ends_with('/') && !path.ends_with("/.") => Ok(Place { folder, name }),
+        _ => Err(wrong(path, "does not name a file")),
+    }
+}
+
+fn expect_file(path: &str, metadata: &Metadata) -> Result<(), ToolError> {
+    if metadata.is_dir() {
+        return Err(wrong(path, "is a folder, not a file"));
+    }
+    if metadata.is_file() { Ok(()) } else { Err(wrong(path, "is not an ordinary file")) }
+}
+
+fn wrong(path: &str, what: &str) -> ToolError {
+    ToolError::new(format!("\"{path}\" {what}"))
+}
+
+/// The system's error in words that name no path of the server.
+fn failure(path: &str, error: &io::Error) -> ToolError {
+    match error.kind() {
+        ErrorKind::NotFound => ToolError::new(format!("there is no file \"{path}\"")),
+        // The handle's own refusal has no number of the operating system; a mere lack of rights has one.
+        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            wrong(path, "leads out of the folder")
+        }
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            wrong(path, "leads through something that is not a folder")
+        }
+        kind => wrong(path, &format!("cannot be used: {kind}")),
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(ToolError::new("the work broke off and may be done in part")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A folder with a neighbour that nothing may touch.
+    struct Ground {
+        top: TempDir,
+        files: Files,
+    }
+
+    fn ground() -> Ground {
+        let top = TempDir::new().unwrap();
+        let files = Files::open(&top.path().join("data/box")).unwrap();
+        fs::write(top.path().join("data/secret.txt"), "secret").unwrap();
+        Ground { top, files }
+    }
+
+    impl Ground {
+        fn path(&self, path: &str) -> PathBuf {
+            self.top.path().join("data/box").join(path)
+        }
+
+        fn write(&self, path: &str, content: &str) -> Result<Value, ToolError> {
+            self.files.write(path, content, ".holdpoint-test")
+        }
+
+        /// What reading, writing and deleting say to this path, after which the neighbourhood is as it was.
+        fn refusals(&self, path: &str) -> [String; 3] {
+            let refusals = [self.files.read(path), self.write(path, "overwritten"), self.files.delete(path)]
+                .map(|refused| refused.unwrap_err().to_string());
+            let data = self.top.path().join("data");
+            assert_eq!(fs::read_to_string(data.join("secret.txt")).unwrap(), "secret");
+            assert_eq!(fs::read_dir(&data).unwrap().count(), 2, "{path:?}");
+            let told = refusals.concat().replace(path, "");
+            assert!(!told.contains(&*data.to_string_lossy()), "{told}");
+            refusals
+        }
+
+        fn refused(&self, path: &str, what: &str) {
+            let expected = format!("\"{path}\" {what}");
+            for said in self.refusals(path) {
+                assert_eq!(said, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn no_path_leads_out() {
+        let ground = ground();
+        fs::create_dir(ground.path("sub")).unwrap();
+        for path in ["../secret.txt", "sub/../../secret.txt", "./../secret.txt", "..", "sub/.."] {
+            ground.refused(path, "leads out of the folder: it holds \"..\"");
+        }
+        let absolute = ground.top.path().join("data/secret.txt");
+        for path in [absolute.to_str().unwrap(), "/", "//"] {
+            ground.refused(path, "leads out of the folder: it is not relative to it");
+        }
+        for path in [".", "./", "sub/", "sub/."] {
+            ground.refused(path, "does not name a file");
+        }
+        assert_eq!(locate("").err().unwrap().to_string(), "\"\" does not name a file");
+        for said in ground.refusals("a\0/../../secret.txt") {
+            assert!(said.ends_with("holds a control character, which no name here may"), "{said}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_link_leads_out() {
+        use std::os::unix::fs::symlink;
+        let ground = ground();
+        symlink("../secret.txt", ground.path("near")).unwrap();
+        symlink(ground.top.path().join("data"), ground.path("far")).unwrap();
+        ground.refused("far/secret.txt", "leads out of the folder");
+        ground.refused("far/new/secret.txt", "leads out of the folder");
+        let [read, write, delete] = ground.refusals("near");
+        assert_eq!(read, "\"near\" leads out of the folder");
+        assert_eq!([write, delete], ["\"near\" is not an ordinary file"; 2]);
+        assert!(ground.path("near").is_symlink());
+        assert_eq!(ground.files.list().unwrap(), json!({"files": []}));
+    }
+
+    #[test]
+    fn a_file_is_written_replaced_read_and_deleted() {
+        let ground = ground();
+        let deep = "sub/deep/naïve 日本.txt";
+        for path in ["a.txt", deep, "./b.txt"] {
+            assert_eq!(ground.write(path, "one").unwrap(), json!({"path": path, "bytes": 3}));
+            assert_eq!(ground.write(path, "zwölf").unwrap(), json!({"path": path, "bytes": 6}));
+            let read = ground.files.read(path).unwrap();
+            assert_eq!(read, json!({"path": path, "content": "zwölf"}));
+        }
+        assert_eq!(ground.files.list().unwrap(), json!({"files": ["a.txt", "b.txt", deep]}));
+        assert_eq!(ground.files.delete(deep).unwrap(), json!({"deleted": deep}));
+        let left = fs::read_dir(ground.path("sub/deep")).unwrap().count();
+        assert_eq!(left, 0, "only the file goes, and nothing temporary stays");
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said_and_not_done() {
+        let ground = ground();
+        ground.write("sub/a.txt", "kept").unwrap();
+        ground.refused("sub", "is a folder, not a file");
+        ground.refused("sub/a.txt/b", "leads through something that is not a folder");
+        ground.refused("sub/.Holdpoint-1", "is a reserved name: \".holdpoint-\" begins it");
+        for refused in [ground.files.read("x"), ground.files.delete("x")] {
+            assert_eq!(refused.unwrap_err().to_string(), "there is no file \"x\"");
+        }
+        let long = ground.write(&"x".repeat(300), "").unwrap_err().to_string();
+        assert!(long.contains("cannot be used"), "{long}");
+        assert_eq!(ground.files.read("sub/a.txt").unwrap()["content"], "kept");
+    }
+
+    #[test]
+    fn only_text_of_a_fitting_size_is_read() {
+        let ground = ground();
+        let read = || ground.files.read("a").map_err(|error| error.to_string());
+        let largest = "x".repeat(READ_BYTES_MAX);
+        ground.write("a", &largest).unwrap();
+        assert_eq!(read().unwrap()["content"], *largest);
+        ground.write("a", &(largest + "x")).unwrap();
+        assert_eq!(read().unwrap_err(), "\"a\" is larger than 256 KiB, the most that can be read");
+        for bytes in [b"\xff".as_slice(), b"a\0b"] {
+            fs::write(ground.path("a"), bytes).unwrap();
+            assert_eq!(read().unwrap_err(), "\"a\" does not hold text in UTF-8");
+        }
+    }
+
+    #[test]
+    fn a_list_is_sorted_and_bounded() {
+        let ground = ground();
+        let mut paths = ["b", "a/b", "a-b", "a.txt", "ab/c", "a/b.d/e", "a/b-c"];
+        for path in paths {
+            ground.write(path, "").unwrap();
+        }
+        fs::write(ground.path(".holdpoint-left"), "behind by a crash").unwrap();
+        paths.sort_unstable();
+        assert_eq!(ground.files.list().unwrap(), json!({ "files": paths }));
+        for n in paths.len()..LISTED_MAX {
+            fs::write(ground.path(&format!("c{n:04}")), "").unwrap();
+        }
+        assert_eq!(ground.files.list().unwrap().get("truncated"), None);
+        fs::write(ground.path("aa"), "").unwrap();
+        let listed = ground.files.list().unwrap();
+        assert_eq!(listed["truncated"], true);
+        let files = listed["files"].as_array().unwrap();
+        assert_eq!((files.len(), &files[LISTED_MAX - 1]), (LISTED_MAX, &json!("c0998")));
+    }
+
+    #[test]
+    fn the_schemas_say_what_is_taken() {
+        let schema = schemars::schema_for!(FileInput).to_value();
+        let path = json!({
+            "type": "string",
+            "description": "Path of the file, relative to the folder.",
+            "minLength": 1,
+            "maxLength": 1024,
+        });
+        assert_eq!(schema["properties"], json!({ "path": path }));
+        assert_eq!(schema["additionalProperties"], false);
+        assert!(serde_json::from_value::<ListInput>(json!({"path": "x"})).is_err());
+    }
+}

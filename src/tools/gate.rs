@@ -1,0 +1,160 @@
+//! The gate: between a model that asks for a call and a tool that runs it.
+//!
+//! It judges every call a model makes (may it run, must a person be asked, can it be run at all), and it is
+//! the one place that runs a tool, which it does only for a [`Permit`].
+
+use super::{Permit, ToolRegistry};
+use crate::domain::call::{Input, Outcome, RiskLevel, unknown_schema_hash};
+use crate::domain::policy::{self, Cleared, Requirement};
+use crate::domain::strict_json;
+use futures::FutureExt;
+use serde_json::Value;
+use std::fmt::Write;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The gate of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    registry: Arc<ToolRegistry>,
+    limits: Limits,
+}
+
+/// What the gate allows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Longest arguments of one call, in bytes.
+    pub(crate) args_bytes: usize,
+    /// Deepest nesting of arguments.
+    pub(crate) json_depth: usize,
+    /// Longest answer of a call for the model, in bytes.
+    pub(crate) result_bytes: usize,
+    /// Longest time a tool may take.
+    pub(crate) timeout: Duration,
+}
+
+/// A call, judged.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) input: Input,
+    pub(crate) schema_hash: String,
+    pub(crate) idempotent: bool,
+    pub(crate) risk: RiskLevel,
+    pub(crate) verdict: Gated,
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(crate) enum Gated {
+    /// It may run now.
+    Cleared(Cleared),
+    /// It does not run: a person is asked.
+    Held(Held),
+    /// It cannot be run; why, for the model.
+    Invalid(String),
+}
+
+/// The marker that stands where a tool's execution would: the call waits for a person.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) reason: String,
+    _made_by_the_gate: (),
+}
+
+impl Gate {
+    pub(crate) fn new(registry: Arc<ToolRegistry>, limits: Limits) -> Self {
+        Self { registry, limits }
+    }
+
+    pub(crate) fn registry(&self) -> &ToolRegistry {
+        &self.registry
+    }
+
+    /// Judges one call. `offered` are the tools the model was shown; another is unknown to it.
+    pub(crate) fn judge(&self, tool_name: &str, arguments: &str, offered: impl Fn(&str) -> bool) -> Judged {
+        let registered = self.registry.get(tool_name).filter(|_| offered(tool_name));
+        let Some(tool) = registered else {
+            let input = self.parse(arguments).unwrap_or_default();
+            return Judged {
+                input,
+                schema_hash: unknown_schema_hash(),
+                idempotent: false,
+                risk: RiskLevel::High,
+                verdict: Gated::Invalid(format!("There is no tool named {tool_name:?}. It did not run.")),
+            };
+        };
+        let judged = |input, verdict| Judged {
+            input,
+            schema_hash: tool.schema_hash.clone(),
+            idempotent: tool.spec.idempotent,
+            risk: tool.spec.risk,
+            verdict,
+        };
+        let input = match self.parse(arguments) {
+            Ok(input) => input,
+            Err(why) => {
+                let why = format!("The arguments cannot be read: {why}. The tool did not run.");
+                return judged(Input::new(), Gated::Invalid(why));
+            }
+        };
+        let errors = tool.errors(&input);
+        if !errors.is_empty() {
+            let mut why = "The arguments do not fit the tool:".to_owned();
+            for error in errors {
+                let place = if error.pointer.is_empty() { "/" } else { &error.pointer };
+                let _infallible = write!(why, " {place}: {};", error.message);
+            }
+            why.push_str(" the tool did not run.");
+            return judged(input, Gated::Invalid(why));
+        }
+        let verdict = match policy::evaluate(tool_name, tool.spec.hil) {
+            Requirement::Skip(cleared) => Gated::Cleared(cleared),
+            Requirement::NeedsApproval { reason } => Gated::Held(Held { reason, _made_by_the_gate: () }),
+        };
+        judged(input, verdict)
+    }
+
+    fn parse(&self, arguments: &str) -> Result<Input, String> {
+        if arguments.len() > self.limits.args_bytes {
+            return Err(format!("they are longer than {} bytes", self.limits.args_bytes));
+        }
+        // Providers send nothing at all for a tool that takes nothing.
+        if arguments.trim().is_empty() {
+            return Ok(Input::new());
+        }
+        match strict_json::parse(arguments, self.limits.json_depth) {
+            Ok(Value::Object(input)) => Ok(input),
+            Ok(_) => Err("expected a JSON object".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Runs the permitted call. A tool that takes too long may have had its effect: nobody knows. One that
+    /// panics failed, and takes nothing else with it.
+    pub(crate) async fn run(&self, permit: Permit) -> Outcome {
+        let Some(tool) = self.registry.get(permit.tool_name()).map(|registered| registered.tool.clone())
+        else {
+            return Outcome::Failed("this server does not have the tool; it did not run".to_owned());
+        };
+        let tool_call_id = permit.tool_call_id();
+        let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
+        match tokio::time::timeout(self.limits.timeout, work).await {
+            Ok(Ok(Ok(output))) => Outcome::Succeeded(output),
+            Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
+            Ok(Err(_panic)) => {
+                tracing::error!(%tool_call_id, "a tool panicked");
+                Outcome::Failed("the tool broke".to_owned())
+            }
+            Err(_elapsed) => {
+                tracing::warn!(%tool_call_id, "a tool took too long");
+                Outcome::Interrupted
+            }
+        }
+    }
+
+    /// The words the model reads of this outcome.
+    pub(crate) fn words(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
+        outcome.words(asked, ran, self.limits.result_bytes)
+    }
+}

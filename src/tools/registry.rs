@@ -1,0 +1,252 @@
+//! The tools a server knows, by name.
+
+use super::{Input, Permit, RiskLevel, Tool, ToolError};
+use crate::domain::call::canonical_hash;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// What is known of a tool without running it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Whether a person has to say yes to each call.
+    pub hil: bool,
+    /// Whether running a call twice does no more than running it once.
+    pub idempotent: bool,
+    /// How much harm it can do.
+    pub risk: RiskLevel,
+    /// What it takes: a JSON Schema of an object.
+    pub input_schema: Value,
+}
+
+impl ToolSpec {
+    /// A tool known only at run time. Nobody vouched for it, so it asks, is of high risk and is not run again.
+    pub fn unclassified(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            hil: true,
+            idempotent: false,
+            risk: RiskLevel::High,
+            input_schema,
+        }
+    }
+
+    fn of<T: Tool>() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+        let mut input_schema = settings.into_generator().into_root_schema_for::<T::Input>().to_value();
+        if let Some(schema) = input_schema.as_object_mut() {
+            schema.entry("additionalProperties").or_insert(Value::Bool(false));
+        }
+        Self {
+            name: T::NAME.to_owned(),
+            description: T::DESCRIPTION.to_owned(),
+            hil: T::HIL,
+            idempotent: T::IDEMPOTENT,
+            risk: T::RISK,
+            input_schema,
+        }
+    }
+}
+
+/// A tool without its types, for those known only at run time.
+pub trait DynTool: Send + Sync + 'static {
+    /// What is known of it. Read once, when it is registered.
+    fn spec(&self) -> ToolSpec;
+
+    /// Does it, with the permit's inputs.
+    fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>>;
+}
+
+struct Typed<T>(T);
+
+impl<T: Tool> DynTool for Typed<T> {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::of::<T>()
+    }
+
+    fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
+        async move {
+            let input = serde_json::from_value(Value::Object(permit.input().clone()))
+                .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))?;
+            let output = self.0.execute(input, permit).await?;
+            serde_json::to_value(output)
+                .map_err(|error| ToolError::new(format!("the output is not JSON: {error}")))
+        }
+        .boxed()
+    }
+}
+
+/// Why a tool cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// Its name is not 1 to 64 of `a-z A-Z 0-9 _ -`.
+    #[error("tool name {0:?}: expected 1 to 64 of a-z, A-Z, 0-9, _ and -")]
+    Name(String),
+    /// Another tool has the name.
+    #[error("tool {0:?} is registered twice")]
+    Twice(String),
+    /// Its input schema is no schema, or not one of an object.
+    #[error("tool {0:?}: the input schema {1}")]
+    Schema(String, String),
+}
+
+/// An edited or proposed input that does not fit, field by field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InputError {
+    /// Where: a JSON pointer (RFC 6901).
+    pub(crate) pointer: String,
+    /// What was expected there.
+    pub(crate) message: String,
+}
+
+/// One registered tool.
+pub(crate) struct Registered {
+    pub(crate) spec: ToolSpec,
+    pub(crate) schema_hash: String,
+    pub(super) tool: Arc<dyn DynTool>,
+    validator: jsonschema::Validator,
+}
+
+impl Registered {
+    /// What does not fit in these inputs.
+    pub(crate) fn errors(&self, input: &Input) -> Vec<InputError> {
+        self.validator
+            .iter_errors(&Value::Object(input.clone()))
+            .map(|error| InputError {
+                pointer: error.instance_path().to_string(),
+                message: error.to_string(),
+            })
+            .collect()
+    }
+}
+
+/// The tools a server knows.
+#[derive(Default)]
+pub struct ToolRegistry {
+    tools: BTreeMap<String, Registered>,
+}
+
+impl fmt::Debug for ToolRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+impl ToolRegistry {
+    /// No tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// Its name or its schema is unusable, or the name is taken.
+    pub fn register<T: Tool>(&mut self, tool: T) -> Result<(), RegistryError> {
+        self.register_dyn(Arc::new(Typed(tool)))
+    }
+
+    /// Adds a tool known only at run time.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_dyn(&mut self, tool: Arc<dyn DynTool>) -> Result<(), RegistryError> {
+        let spec = tool.spec();
+        let name = spec.name.clone();
+        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(usable) {
+            return Err(RegistryError::Name(name));
+        }
+        if self.tools.contains_key(&name) {
+            return Err(RegistryError::Twice(name));
+        }
+        if spec.input_schema.get("type").and_then(Value::as_str) != Some("object") {
+            return Err(RegistryError::Schema(name, "is not one of an object".to_owned()));
+        }
+        let validator = jsonschema::options()
+            .should_validate_formats(true)
+            .build(&spec.input_schema)
+            .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
+        let schema_hash = canonical_hash(&spec.input_schema);
+        self.tools.insert(name, Registered { spec, schema_hash, tool, validator });
+        Ok(())
+    }
+
+    /// What is known of every tool, by name.
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.values().map(|registered| &registered.spec)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Registered> {
+        self.tools.get(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    struct Late(Value, &'static str);
+
+    impl DynTool for Late {
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::unclassified(self.1, "known at run time", self.0.clone())
+        }
+
+        fn execute(&self, _permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
+            async { Ok(Value::Null) }.boxed()
+        }
+    }
+
+    #[test]
+    fn a_tool_known_only_at_run_time_asks() {
+        let mut registry = ToolRegistry::new();
+        registry.register_dyn(Arc::new(Late(json!({"type": "object"}), "late"))).unwrap();
+        assert!(registry.specs().all(|spec| spec.hil && spec.risk == RiskLevel::High && !spec.idempotent));
+    }
+
+    #[test]
+    fn unusable_tools_are_refused_by_name() {
+        let mut registry = ToolRegistry::new();
+        let object = json!({"type": "object"});
+        let mut try_one = |schema: &Value, name| registry.register_dyn(Arc::new(Late(schema.clone(), name)));
+        assert_eq!(try_one(&object, "ok"), Ok(()));
+        assert_eq!(try_one(&object, "ok"), Err(RegistryError::Twice("ok".to_owned())));
+        assert_eq!(try_one(&object, "a b"), Err(RegistryError::Name("a b".to_owned())));
+        assert!(matches!(try_one(&json!({"type": "null"}), "n"), Err(RegistryError::Schema(..))));
+        assert!(matches!(
+            try_one(&json!({"type": "object", "properties": 3}), "p"),
+            Err(RegistryError::Schema(..))
+        ));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_its_pointer() {
+        let mut registry = ToolRegistry::new();
+        let schema = json!({"type": "object", "properties": {"path": {"type": "string"}},
+                            "required": ["path"], "additionalProperties": false});
+        registry.register_dyn(Arc::new(Late(schema, "t"))).unwrap();
+        let errors = |value: Value| registry.get("t").unwrap().errors(value.as_object().unwrap());
+        assert!(errors(json!({"path": "a"})).is_empty());
+        assert_eq!(errors(json!({"path": 1}))[0].pointer, "/path");
+        assert_eq!(errors(json!({})).len(), 1);
+        assert_eq!(errors(json!({"path": "a", "x": 1})).len(), 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! The project's own commands: `cargo xtask help` lists them, `cargo xtask test` is what CI runs.
+//!
+//! It depends on next to nothing, because a fresh machine builds it before anything else can start.
+
+mod layout;
+mod openapi;
+mod process;
+mod steps;
+mod tooling;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<()> {
+    let root = workspace_root()?;
+    let Some((command, rest)) = args.split_first() else {
+        print_help();
+        return Ok(());
+    };
+    match command.as_str() {
+        "help" | "-h" | "--help" => print_help(),
+        "test" => {
+            no_more_arguments(command, rest)?;
+            steps::run_all(&root)?;
+        }
+        "openapi" => {
+            no_more_arguments(command, rest)?;
+            openapi::write(&root)?;
+        }
+        name => match steps::find(name) {
+            Some(step) => step.run(&root, rest)?,
+            None => bail!("no command `{name}`; `cargo xtask help` lists them"),
+        },
+    }
+    Ok(())
+}
+
+fn print_help() {
+    println!("cargo xtask <command>\n");
+    println!(
+        "  {:<10} every step below, in this order, up to the first that fails",
+        "test"
+    );
+    for step in steps::STEPS {
+        println!("  {:<10}   {}", step.command, step.summary);
+    }
+    println!("  {:<10} write openapi/holdpoint.json from the code", "openapi");
+    println!("  {:<10} this list", "help");
+}
+
+/// An argument that is silently dropped looks like one that worked.
+fn no_more_arguments(command: &str, rest: &[String]) -> Result<()> {
+    match rest.first() {
+        Some(extra) => bail!("`cargo xtask {command}` takes no argument, got `{extra}`"),
+        None => Ok(()),
+    }
+}
+
+/// Found from the manifest, so that the commands work from any directory of the checkout.
+fn workspace_root() -> Result<PathBuf> {
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest_dir
+        .parent()
+        .map(Path::to_path_buf)
+        .context("xtask lies outside a workspace")
+}

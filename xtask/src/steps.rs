@@ -1,0 +1,264 @@
+//! The steps of `cargo xtask test`, each of which also runs alone.
+
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::process::{cargo, run};
+use crate::{layout, no_more_arguments, tooling};
+
+/// One thing that has to hold before a change goes in.
+pub(crate) struct Step {
+    /// What the summary calls it.
+    name: &'static str,
+    /// How it is started alone: `cargo xtask <command>`.
+    pub(crate) command: &'static str,
+    /// One line for the help.
+    pub(crate) summary: &'static str,
+    action: fn(&Path, &[String]) -> Result<()>,
+}
+
+/// Cheapest first, so that a slip costs seconds and not a build.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        command: "fmt",
+        summary: "the code is formatted",
+        action: fmt,
+    },
+    Step {
+        name: "layout",
+        command: "layout",
+        summary: "import ranks, file names and sizes, who may name what",
+        action: layout_rules,
+    },
+    Step {
+        name: "deny",
+        command: "deny",
+        summary: "bans, licenses, sources of the dependencies; --advisories adds those (network)",
+        action: deny,
+    },
+    Step {
+        name: "clippy",
+        command: "clippy",
+        summary: "clippy, warnings denied",
+        action: clippy,
+    },
+    Step {
+        name: "doc",
+        command: "doc",
+        summary: "the documentation builds without a warning",
+        action: doc,
+    },
+    Step {
+        name: "test",
+        command: "test-only",
+        summary: "all tests; further arguments go to cargo test",
+        action: test_only,
+    },
+];
+
+impl Step {
+    /// Runs this step alone.
+    pub(crate) fn run(&self, root: &Path, args: &[String]) -> Result<()> {
+        (self.action)(root, args)
+    }
+}
+
+/// The step that `cargo xtask <command>` means.
+pub(crate) fn find(command: &str) -> Option<&'static Step> {
+    STEPS.iter().find(|step| step.command == command)
+}
+
+/// Runs every step up to the first that fails.
+pub(crate) fn run_all(root: &Path) -> Result<()> {
+    // Minutes of compiling should not end in the news that a program is missing.
+    tooling::require_node()?;
+    run_steps(root, STEPS)
+}
+
+fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
+    let mut taken = Vec::new();
+    for (position, step) in steps.iter().enumerate() {
+        announce(&format!(
+            "[{}/{}] {}: {}",
+            position + 1,
+            steps.len(),
+            step.name,
+            step.summary
+        ));
+        let started = Instant::now();
+        if let Err(error) = step.run(root, &[]) {
+            bail!(
+                "step `{}` failed: {error:#}\nxtask: run it alone with: cargo xtask {}",
+                step.name,
+                step.command
+            );
+        }
+        taken.push((step.name, started.elapsed()));
+    }
+    print!("{}", summary(&taken));
+    Ok(())
+}
+
+/// Escape codes are for people; in a log file they are noise.
+fn announce(line: &str) {
+    if stdout().is_terminal() {
+        println!("\x1b[1;36m{line}\x1b[0m");
+    } else {
+        println!("{line}");
+    }
+}
+
+fn summary(taken: &[(&str, Duration)]) -> String {
+    let mut table = format!("\n{:<8} {:>8}\n", "step", "seconds");
+    for (name, time) in taken {
+        table.push_str(&format!("{name:<8} {:>8.1}\n", time.as_secs_f64()));
+    }
+    let total: Duration = taken.iter().map(|(_, time)| *time).sum();
+    table.push_str(&format!("{:<8} {:>8.1}\n", "all", total.as_secs_f64()));
+    table
+}
+
+fn fmt(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("fmt", args)?;
+    run(&mut cargo(root, &["fmt", "--all", "--check"]))
+}
+
+fn layout_rules(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("layout", args)?;
+    let violations = layout::check(root, &layout::listed_files(root)?)?;
+    for violation in &violations {
+        println!("{violation}");
+    }
+    if !violations.is_empty() {
+        bail!("{} violation(s) of the layout rules", violations.len());
+    }
+    Ok(())
+}
+
+fn deny(root: &Path, args: &[String]) -> Result<()> {
+    let mut checks = vec!["bans", "licenses", "sources"];
+    match args.split_first() {
+        // Not part of `test`: the advisory database lives on a host that not every network reaches.
+        Some((flag, [])) if flag == "--advisories" => checks.push("advisories"),
+        Some(_) => bail!("`cargo xtask deny` takes only `--advisories`"),
+        None => {}
+    }
+    let mut command = tooling::cargo_deny(root)?;
+    // Duplicates are warnings, and the tree of each would bury what failed; `cargo tree -i` shows one.
+    run(command
+        .args(["--locked", "check", "--hide-inclusion-graph"])
+        .args(checks))
+}
+
+fn clippy(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("clippy", args)?;
+    run(&mut cargo(
+        root,
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ))
+}
+
+fn doc(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("doc", args)?;
+    let mut command = cargo(
+        root,
+        &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+            "--locked",
+        ],
+    );
+    run(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn test_only(root: &Path, args: &[String]) -> Result<()> {
+    tooling::require_node()?;
+    tooling::install_node_projects(root)?;
+    run(cargo(root, &["test", "--workspace", "--locked"]).args(args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes(_: &Path, _: &[String]) -> Result<()> {
+        Ok(())
+    }
+
+    fn fails(_: &Path, _: &[String]) -> Result<()> {
+        bail!("three things are wrong")
+    }
+
+    fn must_not_run(_: &Path, _: &[String]) -> Result<()> {
+        panic!("a step after the failed one ran")
+    }
+
+    fn step(name: &'static str, action: fn(&Path, &[String]) -> Result<()>) -> Step {
+        Step {
+            name,
+            command: name,
+            summary: "",
+            action,
+        }
+    }
+
+    #[test]
+    fn the_first_failure_stops_the_run_and_says_how_to_repeat_it() {
+        let steps = [
+            step("one", passes),
+            step("two", fails),
+            step("three", must_not_run),
+        ];
+        let text = run_steps(Path::new("."), &steps).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "step `two` failed: three things are wrong\nxtask: run it alone with: cargo xtask two"
+        );
+    }
+
+    #[test]
+    fn steps_that_all_pass_are_a_pass() {
+        assert!(run_steps(Path::new("."), &[step("one", passes), step("two", passes)]).is_ok());
+    }
+
+    #[test]
+    fn every_step_is_found_by_the_command_the_failure_names() {
+        for step in STEPS {
+            assert_eq!(find(step.command).map(|found| found.name), Some(step.name));
+        }
+        assert!(find("test").is_none(), "`test` means all steps");
+    }
+
+    #[test]
+    fn the_summary_lists_each_step_and_the_sum() {
+        let table = summary(&[
+            ("fmt", Duration::from_millis(1500)),
+            ("clippy", Duration::from_secs(60)),
+        ]);
+        let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "",
+                "step      seconds",
+                "fmt           1.5",
+                "clippy       60.0",
+                "all          61.5"
+            ]
+        );
+    }
+}

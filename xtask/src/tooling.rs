@@ -1,0 +1,123 @@
+//! What the steps need besides Rust: found, installed where that is harmless, else asked for.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{cargo, run, version_of};
+
+const CARGO_DENY_VERSION: &str = "0.20.2";
+
+/// Below `target`, so that whatever caches the build caches the tools as well.
+const TOOLS: &str = "target/tools";
+
+/// Directories whose npm packages the tests use, where they exist.
+const NODE_PROJECTS: &[&str] = &["tests/wire"];
+
+/// What `node_modules` was installed from. Times would not do: a checkout gives every file a new one.
+const STAMP: &str = "node_modules/.installed-from";
+
+/// cargo-deny in exactly the version the configuration was written for.
+pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
+    let program = root.join(TOOLS).join("bin/cargo-deny");
+    let wanted = format!("cargo-deny {CARGO_DENY_VERSION}");
+    if version_of(&program)?.as_deref() != Some(wanted.as_str()) {
+        install_cargo_deny(root)?;
+    }
+    let mut command = Command::new(program);
+    command.current_dir(root);
+    Ok(command)
+}
+
+fn install_cargo_deny(root: &Path) -> Result<()> {
+    println!("building cargo-deny {CARGO_DENY_VERSION} into {TOOLS}; once, and it takes a minute or more");
+    let package = format!("cargo-deny@{CARGO_DENY_VERSION}");
+    // It has no features to leave out, and its release profile (fat LTO, one unit) takes four times as long
+    // as this to build. That pays in a tool that is shipped; here a run takes seconds either way.
+    let mut command = cargo(
+        root,
+        &[
+            "install", "--locked", "--force", "--debug", "--root", TOOLS, &package,
+        ],
+    );
+    run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))
+}
+
+/// The tests drive the server with real JavaScript clients.
+pub(crate) fn require_node() -> Result<()> {
+    for program in ["node", "npm"] {
+        if version_of(Path::new(program))?.is_none() {
+            bail!(
+                "`{program}` is not on PATH; the tests need Node.js with npm (Debian: apt install nodejs npm)"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Installs the locked npm packages that are missing or out of date.
+pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
+    for project in NODE_PROJECTS {
+        let directory = root.join(project);
+        let Some(wanted) = pending_install(&directory)? else {
+            continue;
+        };
+        println!("installing the npm packages of {project}");
+        let mut npm = Command::new("npm");
+        npm.current_dir(&directory)
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        run(&mut npm)?;
+        // Only after success, so that an interrupted install is done again. A project without
+        // dependencies gets no directory from npm.
+        let stamp = directory.join(STAMP);
+        fs::create_dir_all(directory.join("node_modules"))
+            .and_then(|()| fs::write(&stamp, wanted))
+            .with_context(|| format!("could not write {}", stamp.display()))?;
+    }
+    Ok(())
+}
+
+/// What an install would be made from, or `None` where there is nothing to do.
+fn pending_install(directory: &Path) -> Result<Option<String>> {
+    let Some(manifest) = read_if_there(&directory.join("package.json"))? else {
+        return Ok(None);
+    };
+    let lock = read_if_there(&directory.join("package-lock.json"))?.unwrap_or_default();
+    let wanted = manifest + &lock;
+    let installed = read_if_there(&directory.join(STAMP))?;
+    Ok((installed.as_ref() != Some(&wanted)).then_some(wanted))
+}
+
+fn read_if_there(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_installed_when_missing_and_after_a_change_only() {
+        let directory = std::env::temp_dir().join(format!("tooling-{}", std::process::id()));
+        fs::create_dir_all(directory.join("node_modules")).unwrap();
+        let pending = || pending_install(&directory).unwrap();
+
+        assert_eq!(pending(), None, "no package.json, no project");
+        fs::write(directory.join("package.json"), "{}").unwrap();
+        fs::write(directory.join("package-lock.json"), "1").unwrap();
+        assert_eq!(pending().as_deref(), Some("{}1"), "never installed");
+        fs::write(directory.join(STAMP), "{}1").unwrap();
+        assert_eq!(pending(), None, "up to date");
+        fs::write(directory.join("package-lock.json"), "2").unwrap();
+        assert_eq!(pending().as_deref(), Some("{}2"), "the lock file changed");
+
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
