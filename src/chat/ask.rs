@@ -24,7 +24,12 @@ pub(crate) enum Ask {
     },
     /// The conversation as a page holds it. Only the words of its user messages are read, and whether it ends
     /// with one.
-    History(Vec<PostedMessage>),
+    History {
+        /// Its messages, oldest first.
+        messages: Vec<PostedMessage>,
+        /// What to ask the model with.
+        options: RunOptions,
+    },
     /// To go on.
     Continue,
 }
@@ -98,8 +103,8 @@ impl Chat {
         ask: Ask,
     ) -> Result<Started, AskError> {
         let options = match &ask {
-            Ask::New { options, .. } => options.clone(),
-            Ask::History(_) | Ask::Continue => RunOptions::default(),
+            Ask::New { options, .. } | Ask::History { options, .. } => options.clone(),
+            Ask::Continue => RunOptions::default(),
         };
         self.check(&options)?;
         let write = self.store.write().await?;
@@ -242,7 +247,7 @@ async fn intent(write: &Write, thread: &Thread, ask: Ask) -> Result<Intent, AskE
         Ask::Continue => return Ok(Intent::Continue),
         Ask::New { text, client_id: None, .. } => return Ok(Intent::New { text, client_id: None }),
         Ask::New { text, client_id, .. } => (None, text, client_id),
-        Ask::History(posted) => match posted.last() {
+        Ask::History { messages: posted, .. } => match posted.last() {
             Some(PostedMessage { user_text: Some(text), id }) => {
                 let (text, id) = (text.clone(), id.clone());
                 (Some(posted), text, id)

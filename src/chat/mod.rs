@@ -8,7 +8,7 @@ mod ask;
 pub(crate) mod live;
 mod turn;
 
-pub(crate) use ask::{Ask, AskError, PostedMessage, ThreadName};
+pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedMessage, ThreadName};
 
 use crate::agent::Agent;
 use crate::approvals::Approvals;

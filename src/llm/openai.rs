@@ -7,7 +7,7 @@
 //!   calls and answers into prose when no tool is offered, cuts long call ids, fills empty answers. What the
 //!   model reads must be what is stored, so they are written here and handed over as raw parameters.
 //! - The bytes. rig's own client cannot be given a connect time-out or be kept from following redirects.
-//! - The pieces of calls, see [`Pieces`].
+//! - The pieces of calls, see `Pieces`.
 
 use super::{LanguageModel, ModelCall, ModelError, ModelEvent, ModelMessage, ModelRequest, ToolDefinition};
 use crate::domain::call::cut;
@@ -328,7 +328,10 @@ fn frames(response: reqwest::Response) -> impl Stream<Item = Result<WireFrame, P
     stream::try_unfold(state, |(mut response, mut framer, mut ready, mut pieces)| async move {
         loop {
             if let Some(data) = ready.pop_front() {
-                let frame = pieces.frame(data)?;
+                let frame = pieces.frame(data).map_err(|error| match error {
+                    ModelError::Upstream(said) => ProviderError::Provider(said),
+                    ModelError::Malformed(said) => ProviderError::Response(said),
+                })?;
                 return Ok(Some((frame, (response, framer, ready, pieces))));
             }
             let broken = |error| ProviderError::Response(format!("the connection broke: {}", chain(error)));
@@ -370,7 +373,7 @@ struct Begun {
 
 impl Pieces {
     /// An event's data as rig gets it.
-    fn frame(&mut self, data: String) -> Result<WireFrame, ProviderError> {
+    fn frame(&mut self, data: String) -> Result<WireFrame, ModelError> {
         // Nearly every event is a piece of text, and is not parsed here.
         if !data.contains("\"tool_calls\"") && !data.contains("\"error\"") {
             return Ok(WireFrame::Text(data));
@@ -386,7 +389,7 @@ impl Pieces {
         };
         if failed {
             // rig would log the server's words, and overlook an error beside a choice.
-            return Err(ProviderError::from_provider_body(data));
+            return Err(ModelError::Upstream(format!("error in the stream: {}", words(&data))));
         }
         let mut changed = false;
         for choice in event.get_mut("choices").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -402,7 +405,7 @@ impl Pieces {
     }
 
     /// Whether it changed the piece.
-    fn put_right(&mut self, piece: &mut Map<String, Value>) -> Result<bool, ProviderError> {
+    fn put_right(&mut self, piece: &mut Map<String, Value>) -> Result<bool, ModelError> {
         fn text(value: Option<&Value>) -> Option<&str> {
             value.and_then(Value::as_str).filter(|text| !text.is_empty())
         }
@@ -428,7 +431,7 @@ impl Pieces {
         match self.begun.iter_mut().rfind(|call| call.place == place) {
             Some(call) if id.is_none() || call.id.is_none() || call.id == id => {
                 if call.name != name {
-                    return Err(ProviderError::Response("a call of it has two names".to_owned()));
+                    return Err(ModelError::Malformed("a call of it has two names".to_owned()));
                 }
                 call.id = call.id.take().or(id);
             }
@@ -463,7 +466,7 @@ async fn refusal(mut response: reqwest::Response) -> ProviderError {
 /// The error and its causes. Only the first names the URL, and that one leaves it out here.
 fn chain(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 

@@ -250,7 +250,10 @@ fn lower(words: &[Word<'_>]) -> String {
 
 /// A call of the conversation and the last that was heard of it.
 struct Made<'a> {
-    call: &'a ModelCall,
+    tool: &'a str,
+    id: &'a str,
+    /// None of a call that only a note tells of: the message that made it was cut off.
+    input: Option<&'a Input>,
     answer: Option<&'a str>,
     /// The message that made it, or the note that told how it ended.
     at: usize,
@@ -260,22 +263,22 @@ fn history(messages: &[ModelMessage]) -> Vec<Made<'_>> {
     let mut calls: Vec<Made<'_>> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
-            ModelMessage::Assistant { calls: made, .. } => {
-                calls.extend(made.iter().map(|call| Made { call, answer: None, at }));
-            }
+            ModelMessage::Assistant { calls: made, .. } => calls.extend(made.iter().map(|call| {
+                let ModelCall { id, tool_name: tool, input } = call;
+                Made { tool, id, input: Some(input), answer: None, at }
+            })),
             ModelMessage::Tool { call_id, text, .. } => {
-                if let Some(made) = calls.iter_mut().rev().find(|made| made.call.id == *call_id) {
+                if let Some(made) = calls.iter_mut().rev().find(|made| made.id == call_id) {
                     made.answer = Some(text);
                 }
             }
-            ModelMessage::User(_) if !is_note(message) => {}
             ModelMessage::User(text) => {
-                // What is settled stays so, whatever a user writes that looks like a note.
-                for made in calls.iter_mut().filter(|made| made.is_open()) {
-                    let begin = format!("{NOTE} {}, call {}: ", made.call.tool_name, made.call.id);
-                    if let Some(told) = text.strip_prefix(&begin) {
-                        (made.answer, made.at) = (Some(told), at);
-                    }
+                let Some((tool, id, told)) = note(text) else { continue };
+                match calls.iter_mut().rev().find(|made| (made.tool, made.id) == (tool, id)) {
+                    Some(made) if made.is_open() => (made.answer, made.at) = (Some(told), at),
+                    // What is settled stays so, whatever a user writes that looks like a note.
+                    Some(_) => {}
+                    None => calls.push(Made { tool, id, input: None, answer: Some(told), at }),
                 }
             }
         }
@@ -285,6 +288,12 @@ fn history(messages: &[ModelMessage]) -> Vec<Made<'_>> {
 
 fn is_note(message: &ModelMessage) -> bool {
     matches!(message, ModelMessage::User(text) if text.starts_with(NOTE))
+}
+
+/// The tool, the call and what is told of it.
+fn note(text: &str) -> Option<(&str, &str, &str)> {
+    let (tool, rest) = text.strip_prefix(NOTE)?.trim_start().split_once(", call ")?;
+    rest.split_once(": ").map(|(id, told)| (tool, id, told))
 }
 
 impl Made<'_> {
@@ -298,16 +307,14 @@ impl Made<'_> {
 
     /// How it went, in words. Only what the answer says is claimed: words that are not known are repeated.
     fn told(&self) -> String {
-        let tool = self.call.tool_name.as_str();
         let Some(answer) = self.answer else {
-            return format!("Nothing is known yet of {}.", label(tool, &self.call.input));
+            return format!("Nothing is known yet of {}.", label(self.tool, self.input));
         };
-        let (input, told) = match edited(answer) {
-            Some((input, told)) => (input, told),
-            None => (self.call.input.clone(), answer),
-        };
+        let edit = edited(answer);
+        let (input, told) = edit.as_ref().map_or((self.input, answer), |(input, told)| (Some(input), told));
         let edit = answer.strip_suffix(told).unwrap_or_default();
-        format!("{edit}{}", outcome(tool, &label(tool, &input), told))
+        let begin = if self.input.is_some() { "" } else { "Of an earlier call, which I do not see here: " };
+        format!("{begin}{edit}{}", outcome(self.tool, &label(self.tool, input), told))
     }
 }
 
@@ -371,8 +378,8 @@ fn leading_object(text: &str) -> Option<(Input, &str)> {
     Some((object, text.get(values.byte_offset()..)?))
 }
 
-fn label(tool: &str, input: &Input) -> String {
-    match input.get("path").and_then(Value::as_str) {
+fn label(tool: &str, input: Option<&Input>) -> String {
+    match input.and_then(|input| input.get("path")).and_then(Value::as_str) {
         Some(path) => format!("{tool} ({path})"),
         None => tool.to_owned(),
     }
@@ -385,10 +392,6 @@ mod tests {
     use crate::llm::ToolDefinition;
     use std::sync::Arc;
 
-    fn input(value: Value) -> Input {
-        value.as_object().unwrap().clone()
-    }
-
     fn user(text: &str) -> ModelMessage {
         ModelMessage::User(text.to_owned())
     }
@@ -397,7 +400,7 @@ mod tests {
     fn step(calls: &[(&str, &str, Value)]) -> ModelMessage {
         let calls = calls.iter().map(|(id, tool, value)| {
             let (id, tool_name) = ((*id).to_owned(), (*tool).to_owned());
-            ModelCall { id, tool_name, input: input(value.clone()) }
+            ModelCall { id, tool_name, input: value.as_object().unwrap().clone() }
         });
         let (text, calls) = ("I will.".to_owned(), calls.collect());
         ModelMessage::Assistant { text, calls, provider_state: None }
@@ -483,9 +486,7 @@ mod tests {
         ];
         let brief = |event: &ModelEvent| match event {
             ModelEvent::Text(piece) => piece.clone(),
-            ModelEvent::CallStarted { index, provider_call_id: id, tool_name } => {
-                format!("{index} {id} {tool_name}")
-            }
+            ModelEvent::CallStarted { index, provider_call_id, .. } => format!("{index} {provider_call_id}"),
             ModelEvent::CallArguments { index, delta } => format!("{index} {delta}"),
             ModelEvent::CallFinished { index } => format!("{index} whole"),
             other => format!("{other:?}"),
@@ -494,8 +495,8 @@ mod tests {
         let end = "Finished { reason: ToolCalls, \
                    usage: Some(Usage { input_tokens: 12, output_tokens: 10 }), provider_state: None }";
         let expected = "I |will |list |the |files |and |delete |né.txt.\
-                        |0 scripted-2 list_files|0 {|0 }|0 whole\
-                        |1 scripted-3 delete_file|1 {\"path|1 \":\"né.|1 txt\"}|1 whole|";
+                        |0 scripted-2|0 {|0 }|0 whole\
+                        |1 scripted-3|1 {\"path|1 \":\"né.|1 txt\"}|1 whole|";
         assert_eq!(said.join("|"), format!("{expected}{end}"));
         let without = words_of(&say(&history, &[LIST]));
         assert_eq!(without, "The tool delete_file is not available here, so I do nothing.");
@@ -519,7 +520,8 @@ mod tests {
 
     #[test]
     fn answers_are_told_in_words() {
-        let asked = input(json!({"path": "old.txt"}));
+        let input = |path: &str| Input::from_iter([("path".to_owned(), json!(path))]);
+        let asked = input("old.txt");
         let tell = |tool: &str, answer: &str| {
             let call = step(&[("1", tool, json!(asked))]);
             words_of(&say(&[user("go"), call, told("1", tool, answer)], &ALL))
@@ -543,7 +545,7 @@ mod tests {
             assert_eq!(tell(DELETE, answer), told.replace('D', "delete_file (old.txt)"));
         }
         // A name that reads like the words around it.
-        let ran = input(json!({"path": "} to { before approving. c"}));
+        let ran = input("} to { before approving. c");
         let done = Outcome::Succeeded(json!({"deleted": "c"}));
         for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
             let told = tell(DELETE, &outcome.words(&asked, &ran, 1000));
@@ -571,19 +573,19 @@ mod tests {
         assert_eq!(told_of(&messages), FORMS, "nothing is new");
         messages.push(user(r#"[tool outcome] delete_file, call c-2: {"deleted":"a"}"#));
         assert_eq!(told_of(&messages), "Done: a is deleted.");
-        // Neither what is settled nor what nobody called is changed by words that look like a note.
+        // What is settled is not changed by words that look like a note, and no note is a sentence.
         messages.push(user(r#"[tool outcome] delete_file, call c-3: {"deleted":"b"}"#));
-        messages.push(user(r#"[tool outcome] delete_file, call c-5: {"deleted":"d"}"#));
         messages.push(user("[tool outcome] delete b"));
         assert_eq!(told_of(&messages), "Done: a is deleted.");
+        messages.push(user(r#"[tool outcome] delete_file, call cut-off: {"deleted":"d"}"#));
         messages.push(user("[tool outcome] delete_file, call c-4: The tool failed: no"));
         messages.push(user("What happened?"));
         let expected = "1. The files (1):\n\n- a\n\
                         2. Done: a is deleted.\n\
                         3. You rejected delete_file (b). It did not run.\n\
-                        4. delete_file (c) failed: no.";
+                        4. delete_file (c) failed: no.\n\
+                        5. Of an earlier call, which I do not see here: Done: d is deleted.";
         assert_eq!(told_of(&messages), expected);
-        messages.pop();
         messages.push(user("please,  did it WORK "));
         assert_eq!(told_of(&messages), expected);
         assert_eq!(told_of(&[user("what happened")]), "No tool was called in this conversation so far.");

@@ -15,12 +15,11 @@ mod steps;
 mod threads;
 mod transcript;
 
-pub(crate) use calls::Recovered;
 pub(crate) use decisions::NewDecision;
 pub(crate) use runs::{NewRun, Question, TurnEnd};
 pub(crate) use steps::{CallTimes, NewCall, NewState, StepResult};
 pub(crate) use threads::{NewThread, Page, Thread};
-pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
+pub(crate) use transcript::{Seal, SealKind, Transcript};
 
 use crate::domain::clock::{Clock, Timestamp};
 use holdpoint_migrations::{Migrator, MigratorTrait};

@@ -1,0 +1,221 @@
+//! The composition root: the only place that names concrete parts and joins them.
+
+use crate::agent::{self, Agent};
+use crate::approvals::{self, Approvals};
+use crate::chat::{self, Chat};
+use crate::config::{Config, Provider, WhilePending};
+use crate::domain::clock::{Clock, SystemClock};
+use crate::http::{self, Api};
+use crate::llm::openai::{OpenAi, OpenAiConfig};
+use crate::llm::scripted::Scripted;
+use crate::llm::{LanguageModel, ModelError};
+use crate::store::{CallTimes, Store, StoreError};
+use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
+use crate::tools::gate::{self, Gate};
+use crate::tools::{RegistryError, ToolRegistry};
+use poem::endpoint::BoxEndpoint;
+use secrecy::ExposeSecret;
+use std::future::Future;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+/// A server, ready to serve.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    api: Api,
+    tasks: TaskTracker,
+}
+
+/// Why a server cannot be built or served. The texts are for the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {why}")]
+pub struct AppError {
+    what: &'static str,
+    why: String,
+}
+
+impl AppError {
+    fn new(what: &'static str, why: impl ToString) -> Self {
+        Self { what, why: why.to_string() }
+    }
+}
+
+impl From<StoreError> for AppError {
+    fn from(error: StoreError) -> Self {
+        Self::new("database.url", error)
+    }
+}
+
+impl From<RegistryError> for AppError {
+    fn from(error: RegistryError) -> Self {
+        Self::new("tools", error)
+    }
+}
+
+impl From<ModelError> for AppError {
+    fn from(error: ModelError) -> Self {
+        Self::new("model", error)
+    }
+}
+
+/// The demo tools, in the folder that the configuration names.
+///
+/// # Errors
+/// The folder cannot be made or opened.
+pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
+    let files =
+        Files::open(&config.tools.files_dir).map_err(|error| AppError::new("tools.files_dir", error))?;
+    let mut registry = ToolRegistry::new();
+    registry.register(ListFiles(files.clone()))?;
+    registry.register(ReadFile(files.clone()))?;
+    registry.register(WriteFile(files.clone()))?;
+    registry.register(DeleteFile(files))?;
+    Ok(registry)
+}
+
+/// The model that the configuration names.
+///
+/// # Errors
+/// Its provider cannot be used so.
+pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppError> {
+    let model = &config.model;
+    match model.provider {
+        Provider::Scripted => Ok(Arc::new(Scripted::new())),
+        Provider::OpenAi => Ok(Arc::new(OpenAi::new(OpenAiConfig {
+            id: model.name.clone().unwrap_or_default(),
+            base_url: model.base_url.clone().unwrap_or_default(),
+            api_key: model.api_key.clone(),
+        })?)),
+    }
+}
+
+/// The OpenAPI document of every server.
+///
+/// # Errors
+/// None that depends on anything outside: the document is made without a configuration.
+pub async fn document() -> Result<String, AppError> {
+    let mut config = Config::default();
+    config.database.url = "sqlite::memory:".into();
+    config.database.max_connections = 1;
+    let app = App::join(config, ToolRegistry::new(), vec![Arc::new(Scripted::new())]).await?;
+    Ok(http::document(app.api))
+}
+
+impl App {
+    /// Joins a server with these tools and models, of which the first is the default; brings the schema up to
+    /// date, and puts in order what an earlier process left behind.
+    ///
+    /// # Errors
+    /// The database cannot be opened or brought up to date.
+    pub async fn build(
+        config: Config,
+        tools: ToolRegistry,
+        models: Vec<Arc<dyn LanguageModel>>,
+    ) -> Result<Self, AppError> {
+        let app = Self::join(config, tools, models).await?;
+        app.prepare().await?;
+        Ok(app)
+    }
+
+    async fn join(
+        config: Config,
+        tools: ToolRegistry,
+        models: Vec<Arc<dyn LanguageModel>>,
+    ) -> Result<Self, AppError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let url = config.database.url.expose_secret();
+        let store = Store::connect(url, config.database.max_connections, clock.clone()).await?;
+        let tasks = TaskTracker::new();
+        let owner = clock.uuid().to_string();
+        let (limits, approval) = (&config.limits, &config.approval);
+        let gate = Gate::new(
+            Arc::new(tools),
+            gate::Limits {
+                args_bytes: limits.args_bytes,
+                json_depth: limits.json_depth,
+                result_bytes: limits.result_bytes,
+                timeout: config.tools.timeout,
+            },
+        );
+        let agent = Agent {
+            store: store.clone(),
+            gate: gate.clone(),
+            clock,
+            tasks: tasks.clone(),
+            settings: agent::Settings {
+                system_prompt: config.model.system_prompt.clone(),
+                steps_max: config.model.max_steps,
+                idle_timeout: config.model.idle_timeout,
+                args_bytes: limits.args_bytes,
+                calls_per_step: limits.calls_per_step,
+                pending_per_thread: limits.pending_per_thread,
+                times: CallTimes { pending_ttl: approval.pending_ttl, lease: approval.lease },
+            },
+        };
+        let times = approvals::Times {
+            start_deadline: approval.start_deadline,
+            lease: approval.lease,
+            wait: approval.wait,
+        };
+        let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner.clone(), times);
+        let settings = chat::Settings {
+            lease: approval.lease,
+            while_pending: match approval.while_pending {
+                WhilePending::Defer => chat::WhilePending::Defer,
+                WhilePending::Reject => chat::WhilePending::Reject,
+                WhilePending::Cancel => chat::WhilePending::Cancel,
+            },
+        };
+        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.into(), owner, settings);
+        Ok(Self { config, api: Api { store, chat, approvals }, tasks })
+    }
+
+    async fn prepare(&self) -> Result<(), AppError> {
+        let store = &self.api.store;
+        store.migrate().await?;
+        // On Postgres other processes may be alive: there only a lease tells.
+        if store.is_private() {
+            let write = store.write().await?;
+            let recovered = write.recover(&self.api.chat.owner).await?;
+            write.commit().await?;
+            if recovered.interrupted_calls > 0 || recovered.closed_turns > 0 {
+                tracing::warn!(
+                    interrupted_calls = recovered.interrupted_calls,
+                    closed_turns = recovered.closed_turns,
+                    "an earlier process left work behind; its outcome is unknown"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole server as an endpoint, for an app of one's own.
+    pub fn endpoint(&self) -> BoxEndpoint<'static> {
+        let loopback = self.config.server.bind.ip().is_loopback();
+        let settings = http::Settings {
+            body_bytes: self.config.limits.body_bytes,
+            chat_body_bytes: self.config.limits.chat_body_bytes,
+            loopback_only: loopback && !self.config.auth.allow_insecure,
+            docs: self.config.server.docs.unwrap_or(loopback),
+        };
+        http::endpoint(self.api.clone(), settings, self.tasks.clone())
+    }
+
+    /// Serves until `stop`, then lets what is under way finish for the grace time.
+    ///
+    /// # Errors
+    /// The listener has no address.
+    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), AppError> {
+        let grace = self.config.server.grace;
+        http::server::serve(listener, self.endpoint(), stop, grace)
+            .await
+            .map_err(|error| AppError::new("server.bind", error))?;
+        self.tasks.close();
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            tracing::warn!("work was left behind after the grace time");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! Configuration: `holdpoint.toml`, then the environment, then flags. The only reader of the environment.
+//!
+//! A key `[section] key` is `HOLDPOINT_SECTION__KEY` in the environment. A wrong value is an error that names
+//! its key, and so is a key that nobody knows: a limit that is misspelt would not be one.
+
+use config::{Environment, File, FileFormat};
+use secrecy::SecretString;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Everything that can be set.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How the server faces the world.
+    pub server: Server,
+    /// Where the rows are.
+    pub database: Database,
+    /// Who answers.
+    pub model: Model,
+    /// What the model may ask for.
+    pub tools: Tools,
+    /// Who may call.
+    pub auth: Auth,
+    /// How people are asked.
+    pub approval: Approval,
+    /// How long and how many things may be.
+    pub limits: Limits,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// `[server]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// `bind`: the address to listen on; port 0 takes any, which is printed.
+    pub bind: SocketAddr,
+    /// `docs`: whether `/docs` is served; if absent, only on loopback.
+    pub docs: Option<bool>,
+    /// `grace`: how long a stopping server lets what is under way finish.
+    #[serde(with = "humantime_serde")]
+    pub grace: Duration,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { bind: SocketAddr::from(([127, 0, 0, 1], 8080)), docs: None, grace: Duration::from_secs(30) }
+    }
+}
+
+/// `[database]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Database {
+    /// `url`: `sqlite://` and a file, which is made if it is not there, or `postgres://`.
+    pub url: SecretString,
+    /// `max_connections`: connections of this process.
+    pub max_connections: u32,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self { url: SecretString::from("sqlite://holdpoint.db"), max_connections: 10 }
+    }
+}
+
+/// `[model]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// `provider`: who answers.
+    pub provider: Provider,
+    /// `name`: the model's name at its provider.
+    pub name: Option<String>,
+    /// `base_url`: where the provider is, with its `/v1`.
+    pub base_url: Option<String>,
+    /// `api_key`: the key for the provider.
+    pub api_key: Option<SecretString>,
+    /// `system_prompt`: the operator's instructions to the model.
+    pub system_prompt: Option<String>,
+    /// `max_steps`: model calls of one answer; then one last without tools.
+    pub max_steps: usize,
+    /// `idle_timeout`: how long a model may be silent.
+    #[serde(with = "humantime_serde")]
+    pub idle_timeout: Duration,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            provider: Provider::Scripted,
+            name: None,
+            base_url: None,
+            api_key: None,
+            system_prompt: None,
+            max_steps: 10,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Provider {
+    /// The deterministic demo model.
+    Scripted,
+    /// Any server with `{base_url}/chat/completions`.
+    #[serde(rename = "openai")]
+    OpenAi,
+}
+
+/// `[tools]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tools {
+    /// `files_dir`: the folder of the demo tools, made if it is not there.
+    pub files_dir: PathBuf,
+    /// `timeout`: how long a tool may take; then its outcome is unknown.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self { files_dir: PathBuf::from("holdpoint-files"), timeout: Duration::from_secs(60) }
+    }
+}
+
+/// `[auth]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// `mode`: how callers are known.
+    pub mode: AuthMode,
+    /// `allow_insecure`: whether mode `none` may face more than this machine.
+    pub allow_insecure: bool,
+}
+
+/// How callers are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMode {
+    /// Everybody is the one user `local`, so only this machine may call.
+    #[default]
+    None,
+}
+
+/// `[approval]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Approval {
+    /// `pending_ttl`: how long a person may take to answer.
+    #[serde(with = "humantime_serde")]
+    pub pending_ttl: Duration,
+    /// `start_deadline`: how long after a yes a call may be begun.
+    #[serde(with = "humantime_serde")]
+    pub start_deadline: Duration,
+    /// `lease`: how long an execution or a turn may be silent before it is taken for dead.
+    #[serde(with = "humantime_serde")]
+    pub lease: Duration,
+    /// `wait`: how long a decider waits for the outcome.
+    #[serde(with = "humantime_serde")]
+    pub wait: Duration,
+    /// `while_pending`: what a new message does while calls wait for a person.
+    pub while_pending: WhilePending,
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Self {
+            pending_ttl: Duration::from_secs(24 * 60 * 60),
+            start_deadline: Duration::from_secs(5 * 60),
+            lease: Duration::from_secs(30),
+            wait: Duration::from_secs(30),
+            while_pending: WhilePending::Defer,
+        }
+    }
+}
+
+/// What a new message does while calls wait for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhilePending {
+    /// The conversation goes on; the model is told that they wait.
+    Defer,
+    /// The message is refused with 409 `awaiting_approval`.
+    Reject,
+    /// The calls are cancelled.
+    Cancel,
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// `body_bytes`: longest body.
+    pub body_bytes: usize,
+    /// `chat_body_bytes`: longest body of a chat, in which pages post their whole conversation.
+    pub chat_body_bytes: usize,
+    /// `args_bytes`: longest arguments of one call.
+    pub args_bytes: usize,
+    /// `result_bytes`: longest answer of a call for the model; a longer one is cut and marked.
+    pub result_bytes: usize,
+    /// `json_depth`: deepest nesting of arguments.
+    pub json_depth: usize,
+    /// `calls_per_step`: most calls of one model answer.
+    pub calls_per_step: usize,
+    /// `pending_per_thread`: most calls of a thread that wait for a person.
+    pub pending_per_thread: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const KIB: usize = 1024;
+        Self {
+            body_bytes: 256 * KIB,
+            chat_body_bytes: 16 * KIB * KIB,
+            args_bytes: 256 * KIB,
+            result_bytes: KIB * KIB,
+            json_depth: 32,
+            calls_per_step: 16,
+            pending_per_thread: 50,
+        }
+    }
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// `format`: how lines look; if absent, text on a terminal and JSON elsewhere.
+    pub format: Option<LogFormat>,
+    /// `level`: what is logged, as `tracing`'s filters are written; if absent, `info`.
+    pub level: Option<String>,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs, one object a line.
+    Json,
+}
+
+/// What flags set, above all else.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// The configuration file; if absent, `holdpoint.toml` where there is one.
+    pub file: Option<PathBuf>,
+    /// `server.bind`.
+    pub bind: Option<String>,
+    /// `database.url`.
+    pub database_url: Option<String>,
+}
+
+/// A value that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file, a variable or a flag that cannot be read as what its key wants.
+    #[error("{0}")]
+    Read(#[from] config::ConfigError),
+    /// A value that can be read and not be used.
+    #[error("{key}: {why}")]
+    Value {
+        /// Its key.
+        key: &'static str,
+        /// What was expected.
+        why: String,
+    },
+}
+
+impl Config {
+    /// Reads everything, in order, and checks it.
+    ///
+    /// # Errors
+    /// The first value that cannot be used, by its key.
+    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+        let file = match &flags.file {
+            Some(path) => File::from(path.as_path()).format(FileFormat::Toml).required(true),
+            None => File::from(Path::new("holdpoint.toml")).format(FileFormat::Toml).required(false),
+        };
+        let plain = Environment::default().keep_prefix(true).source(Some(database_url()));
+        let own = Environment::with_prefix("HOLDPOINT").prefix_separator("_").separator("__");
+        let read = config::Config::builder()
+            .add_source(file)
+            .add_source(plain.separator("__"))
+            .add_source(own)
+            .set_override_option("server.bind", flags.bind.clone())?
+            .set_override_option("database.url", flags.database_url.clone())?
+            .build()?;
+        let read: Self = read.try_deserialize()?;
+        read.check()?;
+        Ok(read)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key, why: &str| Err(ConfigError::Value { key, why: why.to_owned() });
+        if !self.server.bind.ip().is_loopback() && !self.auth.allow_insecure {
+            return wrong(
+                "server.bind",
+                "without authentication the server may only face this machine; \
+                 expected a loopback address, or auth.allow_insecure = true",
+            );
+        }
+        if self.database.max_connections == 0 {
+            return wrong("database.max_connections", "expected at least 1");
+        }
+        if self.approval.lease.is_zero() {
+            return wrong("approval.lease", "expected more than 0s");
+        }
+        if self.model.provider == Provider::OpenAi {
+            if self.model.name.is_none() {
+                return wrong("model.name", "expected the model's name, which provider \"openai\" needs");
+            }
+            if self.model.base_url.is_none() {
+                return wrong("model.base_url", "expected the server's URL, which provider \"openai\" needs");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name that most hosts give the database's URL, as the key it stands for.
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+fn database_url() -> config::Map<String, String> {
+    let mut found = config::Map::new();
+    if let Ok(url) = std::env::var("DATABASE_URL") {
+        found.insert("DATABASE__URL".to_owned(), url);
+    }
+    found
+}

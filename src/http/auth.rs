@@ -1,0 +1,67 @@
+//! Who is calling.
+//!
+//! Without authentication everybody who reaches the server is its one user, so only this machine may reach
+//! it: the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
+//! (DNS rebinding), and so has an `Origin`, or any page in the user's browser could decide for them.
+
+use super::error::ApiError;
+use crate::domain::Principal;
+use poem::http::header::{HOST, ORIGIN};
+use poem::http::{HeaderMap, HeaderName, Uri};
+use poem::{FromRequest, Request, RequestBody, Result};
+use std::net::IpAddr;
+
+/// The caller of a request.
+pub(super) struct Caller(pub(super) Principal);
+
+impl<'a> FromRequest<'a> for Caller {
+    async fn from_request(_request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
+        Ok(Self(Principal::local()))
+    }
+}
+
+/// Refuses a request that did not come from this machine by this machine's name.
+pub(super) fn check_loopback(headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
+    // HTTP/2 has the host in the URI.
+    let host = match (header(headers, &HOST), uri.host()) {
+        (Some(host), _) | (None, Some(host)) => host,
+        (None, None) => "",
+    };
+    if !names_loopback(host) {
+        return Err(ApiError::forbidden("Host: expected localhost, 127.0.0.1 or [::1]."));
+    }
+    let origin = header(headers, &ORIGIN).map(|origin| origin.split_once("://").map_or("", |(_, host)| host));
+    if headers.contains_key(ORIGIN) && !origin.is_some_and(names_loopback) {
+        return Err(ApiError::forbidden("Origin: expected a page of this machine."));
+    }
+    Ok(())
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn names_loopback(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_loopback() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "127.1.2.3", "[::1]:8080", "[::1]"] {
+            assert!(names_loopback(host), "{host}");
+        }
+        for host in
+            ["", "evil.example", "localhost.evil.example", "10.0.0.1", "0.0.0.0", "[::2]:80", "127.0.0.1x"]
+        {
+            assert!(!names_loopback(host), "{host}");
+        }
+    }
+}

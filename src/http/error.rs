@@ -1,0 +1,232 @@
+//! Errors on the wire: the only file with status codes.
+//!
+//! Every failure is `{"error":{"code","message","details"?}}`, those of the framework too. What goes out is
+//! written here; what a lower layer says of itself goes to the log.
+
+use crate::approvals::DecideError;
+use crate::chat::AskError;
+use crate::domain::call::{State, ToolCall};
+use crate::store::StoreError;
+use poem::http::{HeaderValue, StatusCode, header};
+use poem::{IntoResponse, Response};
+use poem_openapi::payload::Json;
+use poem_openapi::types::Any;
+use poem_openapi::{ApiResponse, Object};
+use serde_json::{Value, json};
+
+/// The body of every failure.
+#[derive(Debug, Object)]
+pub(super) struct ErrorBody {
+    error: ErrorDetail,
+}
+
+#[derive(Debug, Object)]
+struct ErrorDetail {
+    /// What failed, for programs.
+    code: String,
+    /// What failed and what was expected, for people.
+    message: String,
+    /// More facts, where there are any.
+    #[oai(skip_serializing_if_is_none)]
+    details: Option<Any<Value>>,
+}
+
+/// A failure, by its status.
+#[derive(Debug, ApiResponse)]
+pub(super) enum ApiError {
+    /// The request cannot be read.
+    #[oai(status = 400)]
+    BadRequest(Json<ErrorBody>),
+    /// The caller may see this, but not do it.
+    #[oai(status = 403)]
+    Forbidden(Json<ErrorBody>),
+    /// It is not there, or not for the caller.
+    #[oai(status = 404)]
+    NotFound(Json<ErrorBody>),
+    /// The resource has no such method.
+    #[oai(status = 405)]
+    MethodNotAllowed(Json<ErrorBody>),
+    /// It stands otherwise than the request takes for granted.
+    #[oai(status = 409)]
+    Conflict(Json<ErrorBody>),
+    /// The body is too long.
+    #[oai(status = 413)]
+    BodyTooLarge(Json<ErrorBody>),
+    /// The body is not JSON by its content type.
+    #[oai(status = 415)]
+    UnsupportedMediaType(Json<ErrorBody>),
+    /// The request can be read, but not be done.
+    #[oai(status = 422)]
+    Unprocessable(Json<ErrorBody>),
+    /// A fault of the server.
+    #[oai(status = 500)]
+    Internal(Json<ErrorBody>),
+    /// The database cannot be reached: what became of the request is unknown, asking again is safe.
+    #[oai(status = 503)]
+    Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
+}
+
+fn body(code: &str, message: impl Into<String>, details: Option<Value>) -> Json<ErrorBody> {
+    let error = ErrorDetail { code: code.to_owned(), message: message.into(), details: details.map(Any) };
+    Json(ErrorBody { error })
+}
+
+impl ApiError {
+    /// The request cannot be read; the message names the field and says what was expected.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::BadRequest(body("bad_request", message, None))
+    }
+
+    /// It is not there, or not for the caller: the answer is the same.
+    pub(super) fn not_found() -> Self {
+        Self::NotFound(body("not_found", "There is nothing here, or nothing for you.", None))
+    }
+
+    /// A caller from outside of what this server serves.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::Forbidden(body("forbidden", message, None))
+    }
+
+    /// The body is longer than this.
+    pub(super) fn body_too_large(bytes_max: usize) -> Self {
+        let message = format!("The body is longer than {bytes_max} bytes.");
+        Self::BodyTooLarge(body("body_too_large", message, None))
+    }
+
+    /// The body is no JSON by its content type.
+    pub(super) fn unsupported_media_type() -> Self {
+        let message = "Expected the content type application/json.";
+        Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
+    }
+
+    /// A fault of the server.
+    pub(super) fn internal() -> Self {
+        Self::Internal(body("internal", "The server failed.", None))
+    }
+
+    fn conflict(code: &str, message: &str, details: Option<Value>) -> Self {
+        Self::Conflict(body(code, message, details))
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store failed");
+        if error.is_unavailable() {
+            let message = "The database cannot be reached. Asking again is safe.";
+            Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+        } else {
+            Self::internal()
+        }
+    }
+}
+
+impl From<AskError> for ApiError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::NoThread => Self::not_found(),
+            AskError::TurnInProgress => {
+                Self::conflict("turn_in_progress", "A turn of this thread is under way.", None)
+            }
+            AskError::NothingToContinue => {
+                Self::conflict("nothing_to_continue", "There is nothing to continue.", None)
+            }
+            AskError::AwaitingApproval => {
+                Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
+            }
+            AskError::UnknownModel(id) => {
+                Self::Unprocessable(body("unknown_model", format!("model: there is no model {id:?}."), None))
+            }
+            AskError::UnknownTool(name) => Self::Unprocessable(body(
+                "unknown_tool",
+                format!("tool_selection: there is no tool {name:?}."),
+                None,
+            )),
+            AskError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<DecideError> for ApiError {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::NotFound => Self::not_found(),
+            DecideError::Closed(call) => closed(&call),
+            DecideError::ToolUnavailable(name) => Self::conflict(
+                "tool_unavailable",
+                "The tool is not available now. The call stays pending.",
+                Some(json!({ "state": "pending", "tool_name": name })),
+            ),
+            DecideError::Stale { input_hash } => Self::conflict(
+                "stale",
+                "inputHash: what was shown is out of date. Look at the call again; it stays pending.",
+                Some(json!({ "state": "pending", "input_hash": input_hash })),
+            ),
+            DecideError::InvalidInputs(errors) => {
+                let errors: Vec<Value> = errors
+                    .into_iter()
+                    .map(|error| json!({ "pointer": error.pointer, "message": error.message }))
+                    .collect();
+                let message = "validatedInputs: the inputs do not fit the tool. The call stays pending.";
+                Self::Unprocessable(body("invalid_inputs", message, Some(json!({ "errors": errors }))))
+            }
+            DecideError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// A decision that came behind another end; the details say which.
+fn closed(call: &ToolCall) -> ApiError {
+    let mut details = json!({ "state": call.state.as_str() });
+    if let (Some(decision), Some(details)) = (&call.decision, details.as_object_mut()) {
+        details.insert("decision".to_owned(), super::call::decision(decision));
+    }
+    match &call.state {
+        State::Expired(_) => {
+            ApiError::conflict("expired", "Nobody decided in time; the call expired.", Some(details))
+        }
+        State::Cancelled(_) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
+        _ => ApiError::conflict("already_decided", "The call was decided otherwise.", Some(details)),
+    }
+}
+
+/// A failure of the framework in the one shape; ours pass through.
+pub(super) fn shaped(error: poem::Error) -> Response {
+    if error.is_from_response() {
+        return error.into_response();
+    }
+    let status = error.status();
+    let ours = match status {
+        StatusCode::NOT_FOUND => ApiError::not_found(),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let message = "The resource has no such method.";
+            ApiError::MethodNotAllowed(body("method_not_allowed", message, None))
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => ApiError::unsupported_media_type(),
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            ApiError::BodyTooLarge(body("body_too_large", "The body is too long.", None))
+        }
+        _ if status.is_client_error() => ApiError::bad_request(error.to_string()),
+        _ => {
+            tracing::error!(%error, "the framework failed");
+            ApiError::internal()
+        }
+    };
+    ours.into_response()
+}
+
+/// A readiness answer.
+pub(super) fn readiness(ready: bool) -> Response {
+    if ready {
+        return "ok".into_response();
+    }
+    let message = "The database cannot be reached.";
+    ApiError::Unavailable(body("unavailable", message, None), "1".to_owned()).into_response()
+}
+
+/// A redirect to another page of this server.
+pub(super) fn redirect(to: &'static str) -> Response {
+    let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+    response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(to));
+    response
+}

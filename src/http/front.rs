@@ -1,0 +1,102 @@
+//! What every request passes: its id, who may call at all, the length of its body, and a task of its own.
+//!
+//! The task is why a client that goes away cannot end what its request has begun: the server drops a
+//! connection's future at once, and with it whatever that future owns, a database transaction or a tool.
+
+use super::Settings;
+use super::auth::check_loopback;
+use super::error::ApiError;
+use super::request_id::{HEADER, RequestId};
+use crate::domain::clock::Clock;
+use poem::http::HeaderValue;
+use poem::http::header::{CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+pub(super) struct Front<E> {
+    inner: Arc<E>,
+    settings: Settings,
+    tasks: TaskTracker,
+    clock: Arc<dyn Clock>,
+}
+
+impl<E> Front<E> {
+    pub(super) fn new(inner: E, settings: Settings, tasks: TaskTracker, clock: Arc<dyn Clock>) -> Self {
+        Self { inner: Arc::new(inner), settings, tasks, clock }
+    }
+
+    fn body_bytes_max(&self, path: &str) -> usize {
+        let path = path.strip_prefix("/api").unwrap_or(path);
+        if path.starts_with("/qa/chat_streamed") {
+            self.settings.chat_body_bytes
+        } else {
+            self.settings.body_bytes
+        }
+    }
+
+    /// The request with its body read, so that nothing behind waits for a slow client.
+    async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
+        if self.settings.loopback_only {
+            check_loopback(request.headers(), request.uri())?;
+        }
+        let max = self.body_bytes_max(request.uri().path());
+        let declared = request.header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+        if declared.is_some_and(|declared| declared > max) {
+            return Err(ApiError::body_too_large(max));
+        }
+        let body = request.take_body().into_bytes_limit(max).await.map_err(|error| match error {
+            poem::error::ReadBodyError::PayloadTooLarge => ApiError::body_too_large(max),
+            _ => ApiError::bad_request("body: it broke off"),
+        })?;
+        request.set_body(Body::from_bytes(body));
+        Ok(request)
+    }
+
+    async fn answer(&self, request: Request) -> Response
+    where
+        E: Endpoint<Output = Response> + 'static,
+    {
+        let request = match self.admit(request).await {
+            Ok(request) => request,
+            Err(error) => return error.into_response(),
+        };
+        let inner = self.inner.clone();
+        let answering = async move { inner.get_response(request).await };
+        match self.tasks.spawn(answering.in_current_span()).await {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::error!(%error, "a request broke");
+                ApiError::internal().into_response()
+            }
+        }
+    }
+}
+
+impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
+    type Output = Response;
+
+    async fn call(&self, mut request: Request) -> Result<Response> {
+        let id = RequestId::of(&request, || self.clock.uuid().to_string());
+        request.extensions_mut().insert(id.clone());
+        let span = tracing::info_span!(
+            "request",
+            request_id = %id.0,
+            method = %request.method(),
+            path = %request.uri().path(),
+        );
+        let mut response = self.answer(request).instrument(span.clone()).await;
+        span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(&id.0) {
+            headers.insert(HEADER, id);
+        }
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        // Generators and some clients compare the bare type.
+        if headers.get(CONTENT_TYPE).is_some_and(|it| it == "application/json; charset=utf-8") {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Ok(response)
+    }
+}

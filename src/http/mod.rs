@@ -1,0 +1,100 @@
+//! HTTP: routes to what the layers below do, and their answers to bytes.
+//!
+//! To add a resource: a file like `threads.rs`, its routes in [`api`], then `cargo xtask openapi`.
+
+mod auth;
+mod body;
+mod call;
+mod error;
+mod front;
+mod payload;
+mod qa;
+mod request_id;
+pub(crate) mod server;
+mod threads;
+mod tools;
+
+use crate::approvals::Approvals;
+use crate::chat::Chat;
+use crate::store::Store;
+use front::Front;
+use poem::endpoint::{BoxEndpoint, make};
+use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
+use poem_openapi::OpenApiService;
+use std::sync::Arc;
+
+/// What the routes work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Api {
+    pub(crate) store: Store,
+    pub(crate) chat: Chat,
+    pub(crate) approvals: Approvals,
+}
+
+/// How the server faces the world.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Longest body, in bytes.
+    pub(crate) body_bytes: usize,
+    /// Longest body of a chat, in bytes: pages post their whole conversation.
+    pub(crate) chat_body_bytes: usize,
+    /// Whether only this machine may call.
+    pub(crate) loopback_only: bool,
+    /// Whether `/docs` is served.
+    pub(crate) docs: bool,
+}
+
+type Routes = (qa::Qa, threads::Threads, call::Calls, tools::ToolRoutes);
+
+fn api(api: Api) -> OpenApiService<Routes, ()> {
+    let routes = (
+        qa::Qa(api.clone()),
+        threads::Threads(api.clone()),
+        call::Calls(api.clone()),
+        tools::ToolRoutes(api),
+    );
+    OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
+        .description("A chat backend that streams to the AI SDK and holds dangerous tool calls for a human.")
+        .server("/")
+        .server("/api")
+}
+
+/// The OpenAPI document.
+pub(crate) fn document(with: Api) -> String {
+    api(with).spec()
+}
+
+/// The whole server as one endpoint.
+pub(crate) fn endpoint(
+    with: Api,
+    settings: Settings,
+    tasks: tokio_util::task::TaskTracker,
+) -> BoxEndpoint<'static> {
+    let service = api(with.clone());
+    let spec = Arc::<str>::from(service.spec());
+    let store = with.store.clone();
+    let clock = with.chat.agent.clock.clone();
+    let mut routes = Route::new()
+        .at("/", get(make(async |_| Ok::<_, poem::Error>(error::redirect("/docs")))))
+        .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
+        .at("/readyz", get(make(move |_| ready(store.clone()))))
+        .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
+    if settings.docs {
+        routes = routes.nest("/docs", service.swagger_ui());
+    }
+    let routes = routes.nest("/api", api(with)).nest("/", service);
+    let routes = routes.into_endpoint().catch_all_error(async |error| error::shaped(error));
+    Front::new(routes, settings, tasks, clock).boxed()
+}
+
+async fn ready(store: Store) -> poem::Result<Response> {
+    let ready = store.ping().await;
+    if let Err(error) = &ready {
+        tracing::warn!(%error, "not ready");
+    }
+    Ok(error::readiness(ready.is_ok()))
+}
+
+async fn document_answer(spec: Arc<str>) -> poem::Result<Response> {
+    Ok(spec.to_string().with_content_type("application/json").into_response())
+}

@@ -1,0 +1,130 @@
+//! Answers: the payloads and pages that several resources share.
+
+use super::error::ApiError;
+use poem::{Body, IntoResponse, Response};
+use poem_openapi::payload::Payload;
+use poem_openapi::registry::{
+    MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry,
+};
+use poem_openapi::types::{ToJSON, Type};
+use poem_openapi::{ApiResponse, Tags};
+
+/// The resources, as groups of the document.
+#[derive(Tags)]
+pub(super) enum Tag {
+    /// Asking a model, and answering for a person.
+    Chat,
+    /// Conversations.
+    Threads,
+    /// Calls and their evidence.
+    ToolCalls,
+    /// What the model may ask for.
+    Tools,
+}
+
+/// JSON with status 200, documented with its bare content type: some generators take no parameters there.
+#[derive(Debug)]
+pub(super) struct Ok200<T>(T);
+
+impl<T> Ok200<T> {
+    pub(super) fn json(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T: ToJSON> IntoResponse for Ok200<T> {
+    fn into_response(self) -> Response {
+        Body200(self.0).into_response()
+    }
+}
+
+/// JSON as a payload, for answers of other statuses and with headers.
+#[derive(Debug)]
+pub(super) struct Body200<T>(pub(super) T);
+
+impl<T: ToJSON> Payload for Body200<T> {
+    const CONTENT_TYPE: &'static str = "application/json";
+
+    fn schema_ref() -> MetaSchemaRef {
+        T::schema_ref()
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+impl<T: ToJSON> IntoResponse for Body200<T> {
+    fn into_response(self) -> Response {
+        Response::builder().content_type(Self::CONTENT_TYPE).body(self.0.to_json_string())
+    }
+}
+
+impl<T: ToJSON> ApiResponse for Ok200<T> {
+    fn meta() -> MetaResponses {
+        MetaResponses {
+            responses: vec![MetaResponse {
+                description: "Done",
+                status: Some(200),
+                status_range: None,
+                content: vec![MetaMediaType {
+                    content_type: Body200::<T>::CONTENT_TYPE,
+                    schema: T::schema_ref(),
+                }],
+                headers: vec![],
+            }],
+        }
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+/// The lines of a `data-v1` stream.
+pub(super) struct DataStream(pub(super) Body);
+
+impl Payload for DataStream {
+    const CONTENT_TYPE: &'static str = "text/plain";
+
+    fn schema_ref() -> MetaSchemaRef {
+        MetaSchemaRef::Inline(Box::new(MetaSchema {
+            description: Some("The data stream protocol of AI SDK 4: lines of `code:json`."),
+            ..MetaSchema::new("string")
+        }))
+    }
+}
+
+impl IntoResponse for DataStream {
+    fn into_response(self) -> Response {
+        Response::builder()
+            .content_type(crate::stream::data_v1::CONTENT_TYPE)
+            .header("cache-control", "no-cache")
+            // Proxies that buffer would hold the words back.
+            .header("x-accel-buffering", "no")
+            .body(self.0)
+    }
+}
+
+/// The size of a page that nobody asked for, and the largest.
+const PAGE_SIZE: u64 = 50;
+const PAGE_SIZE_MAX: u64 = 200;
+
+/// A page's size as asked for.
+pub(super) fn page_size(asked: Option<u64>) -> Result<u64, ApiError> {
+    match asked {
+        None => Ok(PAGE_SIZE),
+        Some(size @ 1..=PAGE_SIZE_MAX) => Ok(size),
+        Some(_) => Err(ApiError::bad_request(format!("page_size: expected 1 to {PAGE_SIZE_MAX}"))),
+    }
+}
+
+/// A list, a page of it.
+#[derive(Debug, poem_openapi::Object)]
+#[oai(skip_serializing_if_is_none)]
+pub(super) struct PageOf<T: Type + ToJSON + poem_openapi::types::ParseFromJSON> {
+    pub(super) results: Vec<T>,
+    pub(super) has_more: bool,
+    /// Give it as `cursor` to get the page behind this one.
+    pub(super) next_cursor: Option<String>,
+}

@@ -1,0 +1,26 @@
+//! Request ids: one for each request, in its answer, its log lines and its errors.
+
+use poem::{FromRequest, Request, RequestBody, Result};
+
+/// The header it comes and goes by.
+pub(super) const HEADER: &str = "x-request-id";
+
+/// The id of a request.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) String);
+
+impl RequestId {
+    /// The caller's id, if it is one that cannot harm a log, else a fresh one.
+    pub(super) fn of(request: &Request, fresh: impl FnOnce() -> String) -> Self {
+        let harmless = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let given =
+            request.header(HEADER).filter(|id| (1..=64).contains(&id.len()) && id.chars().all(harmless));
+        Self(given.map_or_else(fresh, str::to_owned))
+    }
+}
+
+impl<'a> FromRequest<'a> for RequestId {
+    async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
+        Ok(request.data::<Self>().cloned().unwrap_or_else(|| Self(String::new())))
+    }
+}

@@ -1,0 +1,77 @@
+//! The accept loop.
+//!
+//! `poem::Server` notices a client that left only when it next writes; this loop drops the connection at once.
+//! It also gives slow headers a deadline, which that server does not.
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use poem::Endpoint;
+use poem::http::uri::Scheme;
+use poem::web::{LocalAddr, RemoteAddr};
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+/// How long a client may take to send its headers.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Streams that one HTTP/2 connection may have open.
+const STREAMS_PER_CONNECTION: u32 = 200;
+/// How long the loop rests when the system has no socket to give.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// Serves until `stop`, then lets what is under way finish for at most `grace`.
+pub(crate) async fn serve<E: Endpoint + 'static>(
+    listener: TcpListener,
+    endpoint: E,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) -> std::io::Result<()> {
+    let local = LocalAddr(listener.local_addr()?.into());
+    let endpoint = Arc::new(endpoint);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION);
+    let graceful = GracefulShutdown::new();
+    let connections = TaskTracker::new();
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stop => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "no connection could be accepted");
+                tokio::time::sleep(ACCEPT_REST).await;
+                continue;
+            }
+        };
+        // Words are small and wanted now.
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "a socket keeps its delay");
+        }
+        let (endpoint, local, remote) = (endpoint.clone(), local.clone(), RemoteAddr(peer.into()));
+        let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
+            let endpoint = endpoint.clone();
+            async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
+        });
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned();
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections were cut after the grace time");
+    }
+    Ok(())
+}

@@ -1,0 +1,340 @@
+//! Threads and their messages.
+
+use super::Api;
+use super::auth::Caller;
+use super::body::Strict;
+use super::call::CallView;
+use super::error::ApiError;
+use super::payload::{Body200, Ok200, PageOf, Tag, page_size};
+use crate::approvals::Approvals;
+use crate::chat::DEFAULT_TITLE;
+use crate::domain::id::ThreadId;
+use crate::domain::message::{Body, Message, MessageStatus, Part, Usage};
+use crate::store::{NewThread, Read, Thread};
+use crate::stream::v4_message;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::types::Any;
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
+use serde_json::Value;
+
+/// Longest title, in characters.
+const TITLE_MAX: usize = 200;
+
+/// A conversation.
+#[derive(Debug, Object)]
+#[oai(rename = "Thread", skip_serializing_if_is_none)]
+struct ThreadView {
+    thread_id: String,
+    /// The root thread of its session.
+    session_id: String,
+    parent_id: Option<String>,
+    /// The caller's own name for it.
+    client_id: Option<String>,
+    title: String,
+    created_at: String,
+    updated_at: String,
+    /// The run that is under way, else the newest that waits for a person.
+    active_run_id: Option<String>,
+    /// How many calls wait for a person.
+    pending_count: u64,
+}
+
+/// A thread to make.
+#[derive(Debug, Default, Object)]
+#[oai(deny_unknown_fields, default)]
+struct CreateThread {
+    /// Its title: 1 to 200 characters.
+    title: Option<String>,
+    /// The thread that it is a part of.
+    parent_id: Option<String>,
+}
+
+/// What to change of a thread.
+#[derive(Debug, Object)]
+#[oai(deny_unknown_fields)]
+struct UpdateThread {
+    /// Its title: 1 to 200 characters.
+    title: String,
+}
+
+#[derive(ApiResponse)]
+enum Created {
+    /// Made.
+    #[oai(status = 201)]
+    Created(Body200<ThreadView>),
+}
+
+#[derive(ApiResponse)]
+enum Deleted {
+    /// Deleted: nobody finds it again, and what waited in it is cancelled.
+    #[oai(status = 204)]
+    Deleted,
+}
+
+/// How messages are given.
+#[derive(Debug, Enum)]
+enum Format {
+    /// As AI SDK 4 holds them: feed `results` to `initialMessages`.
+    #[oai(rename = "v4")]
+    V4,
+}
+
+/// A message in the form asked for.
+#[derive(Debug, Union)]
+enum AnyMessage {
+    Message(MessageView),
+    V4(Any<Value>),
+}
+
+/// A message.
+#[derive(Debug, Object)]
+#[oai(rename = "Message", skip_serializing_if_is_none)]
+struct MessageView {
+    message_id: String,
+    /// The name the page gave it.
+    client_id: Option<String>,
+    thread_id: String,
+    run_id: String,
+    /// user or assistant.
+    role: String,
+    /// complete, streaming, interrupted or superseded.
+    status: String,
+    parts: Vec<PartView>,
+    usage: Option<UsageView>,
+    created_at: String,
+}
+
+/// Tokens.
+#[derive(Debug, Object)]
+#[oai(rename = "Usage")]
+struct UsageView {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+/// A piece of a message.
+#[derive(Debug, Union)]
+#[expect(clippy::large_enum_variant, reason = "the derive takes no box, and a part lives for one answer")]
+#[oai(rename = "Part", discriminator_name = "type")]
+enum PartView {
+    #[oai(mapping = "step_start")]
+    StepStart(StepStartPart),
+    #[oai(mapping = "text")]
+    Text(TextPart),
+    #[oai(mapping = "reasoning")]
+    Reasoning(ReasoningPart),
+    #[oai(mapping = "tool_call")]
+    ToolCall(ToolCallPart),
+}
+
+/// A model call begins.
+#[derive(Debug, Object)]
+struct StepStartPart {}
+
+/// Words.
+#[derive(Debug, Object)]
+struct TextPart {
+    text: String,
+}
+
+/// The model's thoughts.
+#[derive(Debug, Object)]
+struct ReasoningPart {
+    text: String,
+}
+
+/// A call of a tool.
+#[derive(Debug, Object)]
+struct ToolCallPart {
+    tool_call: CallView,
+}
+
+impl MessageView {
+    fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
+        let (role, parts) = match &message.body {
+            Body::User(text) => ("user", vec![PartView::Text(TextPart { text: text.clone() })]),
+            Body::Assistant(_) => ("assistant", parts(message, thread, approvals)),
+        };
+        let usage = message.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
+        Self {
+            message_id: message.id.to_string(),
+            client_id: message.client_id.clone(),
+            thread_id: message.thread_id.to_string(),
+            run_id: message.run_id.to_string(),
+            role: role.to_owned(),
+            status: match message.status {
+                MessageStatus::Complete => "complete",
+                MessageStatus::Streaming => "streaming",
+                MessageStatus::Interrupted => "interrupted",
+                MessageStatus::Superseded => "superseded",
+            }
+            .to_owned(),
+            parts,
+            usage: usage.map(|usage| UsageView {
+                input_tokens: usage.input_tokens,
+                output_tokens: usage.output_tokens,
+            }),
+            created_at: message.created_at.to_rfc3339(),
+        }
+    }
+}
+
+fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartView> {
+    let mut parts = Vec::new();
+    for step in message.steps() {
+        parts.push(PartView::StepStart(StepStartPart {}));
+        parts.extend(step.parts.iter().filter_map(|part| match part {
+            Part::Text { text } => Some(PartView::Text(TextPart { text: text.clone() })),
+            Part::Reasoning { text } => Some(PartView::Reasoning(ReasoningPart { text: text.clone() })),
+            Part::ToolCall { tool_call_id } => {
+                let call = step.calls.iter().find(|call| call.id == *tool_call_id)?;
+                let tool_call = CallView::of(call, thread, approvals);
+                Some(PartView::ToolCall(ToolCallPart { tool_call }))
+            }
+        }));
+    }
+    parts
+}
+
+async fn view(read: &Read, thread: Thread) -> Result<ThreadView, ApiError> {
+    Ok(ThreadView {
+        thread_id: thread.id.to_string(),
+        session_id: thread.session_id.to_string(),
+        parent_id: thread.parent_id.map(|parent| parent.to_string()),
+        client_id: thread.client_id.clone(),
+        created_at: thread.created_at.to_rfc3339(),
+        updated_at: thread.updated_at.to_rfc3339(),
+        active_run_id: read.active_run(&thread).await?.map(|run| run.to_string()),
+        pending_count: read.pending_count(&thread).await?,
+        title: thread.title,
+    })
+}
+
+fn title(text: String) -> Result<String, ApiError> {
+    if text.trim().is_empty() || text.chars().count() > TITLE_MAX {
+        return Err(ApiError::bad_request(format!("title: expected 1 to {TITLE_MAX} characters")));
+    }
+    Ok(text)
+}
+
+pub(super) struct Threads(pub(super) Api);
+
+#[OpenApi(tag = "Tag::Threads")]
+impl Threads {
+    /// Make a thread
+    #[oai(path = "/threads", method = "post", operation_id = "createThread")]
+    async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
+        let body = body.0.unwrap_or_default();
+        let title = body.title.map_or_else(|| Ok(DEFAULT_TITLE.to_owned()), title)?;
+        let write = self.0.store.write().await?;
+        let parent = match body.parent_id {
+            None => None,
+            Some(id) => {
+                let missing = || ApiError::bad_request("parent_id: expected the id of a thread of yours");
+                let id = id.parse().map_err(|_| missing())?;
+                Some(write.thread(&caller.0, id).await?.ok_or_else(missing)?)
+            }
+        };
+        let made = write.create_thread(&caller.0, NewThread { title, client_id: None, parent }).await?;
+        let made = view(&write, made).await?;
+        write.commit().await?;
+        Ok(Created::Created(Body200(made)))
+    }
+
+    /// The caller's threads, newest first
+    #[oai(path = "/threads", method = "get", operation_id = "listThreads")]
+    async fn list(
+        &self,
+        caller: Caller,
+        /// Where to go on: the `next_cursor` of the page before.
+        cursor: Query<Option<String>>,
+        /// 1 to 200; 50 if absent.
+        page_size: Query<Option<u64>>,
+    ) -> Result<Ok200<PageOf<ThreadView>>, ApiError> {
+        let size = self::page_size(page_size.0)?;
+        let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
+        let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let read = self.0.store.read().await?;
+        let page = read.threads(&caller.0, before, size).await?;
+        let mut results = Vec::with_capacity(page.items.len());
+        for thread in page.items {
+            results.push(view(&read, thread).await?);
+        }
+        let next_cursor = results.last().filter(|_| page.has_more).map(|last| last.thread_id.clone());
+        Ok(Ok200::json(PageOf { results, has_more: page.has_more, next_cursor }))
+    }
+
+    /// One thread
+    #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
+    async fn get(&self, caller: Caller, thread_id: Path<String>) -> Result<Ok200<ThreadView>, ApiError> {
+        let read = self.0.store.read().await?;
+        let thread = read.thread(&caller.0, id(&thread_id)?).await?.ok_or_else(ApiError::not_found)?;
+        Ok(Ok200::json(view(&read, thread).await?))
+    }
+
+    /// Give a thread another title
+    #[oai(path = "/threads/:thread_id", method = "patch", operation_id = "updateThread")]
+    async fn update(
+        &self,
+        caller: Caller,
+        thread_id: Path<String>,
+        body: Strict<UpdateThread>,
+    ) -> Result<Ok200<ThreadView>, ApiError> {
+        let title = title(body.0.title)?;
+        let write = self.0.store.write().await?;
+        let renamed = write.rename_thread(&caller.0, id(&thread_id)?, &title).await?;
+        let renamed = view(&write, renamed.ok_or_else(ApiError::not_found)?).await?;
+        write.commit().await?;
+        Ok(Ok200::json(renamed))
+    }
+
+    /// Delete a thread
+    ///
+    /// Nobody finds it again, and the calls that wait in it are cancelled. What already runs is settled.
+    #[oai(path = "/threads/:thread_id", method = "delete", operation_id = "deleteThread")]
+    async fn delete(&self, caller: Caller, thread_id: Path<String>) -> Result<Deleted, ApiError> {
+        let write = self.0.store.write().await?;
+        if !write.delete_thread(&caller.0, id(&thread_id)?).await? {
+            return Err(ApiError::not_found());
+        }
+        write.commit().await?;
+        Ok(Deleted::Deleted)
+    }
+
+    /// A thread's messages: the newest page first, each page oldest first
+    #[oai(path = "/threads/:thread_id/messages", method = "get", operation_id = "listMessages")]
+    async fn messages(
+        &self,
+        caller: Caller,
+        thread_id: Path<String>,
+        /// The form; if absent, messages with their parts and calls.
+        format: Query<Option<Format>>,
+        /// Where to go on: the `next_cursor` of the page before.
+        cursor: Query<Option<String>>,
+        /// 1 to 200; 50 if absent.
+        page_size: Query<Option<u64>>,
+    ) -> Result<Ok200<PageOf<AnyMessage>>, ApiError> {
+        let size = self::page_size(page_size.0)?;
+        let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
+        let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let read = self.0.store.read().await?;
+        let thread = read.thread(&caller.0, id(&thread_id)?).await?.ok_or_else(ApiError::not_found)?;
+        let page = read.messages(&thread, before, size).await?;
+        let oldest = page.items.first().map(|message| message.ordinal.to_string());
+        let results = page
+            .items
+            .iter()
+            .map(|message| match format.0 {
+                Some(Format::V4) => AnyMessage::V4(Any(v4_message(message))),
+                None => AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals)),
+            })
+            .collect();
+        let next_cursor = oldest.filter(|_| page.has_more);
+        Ok(Ok200::json(PageOf { results, has_more: page.has_more, next_cursor }))
+    }
+}
+
+/// A thread's id in a path. What is no id names nothing.
+fn id(text: &Path<String>) -> Result<ThreadId, ApiError> {
+    text.0.parse().map_err(|_| ApiError::not_found())
+}

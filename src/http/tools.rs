@@ -1,0 +1,90 @@
+//! Tools and models: what a model may ask for, and which there are.
+
+use super::Api;
+use super::body::JsonObject;
+use super::error::ApiError;
+use super::payload::{Ok200, Tag};
+use crate::tools::ToolSpec;
+use poem_openapi::param::Path;
+use poem_openapi::{Object, OpenApi};
+
+/// A tool.
+#[derive(Debug, Object)]
+#[oai(rename = "Tool")]
+struct ToolView {
+    tool_name: String,
+    description: String,
+    /// Human in the loop: whether a person has to say yes to each call.
+    hil: bool,
+    /// Whether running a call twice does no more than running it once.
+    idempotent: bool,
+    /// low, medium or high.
+    risk_level: String,
+    /// What it takes: a JSON Schema.
+    input_schema: JsonObject,
+}
+
+#[derive(Debug, Object)]
+struct Tools {
+    results: Vec<ToolView>,
+}
+
+/// A model.
+#[derive(Debug, Object)]
+#[oai(rename = "Model")]
+struct ModelView {
+    id: String,
+    provider: String,
+    /// Whether it answers where none is chosen.
+    default: bool,
+}
+
+#[derive(Debug, Object)]
+struct Models {
+    results: Vec<ModelView>,
+}
+
+impl ToolView {
+    fn of(spec: &ToolSpec) -> Self {
+        Self {
+            tool_name: spec.name.clone(),
+            description: spec.description.clone(),
+            hil: spec.hil,
+            idempotent: spec.idempotent,
+            risk_level: spec.risk.as_str().to_owned(),
+            input_schema: JsonObject(spec.input_schema.as_object().cloned().unwrap_or_default()),
+        }
+    }
+}
+
+pub(super) struct ToolRoutes(pub(super) Api);
+
+#[OpenApi]
+impl ToolRoutes {
+    /// All tools
+    #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
+    async fn list(&self) -> Result<Ok200<Tools>, ApiError> {
+        let specs = self.0.chat.agent.gate.registry().specs();
+        Ok(Ok200::json(Tools { results: specs.map(ToolView::of).collect() }))
+    }
+
+    /// One tool
+    #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
+    async fn get(&self, name: Path<String>) -> Result<Ok200<ToolView>, ApiError> {
+        let mut specs = self.0.chat.agent.gate.registry().specs();
+        let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
+        Ok(Ok200::json(ToolView::of(spec)))
+    }
+
+    /// All models
+    #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
+    async fn models(&self) -> Result<Ok200<Models>, ApiError> {
+        let models = self.0.chat.models.iter().enumerate();
+        let view = |(place, model): (usize, &std::sync::Arc<dyn crate::llm::LanguageModel>)| ModelView {
+            id: model.id().to_owned(),
+            provider: model.provider().to_owned(),
+            default: place == 0,
+        };
+        Ok(Ok200::json(Models { results: models.map(view).collect() }))
+    }
+}
