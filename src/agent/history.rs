@@ -4,7 +4,7 @@
 //! once are sent again unchanged, whatever became of the call since; a later outcome is told as a note before
 //! the next user message. So no byte of an earlier request changes.
 
-use crate::domain::call::ToolCall;
+use crate::domain::call::{ToolCall, words};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus};
 use crate::llm::{ModelCall, ModelMessage};
@@ -98,7 +98,7 @@ impl Projection<'_> {
         let (kind, text) = match (call.end(), call.placeholder()) {
             (Some(end), _) => (SealKind::Answer, end.result.clone()),
             (None, Some(placeholder)) => (SealKind::Placeholder, placeholder.to_owned()),
-            (None, None) => (SealKind::Placeholder, crate::domain::call::words::UNDER_WAY.to_owned()),
+            (None, None) => (SealKind::Placeholder, words::UNDER_WAY.to_owned()),
         };
         self.history.seals.push(Seal { tool_call_id: call.id, n: 0, kind, text: text.clone() });
         (kind, text)
@@ -139,7 +139,7 @@ impl Projection<'_> {
         standing: &HashSet<MessageId>,
     ) -> Option<(ToolCallId, String)> {
         let end = call.end()?;
-        let note = format!("[tool outcome] {}, call {}: {}", call.name, call.wire_call_id, end.result);
+        let note = format!("{} {}, call {}: {}", words::NOTE, call.name, call.wire_call_id, end.result);
         let told = self.transcript.told(call.id);
         if cut_off {
             // What the branch that was cut off knew, this one does not; only an effect is worth telling.

@@ -84,8 +84,13 @@ pub(super) struct LiveTurns(Arc<Mutex<HashMap<RunId, Arc<TurnLog>>>>);
 impl LiveTurns {
     pub(super) fn begin(&self, run: RunId) -> Arc<TurnLog> {
         let log = Arc::new(TurnLog::default());
-        lock(&self.0).insert(run, log.clone());
+        self.adopt(run, &log);
         log
+    }
+
+    /// Lets others find this log as the run's.
+    pub(super) fn adopt(&self, run: RunId, log: &Arc<TurnLog>) {
+        lock(&self.0).insert(run, log.clone());
     }
 
     pub(super) fn find(&self, run: RunId) -> Option<Arc<TurnLog>> {

@@ -143,6 +143,7 @@ impl Telling {
             all_ended && write.resume_run(thread, &self.run, &chat.owner, chat.settings.lease).await?;
         write.commit().await?;
         if goes_on {
+            chat.live.adopt(self.run.id, &self.log);
             self.turn(thread, &held).await;
         } else {
             self.tell_held(&held);

@@ -162,8 +162,15 @@ pub mod words {
     pub const FAILED: &str = "The tool failed:";
     /// Begins what is told of a call that a person changed.
     pub const EDITED: &str = "A person changed the inputs from";
+    /// Ends what is told of the change; what came of the call follows.
+    pub const EDITED_END: &str = " before approving. ";
     /// A person said no.
     pub const REJECTED: &str = "Tool execution rejected by user.";
+    /// Stands between that and the person's reason, if they gave one.
+    pub const REASON: &str = "Reason: ";
+    /// Begins a user message that is really the server's: how a call went whose outcome came after its answer.
+    /// The tool, the call's id and the outcome follow.
+    pub const NOTE: &str = "[tool outcome]";
 }
 
 impl ToolCall {
@@ -280,7 +287,7 @@ impl Outcome {
             told
         } else {
             let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
-            format!("{} {asked} to {ran} before approving. {told}", words::EDITED)
+            format!("{} {asked} to {ran}{}{told}", words::EDITED, words::EDITED_END)
         };
         cut(told, bytes_max)
     }
@@ -289,7 +296,7 @@ impl Outcome {
 /// The rejection as the model and the caller read it.
 pub fn rejection(reason: Option<&str>) -> String {
     match reason {
-        Some(reason) => format!("{} Reason: {reason}", words::REJECTED),
+        Some(reason) => format!("{} {}{reason}", words::REJECTED, words::REASON),
         None => words::REJECTED.to_owned(),
     }
 }

@@ -4,15 +4,19 @@ use super::error::ApiError;
 use crate::domain::call::Input;
 use crate::domain::strict_json;
 use poem::{FromRequest, Request, RequestBody, Result};
-use poem_openapi::payload::{ParsePayload, Payload};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
 
 /// Levels of arrays and objects in a body; `serde_json` itself stops at 128.
 const DEPTH_MAX: usize = 64;
+
+/// The content type of every body.
+pub(super) const CONTENT_TYPE: &str = "application/json";
 
 /// Reads a body as JSON text, if it says that it is one. An empty body is none.
 pub(super) async fn text(request: &Request, body: &mut RequestBody) -> Result<Option<String>> {
@@ -35,51 +39,39 @@ pub(super) async fn text(request: &Request, body: &mut RequestBody) -> Result<Op
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);
 
-impl<T: ParseFromJSON> Payload for Strict<T> {
-    const CONTENT_TYPE: &'static str = "application/json";
+/// A body that may be absent.
+#[derive(Debug)]
+pub(super) struct Optional<T>(pub(super) Option<T>);
 
-    fn schema_ref() -> MetaSchemaRef {
-        T::schema_ref()
-    }
-
-    fn register(registry: &mut Registry) {
-        T::register(registry);
-    }
+async fn read<T: DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<Option<T>> {
+    let Some(text) = text(request, body).await? else { return Ok(None) };
+    let value = strict_json::parse(&text, DEPTH_MAX)
+        .map_err(|error| ApiError::bad_request(format!("body: {error}")))?;
+    let read = serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "body" } else { path.as_str() };
+        ApiError::bad_request(format!("{field}: {}", error.inner()))
+    })?;
+    Ok(Some(read))
 }
 
-impl<T: ParseFromJSON> ParsePayload for Strict<T> {
-    const IS_REQUIRED: bool = T::IS_REQUIRED;
-
-    async fn from_request(request: &Request, body: &mut RequestBody) -> Result<Self> {
-        let bad = |reason: String| ApiError::bad_request(format!("body: {reason}"));
-        let value = match text(request, body).await? {
-            Some(text) => Some(strict_json::parse(&text, DEPTH_MAX).map_err(|error| bad(error.to_string()))?),
-            None if T::IS_REQUIRED => return Err(bad("expected a JSON object".to_owned()).into()),
-            None => None,
-        };
-        Ok(Self(T::parse_from_json(value).map_err(|error| bad(error.into_message()))?))
-    }
+fn meta(schema: MetaSchemaRef, required: bool) -> Option<MetaRequest> {
+    let content = vec![MetaMediaType { content_type: CONTENT_TYPE, schema }];
+    Some(MetaRequest { description: None, content, required })
 }
 
-impl<'a, T: ParseFromJSON> ApiExtractor<'a> for Strict<T> {
+impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {
     const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
 
     type ParamType = ();
     type ParamRawType = ();
 
     fn register(registry: &mut Registry) {
-        <Self as Payload>::register(registry);
+        T::register(registry);
     }
 
     fn request_meta() -> Option<MetaRequest> {
-        Some(MetaRequest {
-            description: None,
-            content: vec![MetaMediaType {
-                content_type: Self::CONTENT_TYPE,
-                schema: <Self as Payload>::schema_ref(),
-            }],
-            required: Self::IS_REQUIRED,
-        })
+        meta(T::schema_ref(), true)
     }
 
     async fn from_request(
@@ -87,12 +79,37 @@ impl<'a, T: ParseFromJSON> ApiExtractor<'a> for Strict<T> {
         body: &mut RequestBody,
         _options: ExtractParamOptions<()>,
     ) -> Result<Self> {
-        <Self as ParsePayload>::from_request(request, body).await
+        let missing = || ApiError::bad_request("body: expected a JSON object");
+        Ok(Self(read(request, body).await?.ok_or_else(missing)?))
+    }
+}
+
+impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Optional<T> {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+
+    fn request_meta() -> Option<MetaRequest> {
+        meta(T::schema_ref(), false)
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        body: &mut RequestBody,
+        _options: ExtractParamOptions<()>,
+    ) -> Result<Self> {
+        Ok(Self(read(request, body).await?))
     }
 }
 
 /// A JSON object of any keys.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
 pub(super) struct JsonObject(pub(super) Input);
 
 impl Type for JsonObject {

@@ -3,13 +3,13 @@
 //! Every failure is `{"error":{"code","message","details"?}}`, those of the framework too. What goes out is
 //! written here; what a lower layer says of itself goes to the log.
 
+use super::payload::Json;
 use crate::approvals::DecideError;
 use crate::chat::AskError;
 use crate::domain::call::{State, ToolCall};
 use crate::store::StoreError;
 use poem::http::{HeaderValue, StatusCode, header};
 use poem::{IntoResponse, Response};
-use poem_openapi::payload::Json;
 use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};

@@ -5,11 +5,11 @@
 
 use super::Settings;
 use super::auth::check_loopback;
-use super::error::ApiError;
+use super::error::{self, ApiError};
 use super::request_id::{HEADER, RequestId};
 use crate::domain::clock::Clock;
 use poem::http::HeaderValue;
-use poem::http::header::{CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use poem::http::header::{CONTENT_LENGTH, X_CONTENT_TYPE_OPTIONS};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
@@ -62,6 +62,9 @@ impl<E> Front<E> {
             Ok(request) => request,
             Err(error) => return error.into_response(),
         };
+        if request.uri().path() == "/" {
+            return error::redirect("/docs");
+        }
         let inner = self.inner.clone();
         let answering = async move { inner.get_response(request).await };
         match self.tasks.spawn(answering.in_current_span()).await {
@@ -93,10 +96,6 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             headers.insert(HEADER, id);
         }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        // Generators and some clients compare the bare type.
-        if headers.get(CONTENT_TYPE).is_some_and(|it| it == "application/json; charset=utf-8") {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
         Ok(response)
     }
 }

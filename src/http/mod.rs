@@ -75,7 +75,6 @@ pub(crate) fn endpoint(
     let store = with.store.clone();
     let clock = with.chat.agent.clock.clone();
     let mut routes = Route::new()
-        .at("/", get(make(async |_| Ok::<_, poem::Error>(error::redirect("/docs")))))
         .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
         .at("/readyz", get(make(move |_| ready(store.clone()))))
         .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));

@@ -22,7 +22,7 @@ pub(super) enum Tag {
     Tools,
 }
 
-/// JSON with status 200, documented with its bare content type: some generators take no parameters there.
+/// JSON with status 200.
 #[derive(Debug)]
 pub(super) struct Ok200<T>(T);
 
@@ -34,15 +34,15 @@ impl<T> Ok200<T> {
 
 impl<T: ToJSON> IntoResponse for Ok200<T> {
     fn into_response(self) -> Response {
-        Body200(self.0).into_response()
+        Json(self.0).into_response()
     }
 }
 
-/// JSON as a payload, for answers of other statuses and with headers.
+/// JSON as a payload, documented with its bare content type: some generators take no parameters there.
 #[derive(Debug)]
-pub(super) struct Body200<T>(pub(super) T);
+pub(super) struct Json<T>(pub(super) T);
 
-impl<T: ToJSON> Payload for Body200<T> {
+impl<T: ToJSON> Payload for Json<T> {
     const CONTENT_TYPE: &'static str = "application/json";
 
     fn schema_ref() -> MetaSchemaRef {
@@ -54,7 +54,7 @@ impl<T: ToJSON> Payload for Body200<T> {
     }
 }
 
-impl<T: ToJSON> IntoResponse for Body200<T> {
+impl<T: ToJSON> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         Response::builder().content_type(Self::CONTENT_TYPE).body(self.0.to_json_string())
     }
@@ -68,7 +68,7 @@ impl<T: ToJSON> ApiResponse for Ok200<T> {
                 status: Some(200),
                 status_range: None,
                 content: vec![MetaMediaType {
-                    content_type: Body200::<T>::CONTENT_TYPE,
+                    content_type: Json::<T>::CONTENT_TYPE,
                     schema: T::schema_ref(),
                 }],
                 headers: vec![],

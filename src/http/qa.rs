@@ -4,7 +4,7 @@ use super::Api;
 use super::auth::Caller;
 use super::body::{self, JsonObject, Strict};
 use super::error::ApiError;
-use super::payload::{Body200, DataStream, Tag};
+use super::payload::{DataStream, Json, Tag};
 use super::request_id::RequestId;
 use crate::approvals::{Decided, Decision};
 use crate::chat::{Ask, PostedMessage, Started, ThreadName};
@@ -17,10 +17,10 @@ use bytes::BytesMut;
 use futures::stream;
 use poem::{Body, Request, RequestBody, Result};
 use poem_openapi::param::{Header, Path};
-use poem_openapi::payload::Payload;
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::{Any, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ApiResponse, Enum, ExtractParamOptions, Object, OpenApi};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Longest name a caller may give a thread or a message, in characters.
@@ -63,13 +63,9 @@ impl<'a> ApiExtractor<'a> for ChatBody {
     }
 
     fn request_meta() -> Option<MetaRequest> {
-        let content_type = Strict::<Option<ChatRequest>>::CONTENT_TYPE;
         let schema = ChatRequest::schema_ref();
-        Some(MetaRequest {
-            description: None,
-            content: vec![MetaMediaType { content_type, schema }],
-            required: false,
-        })
+        let content = vec![MetaMediaType { content_type: body::CONTENT_TYPE, schema }];
+        Some(MetaRequest { description: None, content, required: false })
     }
 
     async fn from_request(
@@ -196,8 +192,9 @@ enum ChatStream {
 }
 
 /// A decision about a held call.
-#[derive(Debug, Object)]
+#[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ValidateTool {
     /// The call.
     tool_call_id: String,
@@ -230,14 +227,14 @@ enum ValidateAnswer {
     /// Decided, and at its end.
     #[oai(status = 200)]
     Done(
-        Body200<Validated>,
+        Json<Validated>,
         /// `true` where the same had been decided before; the tool did not run again.
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
     /// Decided, and still under way: ask again to wait again.
     #[oai(status = 202)]
-    UnderWay(Body200<Validated>, #[oai(header = "idempotent-replayed")] Option<String>),
+    UnderWay(Json<Validated>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
 pub(super) struct Qa(pub(super) Api);
@@ -310,8 +307,8 @@ impl Qa {
         let Decided { call, replayed } = self.0.approvals.decide(&caller.0, decision).await?;
         let replayed = replayed.then(|| "true".to_owned());
         Ok(match call.end() {
-            Some(_) => ValidateAnswer::Done(Body200(Validated::of(&call)), replayed),
-            None => ValidateAnswer::UnderWay(Body200(Validated::of(&call)), replayed),
+            Some(_) => ValidateAnswer::Done(Json(Validated::of(&call)), replayed),
+            None => ValidateAnswer::UnderWay(Json(Validated::of(&call)), replayed),
         })
     }
 }

@@ -2,10 +2,10 @@
 
 use super::Api;
 use super::auth::Caller;
-use super::body::Strict;
+use super::body::{Optional, Strict};
 use super::call::CallView;
 use super::error::ApiError;
-use super::payload::{Body200, Ok200, PageOf, Tag, page_size};
+use super::payload::{Json, Ok200, PageOf, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::domain::id::ThreadId;
@@ -15,6 +15,7 @@ use crate::stream::v4_message;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Longest title, in characters.
@@ -40,8 +41,9 @@ struct ThreadView {
 }
 
 /// A thread to make.
-#[derive(Debug, Default, Object)]
-#[oai(deny_unknown_fields, default)]
+#[derive(Debug, Default, Object, Deserialize)]
+#[oai(deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct CreateThread {
     /// Its title: 1 to 200 characters.
     title: Option<String>,
@@ -50,8 +52,9 @@ struct CreateThread {
 }
 
 /// What to change of a thread.
-#[derive(Debug, Object)]
+#[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 struct UpdateThread {
     /// Its title: 1 to 200 characters.
     title: String,
@@ -61,7 +64,7 @@ struct UpdateThread {
 enum Created {
     /// Made.
     #[oai(status = 201)]
-    Created(Body200<ThreadView>),
+    Created(Json<ThreadView>),
 }
 
 #[derive(ApiResponse)]
@@ -223,7 +226,7 @@ pub(super) struct Threads(pub(super) Api);
 impl Threads {
     /// Make a thread
     #[oai(path = "/threads", method = "post", operation_id = "createThread")]
-    async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
+    async fn create(&self, caller: Caller, body: Optional<CreateThread>) -> Result<Created, ApiError> {
         let body = body.0.unwrap_or_default();
         let title = body.title.map_or_else(|| Ok(DEFAULT_TITLE.to_owned()), title)?;
         let write = self.0.store.write().await?;
@@ -238,7 +241,7 @@ impl Threads {
         let made = write.create_thread(&caller.0, NewThread { title, client_id: None, parent }).await?;
         let made = view(&write, made).await?;
         write.commit().await?;
-        Ok(Created::Created(Body200(made)))
+        Ok(Created::Created(Json(made)))
     }
 
     /// The caller's threads, newest first

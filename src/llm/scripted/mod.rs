@@ -1,0 +1,207 @@
+//! A demo model without a network: it knows a handful of sentences about the demo tools, calls the tools and
+//! tells what came back.
+//!
+//! The same conversation always gets the same answer: nothing is kept between requests, and no clock and no
+//! chance has a part in it. `sentence` is what a user can say, `calls` what the conversation tells of the
+//! calls in it, `report` the words for that.
+
+mod calls;
+mod report;
+mod sentence;
+
+use super::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use crate::domain::message::Usage;
+use crate::domain::turn::FinishReason;
+use calls::{Made, history, is_note};
+use futures::stream::{self, BoxStream, StreamExt as _};
+use sentence::{Form, Meaning};
+
+/// The model's id, and its provider.
+const SCRIPTED: &str = "scripted";
+
+/// What the model says when it did not understand: what it does understand.
+pub const FORMS: &str = "I am a scripted demo model. I understand these sentences only:
+
+- list files
+- read notes.txt
+- write hello to notes.txt
+- delete notes.txt
+- what happened
+
+Sentences can be joined: list files and delete notes.txt. \
+Put a name with spaces in quotes: read \"my notes.txt\".";
+
+const LIST: &str = "list_files";
+const READ: &str = "read_file";
+const WRITE: &str = "write_file";
+const DELETE: &str = "delete_file";
+
+/// The scripted model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Scripted;
+
+impl Scripted {
+    /// The model; there is nothing to set.
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+impl LanguageModel for Scripted {
+    fn id(&self) -> &str {
+        SCRIPTED
+    }
+
+    fn provider(&self) -> &str {
+        SCRIPTED
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        stream::iter(events(&request).into_iter().map(Ok)).boxed()
+    }
+}
+
+fn events(request: &ModelRequest) -> Vec<ModelEvent> {
+    let (text, forms) = answer(request);
+    let pieces = text.split_inclusive(char::is_whitespace);
+    let mut events: Vec<_> = pieces.map(|piece| ModelEvent::Text(piece.to_owned())).collect();
+    let mut output_tokens = tokens(&text);
+    let reason = if forms.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    let numbers = history(&request.messages).len().saturating_add(1)..;
+    for ((index, form), number) in forms.into_iter().enumerate().zip(numbers) {
+        let (provider_call_id, tool_name) = (format!("{SCRIPTED}-{number}"), form.tool.to_owned());
+        events.push(ModelEvent::CallStarted { index, provider_call_id, tool_name });
+        let arguments = form.input.to_string();
+        output_tokens = output_tokens.saturating_add(tokens(&arguments));
+        let arguments: Vec<char> = arguments.chars().collect();
+        for piece in arguments.chunks(arguments.len().div_ceil(3).max(1)) {
+            events.push(ModelEvent::CallArguments { index, delta: piece.iter().collect() });
+        }
+        events.push(ModelEvent::CallFinished { index });
+    }
+    let usage = Some(Usage { input_tokens: read_tokens(request), output_tokens });
+    events.push(ModelEvent::Finished { reason, usage, provider_state: None });
+    events
+}
+
+/// What stands in for tokens here: the words between white space. Read are the instructions and the texts of
+/// all messages, not the calls' inputs nor the tools' definitions; written are the text and the calls' inputs.
+fn tokens(text: &str) -> u64 {
+    u64::try_from(text.split_whitespace().count()).unwrap_or(u64::MAX)
+}
+
+fn read_tokens(request: &ModelRequest) -> u64 {
+    let texts = request.messages.iter().map(|message| match message {
+        ModelMessage::User(text) => text,
+        ModelMessage::Assistant { text, .. } | ModelMessage::Tool { text, .. } => text,
+    });
+    texts.chain(&request.system).map(|text| tokens(text)).fold(0, u64::saturating_add)
+}
+
+/// What is said, and the calls behind it.
+fn answer(request: &ModelRequest) -> (String, Vec<Form>) {
+    let messages = &request.messages;
+    // Where the calls begin that have to be told of: with the last step if their answers came just now, or
+    // else with the notes behind it.
+    let is_step = |message: &_| matches!(message, ModelMessage::Assistant { .. });
+    let last_step = messages.iter().rposition(is_step);
+    let begin = match messages.iter().rev().find(|message| !is_note(message)) {
+        Some(ModelMessage::User(sentence)) => return reply(sentence, request),
+        Some(ModelMessage::Tool { .. }) => last_step.unwrap_or(0),
+        _ => last_step.map_or(0, |step| step.saturating_add(1)),
+    };
+    let calls = history(messages);
+    let news: Vec<_> = calls.iter().filter(|made| made.at >= begin).map(Made::told).collect();
+    (if news.is_empty() { FORMS.to_owned() } else { news.join("\n\n") }, Vec::new())
+}
+
+fn reply(sentence: &str, request: &ModelRequest) -> (String, Vec<Form>) {
+    let forms = match Meaning::of(sentence) {
+        None => return (FORMS.to_owned(), Vec::new()),
+        Some(Meaning::WhatHappened) => return (report::all(&history(&request.messages)), Vec::new()),
+        Some(Meaning::Calls(forms)) => forms,
+    };
+    let missing = |form: &&Form| !request.tools.iter().any(|tool| tool.name == form.tool);
+    if let Some(Form { tool, .. }) = forms.iter().find(missing) {
+        return (format!("The tool {tool} is not available here, so I do nothing."), Vec::new());
+    }
+    let intents: Vec<_> = forms.iter().map(|form| form.intent.as_str()).collect();
+    (format!("I will {}.", intents.join(" and ")), forms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::{ModelCall, ToolDefinition};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    pub(super) fn user(text: &str) -> ModelMessage {
+        ModelMessage::User(text.to_owned())
+    }
+
+    /// A step with these calls: id, tool, inputs.
+    pub(super) fn step(calls: &[(&str, &str, Value)]) -> ModelMessage {
+        let calls = calls.iter().map(|(id, tool, value)| {
+            let (id, tool_name) = ((*id).to_owned(), (*tool).to_owned());
+            ModelCall { id, tool_name, input: value.as_object().unwrap().clone() }
+        });
+        let (text, calls) = ("I will.".to_owned(), calls.collect());
+        ModelMessage::Assistant { text, calls, provider_state: None }
+    }
+
+    pub(super) fn told(id: &str, tool: &str, text: &str) -> ModelMessage {
+        let (call_id, tool_name, text) = (id.to_owned(), tool.to_owned(), text.to_owned());
+        ModelMessage::Tool { call_id, tool_name, text }
+    }
+
+    pub(super) fn say(messages: &[ModelMessage], tools: &[&str]) -> Vec<ModelEvent> {
+        let tools = tools.iter().map(|&name| {
+            let (name, description) = (name.to_owned(), String::new());
+            Arc::new(ToolDefinition { name, description, input_schema: json!({}) })
+        });
+        let (messages, tools) = (messages.to_vec(), tools.collect());
+        let events = Scripted::new().stream(ModelRequest { system: None, messages, tools });
+        futures::executor::block_on(events.map(Result::unwrap).collect())
+    }
+
+    /// The words of an answer that is nothing else.
+    pub(super) fn words_of(events: &[ModelEvent]) -> String {
+        let (last, pieces) = events.split_last().unwrap();
+        assert!(matches!(last, ModelEvent::Finished { reason: FinishReason::Stop, usage: Some(_), .. }));
+        let text = |event: &ModelEvent| match event {
+            ModelEvent::Text(piece) => piece.clone(),
+            other => panic!("{other:?}"),
+        };
+        pieces.iter().map(text).collect()
+    }
+
+    pub(super) const ALL: [&str; 4] = [LIST, READ, WRITE, DELETE];
+
+    #[test]
+    fn a_call_is_announced_and_streamed_in_pieces() {
+        let history = [
+            user("list files"),
+            step(&[("scripted-1", LIST, json!({}))]),
+            told("scripted-1", LIST, r#"{"files":[]}"#),
+            step(&[]),
+            user("list files and delete né.txt"),
+        ];
+        let brief = |event: &ModelEvent| match event {
+            ModelEvent::Text(piece) => piece.clone(),
+            ModelEvent::CallStarted { index, provider_call_id, .. } => format!("{index} {provider_call_id}"),
+            ModelEvent::CallArguments { index, delta } => format!("{index} {delta}"),
+            ModelEvent::CallFinished { index } => format!("{index} whole"),
+            other => format!("{other:?}"),
+        };
+        let said: Vec<_> = say(&history, &ALL).iter().map(brief).collect();
+        let end = "Finished { reason: ToolCalls, \
+                   usage: Some(Usage { input_tokens: 12, output_tokens: 10 }), provider_state: None }";
+        let expected = "I |will |list |the |files |and |delete |né.txt.\
+                        |0 scripted-2|0 {|0 }|0 whole\
+                        |1 scripted-3|1 {\"path|1 \":\"né.|1 txt\"}|1 whole|";
+        assert_eq!(said.join("|"), format!("{expected}{end}"));
+        let without = words_of(&say(&history, &[LIST]));
+        assert_eq!(without, "The tool delete_file is not available here, so I do nothing.");
+    }
+}

@@ -1,0 +1,146 @@
+//! How calls went, in words for the user.
+//!
+//! Only what an answer says is claimed: that something is done is told only of an output that the tool gives
+//! when it is done, and words that are not known are repeated.
+
+use super::calls::{Made, edited};
+use super::{DELETE, LIST, READ, WRITE};
+use crate::domain::call::{Input, words};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+/// Every call of the conversation and how it went.
+pub(super) fn all(calls: &[Made<'_>]) -> String {
+    if calls.is_empty() {
+        return "No tool was called in this conversation so far.".to_owned();
+    }
+    let lines = calls.iter().zip(1..).map(|(made, n): (_, usize)| format!("{n}. {}", made.told()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+impl Made<'_> {
+    /// How it went, in words. Only what the answer says is claimed: words that are not known are repeated.
+    pub(super) fn told(&self) -> String {
+        let Some(answer) = self.answer else {
+            return format!("Nothing is known yet of {}.", label(self.tool, self.input));
+        };
+        let edit = edited(answer);
+        let (input, told) = edit.as_ref().map_or((self.input, answer), |(input, told)| (Some(input), told));
+        let edit = answer.strip_suffix(told).unwrap_or_default();
+        let begin = if self.input.is_some() { "" } else { "Of an earlier call, which I do not see here: " };
+        format!("{begin}{edit}{}", outcome(self.tool, &label(self.tool, input), told))
+    }
+}
+
+fn outcome(tool: &str, label: &str, told: &str) -> String {
+    if let Some(reason) = told.strip_prefix(words::REJECTED) {
+        return match reason.trim_start().strip_prefix(words::REASON) {
+            Some(reason) => format!("You rejected {label}: {}.", reason.trim_end_matches('.')),
+            None => format!("You rejected {label}. It did not run."),
+        };
+    }
+    if let Some(reason) = told.strip_prefix(words::FAILED) {
+        return format!("{label} failed: {}.", reason.trim().trim_end_matches('.'));
+    }
+    let how = match told {
+        words::AWAITING => " waits for a person's approval. It has not run.",
+        words::UNDER_WAY => " is approved and under way. Its outcome is not known yet.",
+        words::EXPIRED => " was not approved in time. It did not run.",
+        words::CANCELLED => " was cancelled. It did not run.",
+        words::INTERRUPTED => " may have run: its outcome is unknown.",
+        told => return success(tool, told).unwrap_or_else(|| format!("{label}: {told}")),
+    };
+    format!("{label}{how}")
+}
+
+/// The output of a demo tool in words, if it is one, and whole.
+fn success(tool: &str, told: &str) -> Option<String> {
+    let output: Input = serde_json::from_str(told).ok()?;
+    let text = |key| output.get(key).and_then(Value::as_str);
+    Some(match tool {
+        LIST => {
+            let files = Vec::<String>::deserialize(output.get("files")?).ok()?;
+            let first = if output.contains_key("truncated") { "first " } else { "" };
+            match files.len() {
+                0 => "There are no files.".to_owned(),
+                n => format!("The {first}files ({n}):\n\n- {}", files.join("\n- ")),
+            }
+        }
+        READ => match (text("path")?, text("content")?) {
+            (path, "") => format!("{path} is empty."),
+            (path, content) => format!("{path} holds:\n\n{content}"),
+        },
+        WRITE => match (output.get("bytes")?.as_u64()?, text("path")?) {
+            (1, path) => format!("Done: wrote 1 byte to {path}."),
+            (bytes, path) => format!("Done: wrote {bytes} bytes to {path}."),
+        },
+        DELETE => format!("Done: {} is deleted.", text("deleted")?),
+        _ => return None,
+    })
+}
+
+fn label(tool: &str, input: Option<&Input>) -> String {
+    match input.and_then(|input| input.get("path")).and_then(Value::as_str) {
+        Some(path) => format!("{tool} ({path})"),
+        None => tool.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ALL, say, step, told, user, words_of};
+    use super::*;
+    use crate::domain::call::{Outcome, rejection};
+    use serde_json::json;
+
+    // The last ones are not what the tool says when it is done, so that it is done is not claimed.
+    const ANSWERS: &str = r#"
+        delete_file -> {"deleted":"old.txt"} -> Done: old.txt is deleted.
+        write_file -> {"bytes":5,"path":"x"} -> Done: wrote 5 bytes to x.
+        read_file -> {"content":"a\nb","path":"x"} -> x holds:\n\na\nb
+        read_file -> {"content":"","path":"x"} -> x is empty.
+        read_file -> {"content":"The tool failed: a","path":"x"} -> x holds:\n\nThe tool failed: a
+        list_files -> {"files":[]} -> There are no files.
+        list_files -> {"files":["a","b/c"]} -> The files (2):\n\n- a\n- b/c
+        list_files -> {"files":["a"],"truncated":true} -> The first files (1):\n\n- a
+        delete_file -> {"deleted" […cut] -> delete_file (old.txt): {"deleted" […cut]
+        delete_file -> There is no such tool. -> delete_file (old.txt): There is no such tool.
+        delete_file -> {"bytes":1} -> delete_file (old.txt): {"bytes":1}
+        other -> {"deleted":"x"} -> other (old.txt): {"deleted":"x"}
+    "#;
+
+    #[test]
+    fn answers_are_told_in_words() {
+        let input = |path: &str| Input::from_iter([("path".to_owned(), json!(path))]);
+        let asked = input("old.txt");
+        let tell = |tool: &str, answer: &str| {
+            let call = step(&[("1", tool, json!(asked))]);
+            words_of(&say(&[user("go"), call, told("1", tool, answer)], &ALL))
+        };
+        for line in ANSWERS.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
+            let [tool, answer, words] = *line.split(" -> ").collect::<Vec<_>>() else { panic!("{line}") };
+            assert_eq!(tell(tool, answer), words.replace("\\n", "\n"), "{line}");
+        }
+        let failed = Outcome::Failed("no such file".to_owned());
+        let ends: [(&str, &str); _] = [
+            (words::AWAITING, "D waits for a person's approval. It has not run."),
+            (words::UNDER_WAY, "D is approved and under way. Its outcome is not known yet."),
+            (words::EXPIRED, "D was not approved in time. It did not run."),
+            (words::CANCELLED, "D was cancelled. It did not run."),
+            (words::INTERRUPTED, "D may have run: its outcome is unknown."),
+            (&failed.words(&asked, &asked, 1000), "D failed: no such file."),
+            (&rejection(None), "You rejected D. It did not run."),
+            (&rejection(Some("not today")), "You rejected D: not today."),
+        ];
+        for (answer, told) in ends {
+            assert_eq!(tell(DELETE, answer), told.replace('D', "delete_file (old.txt)"));
+        }
+        // A name that reads like the words around it.
+        let ran = input("} to { before approving. c");
+        let done = Outcome::Succeeded(json!({"deleted": "c"}));
+        for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
+            let told = tell(DELETE, &outcome.words(&asked, &ran, 1000));
+            assert!(told.starts_with(words::EDITED) && told.ends_with(end), "{told}");
+        }
+    }
+}

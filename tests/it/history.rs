@@ -1,0 +1,130 @@
+//! What the model reads: every call answered once, and words that were sent stay as they were sent.
+
+use crate::support::{Embedded, call};
+use holdpoint::llm::ModelMessage;
+use serde_json::json;
+
+fn user(text: &str) -> ModelMessage {
+    ModelMessage::User(text.to_owned())
+}
+
+fn answers(messages: &[ModelMessage]) -> Vec<(&str, &str)> {
+    let answer = |message| match message {
+        &ModelMessage::Tool { ref call_id, ref text, .. } => Some((call_id.as_str(), text.as_str())),
+        _ => None,
+    };
+    messages.iter().filter_map(answer).collect()
+}
+
+#[tokio::test]
+async fn an_approved_call_is_answered_with_its_result() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    let requests = app.scene.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[1].messages.len(), 3);
+    assert_eq!(answers(&requests[1].messages), [("p-10", "{\"paid\":\"10\"}")]);
+}
+
+#[tokio::test]
+async fn a_placeholder_stays_and_the_outcome_is_told_as_a_note() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("It waits.");
+    app.client.say(&thread, "and now?").await;
+    let told = app.scene.requests()[1].messages.clone();
+    let (_, placeholder) = answers(&told)[0];
+    assert!(placeholder.contains("Awaiting approval"), "{placeholder}");
+
+    let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });
+    app.client.validate(&edit).await;
+    app.scene.says("It is paid.").says("As I said.");
+    app.client.say(&thread, "is it done?").await;
+    app.client.say(&thread, "sure?").await;
+
+    let [third, fourth] = &app.scene.requests()[2..] else { panic!() };
+    assert_eq!(third.messages[..told.len()], told[..], "no word that was sent has changed");
+    let note = "[tool outcome] pay, call p-10: A person changed the inputs from {\"note\":\"10\"} to \
+                {\"note\":\"9\"} before approving. {\"paid\":\"9\"}";
+    let rest = &third.messages[told.len()..];
+    assert_eq!(rest[1..], [user(note), user("is it done?")]);
+    assert_eq!(fourth.messages[..third.messages.len()], third.messages[..], "told once, in the same place");
+    let kinds = app.rows.all("SELECT kind FROM sent_answers ORDER BY n").await;
+    assert_eq!(kinds, [json!({ "kind": "placeholder" }), json!({ "kind": "note" })]);
+}
+
+#[tokio::test]
+async fn a_rejection_and_its_reason_are_told() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.validate(&json!({ "toolCallId": id, "isValidated": false, "reason": "too much" })).await;
+    app.scene.says("Then not.");
+    app.client.go_on(&thread).await;
+    let told = app.scene.requests()[1].messages.clone();
+    assert_eq!(answers(&told), [("p-10", "Tool execution rejected by user. Reason: too much")]);
+}
+
+#[tokio::test]
+async fn ids_that_a_provider_repeats_or_omits_are_told_apart() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let note = |note: &str| json!({ "note": note });
+    let step =
+        [call("same", "look", &note("a")), call("same", "look", &note("b")), call("", "look", &note("c"))];
+    app.scene.calls(&step).calls(&[call("same", "look", &note("d"))]).says("done");
+    let turn = app.client.say(&thread, "look").await;
+    assert_eq!(turn.text(), "done");
+    let told = app.scene.requests()[2].messages.clone();
+    let mut ids: Vec<&str> = answers(&told).iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids[0], "same");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+    for message in &told {
+        if let ModelMessage::Assistant { calls, .. } = message {
+            assert!(calls.iter().all(|call| ids.contains(&call.id.as_str())));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_run_is_told_why_and_never_asked_about() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let step = [
+        ("a".to_owned(), "pay".to_owned(), "{\"note\":".to_owned()),
+        ("b".to_owned(), "steal".to_owned(), "{}".to_owned()),
+        call("c", "pay", &json!({ "note": 3 })),
+        ("d".to_owned(), "pay".to_owned(), "{\"note\":\"x\",\"note\":\"y\"}".to_owned()),
+        ("e".to_owned(), "pay".to_owned(), "[1]".to_owned()),
+        ("f".to_owned(), "pay".to_owned(), "{\"note\":\"\\u0000\"}".to_owned()),
+    ];
+    app.scene.calls(&step).says("I see.");
+    let turn = app.client.say(&thread, "go").await;
+    assert_eq!(turn.pending(), Vec::<String>::new());
+    assert_eq!(turn.all('a').len(), 6);
+    assert!(turn.all('9').iter().all(|call| call["args"] == json!({})));
+    let told = app.scene.requests()[1].messages.clone();
+    let told: Vec<&str> = answers(&told).iter().map(|(_, text)| *text).collect();
+    assert!(told.iter().all(|text| text.ends_with("ot run.")), "{told:#?}");
+    assert!(told[1].contains("no tool named \"steal\"") && told[2].contains("/note"), "{told:#?}");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'invalid'").await, 6);
+}
+
+#[tokio::test]
+async fn what_was_regenerated_away_is_not_told_but_its_effect_is() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    let history = json!({ "messages": [{ "role": "user", "content": "please pay 10" }] });
+    app.scene.says("Again.");
+    let turn = app.client.turn(&thread, &history).await;
+    assert_eq!(turn.text(), "Again.");
+    let told = &app.scene.requests()[1].messages;
+    let note = "[tool outcome] pay, call p-10: {\"paid\":\"10\"}";
+    assert_eq!(told[..], [user(note), user("please pay 10")]);
+}

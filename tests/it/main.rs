@@ -1,0 +1,10 @@
+//! holdpoint from outside: HTTP in, bytes and rows out.
+//!
+//! One binary, because each costs a link. `support` has what the tests stand on: a server as a process of its
+//! own, or one in this process with tools and a model that a test brings.
+#![cfg(test)]
+
+mod decide;
+mod history;
+mod support;
+mod turns;

@@ -1,0 +1,86 @@
+//! A model that says what a test tells it to, and remembers what it was asked.
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use holdpoint::domain::message::Usage;
+use holdpoint::domain::turn::FinishReason;
+use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelRequest};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// The steps a model will say, in order, and the requests it got.
+#[derive(Debug, Clone, Default)]
+pub struct Scene {
+    steps: Arc<Mutex<VecDeque<Vec<Result<ModelEvent, String>>>>>,
+    requests: Arc<Mutex<Vec<ModelRequest>>>,
+}
+
+/// One call of a step: provider's id, tool, arguments.
+pub fn call(id: &str, tool: &str, arguments: &Value) -> (String, String, String) {
+    (id.to_owned(), tool.to_owned(), arguments.to_string())
+}
+
+/// A step of words alone.
+pub fn text(words: &str) -> Vec<Result<ModelEvent, String>> {
+    vec![Ok(ModelEvent::Text(words.to_owned())), Ok(end(FinishReason::Stop))]
+}
+
+fn end(reason: FinishReason) -> ModelEvent {
+    let usage = Some(Usage { input_tokens: 10, output_tokens: 5 });
+    ModelEvent::Finished { reason, usage, provider_state: None }
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Next, this.
+    pub fn then(&self, step: Vec<Result<ModelEvent, String>>) -> &Self {
+        self.steps.lock().unwrap().push_back(step);
+        self
+    }
+
+    pub fn says(&self, words: &str) -> &Self {
+        self.then(text(words))
+    }
+
+    /// Next, a step with these calls.
+    pub fn calls(&self, calls: &[(String, String, String)]) -> &Self {
+        let mut step = Vec::new();
+        for (index, (id, tool, arguments)) in calls.iter().enumerate() {
+            step.push(Ok(ModelEvent::CallStarted {
+                index,
+                provider_call_id: id.clone(),
+                tool_name: tool.clone(),
+            }));
+            step.push(Ok(ModelEvent::CallArguments { index, delta: arguments.clone() }));
+            step.push(Ok(ModelEvent::CallFinished { index }));
+        }
+        step.push(Ok(end(FinishReason::ToolCalls)));
+        self.then(step)
+    }
+
+    /// Every request so far, oldest first.
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+impl LanguageModel for Scene {
+    fn id(&self) -> &str {
+        "scene"
+    }
+
+    fn provider(&self) -> &str {
+        "test"
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        self.requests.lock().unwrap().push(request);
+        let step = self.steps.lock().unwrap().pop_front();
+        let step = step.unwrap_or_else(|| vec![Err("the scene is over".to_owned())]);
+        stream::iter(step.into_iter().map(|event| event.map_err(ModelError::Upstream))).boxed()
+    }
+}

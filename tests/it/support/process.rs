@@ -1,0 +1,60 @@
+//! A server as a process of its own, as an operator starts it.
+
+use super::{Client, Rows};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A running server. Dropping it kills it.
+pub struct Process {
+    pub client: Client,
+    child: Child,
+}
+
+impl Process {
+    /// The server's binary, in this folder, with these variables.
+    pub fn start(dir: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        Self::spawn(command.current_dir(dir).envs(variables.iter().copied()))
+    }
+
+    /// Any command that prints the server's address as the binary does.
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command
+            .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
+            .env_remove("DATABASE_URL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find_map(|line| line.split_once("holdpoint listens on ").map(|(_, it)| it.trim().to_owned()))
+            .expect("the server prints its address");
+        // Whatever else it prints is let go, so that it never waits for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { client: Client::new(address), child }
+    }
+
+    /// Kills it at once, as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// The rows of its database, where it stands in this folder.
+    pub async fn rows(dir: &Path) -> Rows {
+        Rows::open(&format!("sqlite://{}/holdpoint.db", dir.display())).await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}

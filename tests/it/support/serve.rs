@@ -1,0 +1,81 @@
+//! A server in this process, with tools and a model that a test brings.
+
+use super::{Client, Ledger, Rows, Scene, probes};
+use holdpoint::app::App;
+use holdpoint::config::Config;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A server in this process. Dropping it leaves its runtime to end it.
+pub struct Embedded {
+    pub client: Client,
+    pub scene: Scene,
+    pub ledger: Ledger,
+    pub rows: Rows,
+    stop: Option<oneshot::Sender<()>>,
+    served: JoinHandle<()>,
+    _dir: TempDir,
+}
+
+/// A configuration with a database of its own.
+pub fn config(dir: &TempDir) -> Config {
+    let mut config = Config::default();
+    config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
+    config.server.bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    config
+}
+
+impl Embedded {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With the configuration changed so.
+    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let ledger = Ledger::new();
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(&dir);
+        change(&mut config);
+        let scene = Scene::new();
+        let url = format!("sqlite://{}/holdpoint.db", dir.path().display());
+        let bind = config.server.bind;
+        let app = App::build(config, probes(&ledger), vec![Arc::new(scene.clone())]).await.unwrap();
+        let listener = TcpListener::bind(bind).await.unwrap();
+        let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));
+        let (stop, stopped) = oneshot::channel();
+        #[expect(clippy::disallowed_methods, reason = "the test holds the handle and waits for it")]
+        let served = tokio::spawn(async move {
+            // A sender that is dropped means to stop as well.
+            app.serve(listener, async { drop(stopped.await) }).await.unwrap();
+        });
+        let rows = Rows::open(&url).await;
+        Self { client, scene, ledger, rows, stop: Some(stop), served, _dir: dir }
+    }
+
+    /// Stops the server as an operator would, and waits for it.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.served).await.unwrap();
+    }
+
+    /// A thread in which the model has asked for one call of this tool, and the call's id.
+    pub async fn held(&self, tool: &str, note: &str) -> (String, String) {
+        let thread = self.client.thread().await;
+        let call = self.hold_in(&thread, tool, note).await;
+        (thread, call)
+    }
+
+    /// Has the model ask for one call of this tool in the thread; the call's id.
+    pub async fn hold_in(&self, thread: &str, tool: &str, note: &str) -> String {
+        let arguments = serde_json::json!({ "note": note });
+        self.scene.calls(&[super::call(&format!("p-{note}"), tool, &arguments)]);
+        let turn = self.client.say(thread, &format!("please {tool} {note}")).await;
+        let pending = turn.pending();
+        assert_eq!(pending.len(), 1, "{}", turn.raw);
+        pending[0].clone()
+    }
+}

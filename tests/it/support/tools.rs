@@ -1,0 +1,84 @@
+//! Tools that write down what they do, wait to be let go, fail and break.
+
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
+
+/// What really happened: one line for each execution.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    lines: Arc<Mutex<Vec<String>>>,
+    /// `wait_for_me` runs on once for each permit here.
+    pub go: Arc<Semaphore>,
+    /// One permit for each execution that has begun.
+    pub begun: Arc<Semaphore>,
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        Self { lines: Arc::default(), go: Arc::new(Semaphore::new(0)), begun: Arc::new(Semaphore::new(0)) }
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    fn write(&self, line: String) {
+        self.lines.lock().unwrap().push(line);
+        self.begun.add_permits(1);
+    }
+
+    /// Waits until another execution has begun.
+    pub async fn wait_begun(&self) {
+        self.begun.acquire().await.unwrap().forget();
+    }
+}
+
+/// The input of every probe.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// Written to the ledger.
+    #[schemars(length(min = 1, max = 100))]
+    pub note: String,
+}
+
+macro_rules! probe {
+    ($type:ident, $name:literal, hil: $hil:literal, |$ledger:ident, $input:ident| $body:expr) => {
+        struct $type(Ledger);
+
+        impl Tool for $type {
+            const NAME: &'static str = $name;
+            const DESCRIPTION: &'static str = "A probe.";
+            const HIL: bool = $hil;
+            type Input = Probe;
+            type Output = serde_json::Value;
+
+            async fn execute(&self, $input: Probe, _permit: Permit) -> Result<serde_json::Value, ToolError> {
+                let $ledger = &self.0;
+                $ledger.write(format!("{} {}", $name, $input.note));
+                $body
+            }
+        }
+    };
+}
+
+probe!(Look, "look", hil: false, |_ledger, input| Ok(serde_json::json!({ "seen": input.note })));
+probe!(Pay, "pay", hil: true, |_ledger, input| Ok(serde_json::json!({ "paid": input.note })));
+probe!(Refuse, "refuse", hil: true, |_ledger, _input| Err(ToolError::new("the account is closed")));
+probe!(Break, "break", hil: true, |_ledger, input| panic!("secret {}", input.note));
+probe!(WaitForMe, "wait_for_me", hil: true, |ledger, input| {
+    ledger.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+    Ok(serde_json::json!({ "waited": input.note }))
+});
+
+/// All probes: `look` runs by itself; `pay`, `refuse`, `break` and `wait_for_me` ask.
+pub fn probes(ledger: &Ledger) -> ToolRegistry {
+    let mut registry = ToolRegistry::new();
+    registry.register(Look(ledger.clone())).unwrap();
+    registry.register(Pay(ledger.clone())).unwrap();
+    registry.register(Refuse(ledger.clone())).unwrap();
+    registry.register(Break(ledger.clone())).unwrap();
+    registry.register(WaitForMe(ledger.clone())).unwrap();
+    registry
+}

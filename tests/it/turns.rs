@@ -1,0 +1,172 @@
+//! A turn: what is said, in which order, and what stays.
+
+use crate::support::{Embedded, call};
+use holdpoint::domain::turn::FinishReason;
+use holdpoint::llm::ModelEvent;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn words_are_streamed_and_saved() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let turn = app.client.say(&thread, "hi").await;
+    assert_eq!(turn.codes(), "f0ed");
+    assert_eq!(turn.headers["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(turn.headers["x-vercel-ai-data-stream"], "v1");
+    let usage = json!({ "promptTokens": 10, "completionTokens": 5 });
+    assert_eq!(*turn.one('e'), json!({ "finishReason": "stop", "usage": usage, "isContinued": false }));
+    assert_eq!(*turn.one('d'), json!({ "finishReason": "stop", "usage": usage }));
+
+    let messages = app.client.get(&format!("/threads/{thread}/messages")).await.body;
+    let answer = &messages["results"][1];
+    assert_eq!(answer["message_id"], turn.one('f')["messageId"]);
+    assert_eq!(answer["parts"], json!([{ "type": "step_start" }, { "type": "text", "text": "Hello." }]));
+    assert_eq!((&answer["role"], &answer["status"]), (&json!("assistant"), &json!("complete")));
+    assert_eq!(answer["usage"], json!({ "input_tokens": 10, "output_tokens": 5 }));
+    assert_eq!(answer["run_id"].as_str(), turn.headers["x-run-id"].to_str().ok());
+}
+
+#[tokio::test]
+async fn ungated_calls_run_in_the_stream_and_the_model_goes_on() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "look", &json!({"note": "1"})), call("b", "look", &json!({"note": "2"}))];
+    app.scene.calls(&two).says("Seen.");
+    let turn = app.client.say(&thread, "look").await;
+    assert_eq!(turn.codes(), "fbcbc99aaef0ed");
+    assert_eq!(turn.all('a')[0]["result"]["seen"].as_str().map(str::len), Some(1));
+    assert_eq!(turn.all('f')[0], turn.all('f')[1], "one message id in every f:");
+    let usage = json!({ "promptTokens": 20, "completionTokens": 10 });
+    assert_eq!(turn.one('d')["usage"], usage, "the sum of the steps");
+}
+
+#[tokio::test]
+async fn a_hold_ends_the_turn_and_the_model_is_not_called_past_it() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "look", &json!({"note": "1"})), call("b", "pay", &json!({"note": "2"}))];
+    app.scene.calls(&two).says("never asked for");
+    let turn = app.client.say(&thread, "pay").await;
+    assert_eq!(turn.codes(), "fbcbc99a8ed");
+    let held = turn.all('9')[1]["toolCallId"].clone();
+    assert_eq!(*turn.one('8'), json!([{ "toolCallId": held, "validated": "pending" }]));
+    assert_eq!(turn.one('e')["finishReason"], "tool-calls");
+    assert_eq!(turn.one('a')["toolCallId"], turn.all('9')[0]["toolCallId"]);
+    assert_eq!(app.scene.requests().len(), 1);
+    assert_eq!(app.ledger.lines(), ["look 1"]);
+    let row = app.rows.all("SELECT state, validated, held FROM tool_calls WHERE name = 'pay'").await;
+    assert_eq!(row, [json!({ "state": "pending", "validated": null, "held": true })]);
+    let thread = app.client.get(&format!("/threads/{thread}")).await.body;
+    assert_eq!(thread["pending_count"], 1);
+    assert_eq!(thread["active_run_id"].as_str(), turn.headers["x-run-id"].to_str().ok());
+}
+
+#[tokio::test]
+async fn a_continuation_tells_how_the_holds_stand_and_goes_on_in_the_same_message() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let three = ["1", "2", "3"].map(|note| call(note, "pay", &json!({ "note": note })));
+    app.scene.calls(&three);
+    let turn = app.client.say(&thread, "pay").await;
+    let held = turn.pending();
+    app.client.approve(&held[0]).await;
+    app.client.reject(&held[1]).await;
+
+    let waiting = app.client.go_on(&thread).await;
+    assert_eq!(waiting.codes(), "aa8ed", "one is pending: no model is asked");
+    let words: Vec<&Value> = waiting.one('8').as_array().unwrap().iter().map(|it| &it["validated"]).collect();
+    assert_eq!(words, ["approved", "rejected", "pending"]);
+    assert_eq!(app.scene.requests().len(), 1);
+
+    app.client.approve(&held[2]).await;
+    app.scene.says("All told.");
+    let done = app.client.go_on(&thread).await;
+    assert_eq!(done.codes(), "aaa8ef0ed");
+    assert_eq!(done.all('a')[0], &json!({ "toolCallId": held[0], "result": { "paid": "1" } }));
+    assert_eq!(done.all('a')[1]["result"], json!({ "error": "Tool execution rejected by user." }));
+    assert_eq!(done.one('f'), turn.one('f'), "the same message");
+    assert_eq!(app.client.go_on(&thread).await.status, 409);
+    let messages = app.client.get(&format!("/threads/{thread}/messages")).await.body;
+    assert_eq!(messages["results"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn of_many_continuations_one_asks_the_model() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    app.scene.says("Paid.");
+    let turns = (0..10).map(|_| app.client.go_on(&thread));
+    let turns = futures::future::join_all(turns).await;
+    let said = turns.iter().filter(|turn| turn.status == 200 && turn.text() == "Paid.").count();
+    assert!(said >= 1);
+    assert!(turns.iter().all(|turn| turn.status == 409 || turn.text() == "Paid."));
+    assert_eq!(app.scene.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failure_of_the_model_is_in_the_stream_and_continuing_tries_again() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("key sk-123 is bad".to_owned())]);
+    let turn = app.client.say(&thread, "hi").await;
+    assert_eq!((turn.status, turn.codes().as_str()), (200, "f03"));
+    let error = turn.one('3').as_str().unwrap();
+    assert!(error.starts_with("upstream_error: ") && error.contains("(request "), "{error}");
+    assert!(!turn.raw.contains("sk-123"), "{error}");
+    let messages = app.client.get(&format!("/threads/{thread}/messages")).await.body;
+    assert_eq!(messages["results"][1]["status"], "interrupted");
+    assert_eq!(messages["results"][1]["parts"][1]["text"], "Half");
+
+    app.scene.says("Whole.");
+    let again = app.client.go_on(&thread).await;
+    assert_eq!(again.text(), "Whole.");
+    assert_eq!(again.one('f'), turn.one('f'), "the next step of the same message");
+    let told = app.scene.requests()[1].messages.clone();
+    assert_eq!(told.len(), 1, "what broke off is never sent: {told:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_breaks_off_is_not_asked_about() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let begun =
+        ModelEvent::CallStarted { index: 0, provider_call_id: "a".to_owned(), tool_name: "pay".to_owned() };
+    let part = ModelEvent::CallArguments { index: 0, delta: "{\"note\":\"10\"}".to_owned() };
+    let cut = ModelEvent::Finished { reason: FinishReason::Length, usage: None, provider_state: None };
+    app.scene.then(vec![Ok(begun), Ok(part), Ok(cut)]).says("Again?");
+    let turn = app.client.say(&thread, "pay").await;
+    assert_eq!((turn.pending().len(), turn.text().as_str()), (0, "Again?"));
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
+}
+
+#[tokio::test]
+async fn the_last_step_has_no_tools() {
+    let app = Embedded::with(|config| config.model.max_steps = 2).await;
+    let thread = app.client.thread().await;
+    let look = [call("", "look", &json!({ "note": "1" }))];
+    app.scene.calls(&look).calls(&look).says("Enough.");
+    let turn = app.client.say(&thread, "look").await;
+    assert_eq!(turn.text(), "Enough.");
+    let tools: Vec<usize> = app.scene.requests().iter().map(|request| request.tools.len()).collect();
+    assert_eq!(tools, [5, 5, 0]);
+}
+
+#[tokio::test]
+async fn only_chosen_tools_are_offered_and_others_are_unknown() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]).says("No.");
+    let turn = app.client.turn(&thread, &json!({ "content": "pay", "tool_selection": ["look"] })).await;
+    assert_eq!(turn.pending(), Vec::<String>::new());
+    assert_eq!(app.scene.requests()[0].tools.len(), 1);
+    for (body, code) in [
+        (json!({ "content": "x", "tool_selection": ["steal"] }), "unknown_tool"),
+        (json!({ "content": "x", "model": "gpt-0" }), "unknown_model"),
+    ] {
+        let path = format!("/qa/chat_streamed/{thread}");
+        let refused = app.client.post(&path, &body).await;
+        assert_eq!((refused.status, refused.code()), (422, code));
+    }
+}
