@@ -7,10 +7,10 @@ use crate::domain::call::{Outcome, State, ToolCall, words};
 use crate::domain::clock::Clock;
 use crate::domain::message::Usage;
 use crate::domain::permit::Permit;
-use crate::domain::run::{Run, TurnError, TurnErrorCode};
+use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
-use crate::store::{CallTimes, NewCall, NewState, StepResult, Store, StoreError, Thread, TurnEnd};
+use crate::store::{CallTimes, Lease, NewCall, NewState, StepResult, Store, StoreError, TurnEnd};
 use crate::tools::gate::{Gate, Gated};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -50,10 +50,7 @@ pub(crate) struct Settings {
 /// One turn: whose, and with what.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
-    pub(crate) thread: &'a Thread,
-    pub(crate) run: &'a Run,
-    /// The process that runs it.
-    pub(crate) owner: &'a str,
+    pub(crate) lease: Lease<'a>,
     pub(crate) model: &'a dyn LanguageModel,
 }
 
@@ -73,7 +70,7 @@ impl Agent {
         loop {
             let (n, request) = self.open(turn).await?;
             let last = request.tools.is_empty() && n >= self.settings.steps_max;
-            say(TurnEvent::StepStarted { message_id: turn.run.assistant_message_id });
+            say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
             let limits =
                 StepLimits { idle_timeout: self.settings.idle_timeout, args_bytes: self.settings.args_bytes };
             let (said, result) = step::ask(turn.model, request, limits, self.clock.as_ref(), say).await;
@@ -113,13 +110,13 @@ impl Agent {
     async fn open(&self, turn: &Turn<'_>) -> Result<(usize, ModelRequest), TurnError> {
         let open = async {
             let write = self.store.write().await?;
-            let transcript = write.transcript(turn.thread).await?;
-            let answer = turn.run.assistant_message_id;
+            let transcript = write.transcript(turn.lease.thread).await?;
+            let answer = turn.lease.run.assistant_message_id;
             let steps = transcript.messages.iter().find(|message| message.id == answer);
             let n = steps.map_or(0, |message| message.steps().len());
             let history = history::project(&transcript, answer, n == 0, turn.model.provider());
             let number = i32::try_from(n).unwrap_or(i32::MAX);
-            let opened = write.open_step(turn.thread, turn.run, turn.owner, number, &history.seals).await?;
+            let opened = write.open_step(turn.lease, number, &history.seals).await?;
             write.commit().await?;
             Ok::<_, StoreError>(opened.then_some((n, history.messages)))
         };
@@ -129,7 +126,7 @@ impl Agent {
     }
 
     fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
-        let chosen = turn.run.options.tools.as_deref();
+        let chosen = turn.lease.run.options.tools.as_deref();
         let specs = self.gate.registry().specs();
         specs
             .filter(|spec| chosen.is_none_or(|chosen| chosen.contains(&spec.name)))
@@ -163,14 +160,14 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            let mut pending = write.pending_count(turn.thread).await?;
+            let mut pending = write.pending_count(turn.lease.thread).await?;
             let calls = calls
                 .into_iter()
                 .enumerate()
                 .map(|(ordinal, call)| self.judge(turn, ordinal, call, &mut pending))
                 .collect();
             let times = self.settings.times;
-            write.commit_step(turn.thread, turn.run, turn.owner, n, &result, calls, times).await
+            write.commit_step(turn.lease, n, &result, calls, times).await
         };
         let committed = commit.await.map_err(internal)?;
         let (calls, permits) = committed.ok_or_else(taken_for_dead)?;
@@ -179,7 +176,7 @@ impl Agent {
 
     fn judge(&self, turn: &Turn<'_>, ordinal: usize, call: AskedCall, pending: &mut u64) -> NewCall {
         let offered = |name: &str| {
-            let chosen = turn.run.options.tools.as_deref();
+            let chosen = turn.lease.run.options.tools.as_deref();
             chosen.is_none_or(|chosen| chosen.iter().any(|tool| tool == name))
         };
         let judged = self.gate.judge(&call.name, &call.arguments, offered);
@@ -276,7 +273,7 @@ impl Agent {
         };
         let write = async {
             let write = self.store.write().await?;
-            write.break_step(turn.run, n, &result).await?;
+            write.break_step(turn.lease.run, n, &result).await?;
             write.commit().await
         };
         write.await.map_err(internal)

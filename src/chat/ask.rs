@@ -177,15 +177,15 @@ impl Chat {
         intent: Intent,
         options: RunOptions,
     ) -> Result<Next, AskError> {
-        if let Some(running) = write.running(thread).await? {
-            if !write.close_dead_turn(thread, &running).await? {
-                return match intent {
-                    Intent::Continue => Ok(Next::Attach(running)),
-                    Intent::New { .. } | Intent::Edit { .. } | Intent::Regenerate { .. } => {
-                        Err(AskError::TurnInProgress)
-                    }
-                };
-            }
+        if let Some(running) = write.running(thread).await?
+            && !write.close_dead_turn(thread, &running).await?
+        {
+            return match intent {
+                Intent::Continue => Ok(Next::Attach(running)),
+                Intent::New { .. } | Intent::Edit { .. } | Intent::Regenerate { .. } => {
+                    Err(AskError::TurnInProgress)
+                }
+            };
         }
         let question = match intent {
             Intent::Continue => return self.go_on(write, thread).await,

@@ -9,7 +9,7 @@ use crate::domain::call::ToolCall;
 use crate::domain::message::Usage;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
-use crate::store::{StoreError, Thread, TurnEnd};
+use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use std::sync::Arc;
 
 /// Closes the log of a turn however its task ends, so that no reader waits for ever.
@@ -63,17 +63,21 @@ impl Telling {
         self.log.say(told);
     }
 
+    fn lease<'a>(&'a self, thread: &'a Thread) -> Lease<'a> {
+        Lease { thread, run: &self.run, owner: &self.chat.owner }
+    }
+
     async fn run_agent(&self, thread: &Thread) -> Result<Ended, TurnError> {
         let chosen = self.chat.model(self.run.options.model.as_deref());
         let model = chosen.or_else(|| self.chat.model(None)).ok_or_else(|| TurnError {
             code: TurnErrorCode::Internal,
             message: "There is no model.".to_owned(),
         })?;
-        let turn = Turn { thread, run: &self.run, owner: &self.chat.owner, model: model.as_ref() };
+        let turn = Turn { lease: self.lease(thread), model: model.as_ref() };
         let say = |event| self.log.say(event);
         tokio::select! {
             ended = self.chat.agent.run(&turn, &say) => ended,
-            () = self.heartbeat() => Err(TurnError {
+            () = self.heartbeat(thread) => Err(TurnError {
                 code: TurnErrorCode::Interrupted,
                 message: "The answer was ended by somebody else.".to_owned(),
             }),
@@ -81,13 +85,13 @@ impl Telling {
     }
 
     /// Renews the lease until the turn is not this process's any more.
-    async fn heartbeat(&self) {
+    async fn heartbeat(&self, thread: &Thread) {
         let lease = self.chat.settings.lease;
         loop {
             tokio::time::sleep(lease / 3).await;
             let renewed = async {
                 let write = self.chat.store.write().await?;
-                let renewed = write.renew_run(&self.run, &self.chat.owner, lease).await?;
+                let renewed = write.renew(self.lease(thread), lease).await?;
                 write.commit().await?;
                 Ok::<_, StoreError>(renewed)
             };
@@ -121,7 +125,7 @@ impl Telling {
 
     async fn commit_end(&self, thread: &Thread, end: &TurnEnd) -> Result<bool, StoreError> {
         let write = self.chat.store.write().await?;
-        let ended = write.end_turn(thread, &self.run, &self.chat.owner, end).await?;
+        let ended = write.end_turn(self.lease(thread), end).await?;
         write.commit().await?;
         Ok(ended)
     }

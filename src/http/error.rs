@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The body of every failure.
 #[derive(Debug, Object)]
 pub(super) struct ErrorBody {
-    error: ErrorDetail,
+    error: Box<ErrorDetail>,
 }
 
 #[derive(Debug, Object)]
@@ -68,7 +68,7 @@ pub(super) enum ApiError {
 
 fn body(code: &str, message: impl Into<String>, details: Option<Value>) -> Json<ErrorBody> {
     let error = ErrorDetail { code: code.to_owned(), message: message.into(), details: details.map(Any) };
-    Json(ErrorBody { error })
+    Json(ErrorBody { error: Box::new(error) })
 }
 
 impl ApiError {

@@ -16,7 +16,7 @@ mod threads;
 mod transcript;
 
 pub(crate) use decisions::NewDecision;
-pub(crate) use runs::{NewRun, Question, TurnEnd};
+pub(crate) use runs::{Lease, NewRun, Question, TurnEnd};
 pub(crate) use steps::{CallTimes, NewCall, NewState, StepResult};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Transcript};

@@ -39,6 +39,15 @@ pub(crate) enum Question {
     Stored(MessageId),
 }
 
+/// A turn as the process holds it that runs it: whose it is, and by what name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lease<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) run: &'a Run,
+    /// The process.
+    pub(crate) owner: &'a str,
+}
+
 /// How a turn ended.
 #[derive(Debug, Clone)]
 pub(crate) enum TurnEnd {
@@ -201,30 +210,20 @@ impl Write {
     }
 
     /// Says that the turn is alive. False if it was taken for dead meanwhile.
-    pub(crate) async fn renew_run(
-        &self,
-        run: &Run,
-        owner: &str,
-        lease: Duration,
-    ) -> Result<bool, StoreError> {
+    pub(crate) async fn renew(&self, lease: Lease<'_>, time: Duration) -> Result<bool, StoreError> {
         let renewed = run::Entity::update_many()
-            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
-            .filter(run::Column::RunId.eq(run.id.to_string()))
+            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(time).as_micros()))
+            .filter(run::Column::RunId.eq(lease.run.id.to_string()))
             .filter(run::Column::Status.eq("running"))
-            .filter(run::Column::Owner.eq(owner))
+            .filter(run::Column::Owner.eq(lease.owner))
             .exec(&self.read.tx)
             .await?;
         Ok(renewed.rows_affected == 1)
     }
 
     /// Ends a turn that this process runs. False if it was taken for dead meanwhile.
-    pub(crate) async fn end_turn(
-        &self,
-        thread: &Thread,
-        run: &Run,
-        owner: &str,
-        end: &TurnEnd,
-    ) -> Result<bool, StoreError> {
+    pub(crate) async fn end_turn(&self, lease: Lease<'_>, end: &TurnEnd) -> Result<bool, StoreError> {
+        let Lease { thread, run, owner } = lease;
         let held_by = run::Column::Owner.eq(owner);
         let ended = self.move_from_running(thread, run.id, run.assistant_message_id, held_by, end).await?;
         if ended {

@@ -2,7 +2,7 @@
 
 use super::entity::{run, sent_answer, step, tool_call};
 use super::events::Subject;
-use super::{NewDecision, Read, Seal, StoreError, Thread, Write, rows};
+use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
@@ -103,16 +103,14 @@ impl Write {
     /// taken for dead meanwhile, or its thread deleted.
     pub(crate) async fn open_step(
         &self,
-        thread: &Thread,
-        run: &Run,
-        owner: &str,
+        lease: Lease<'_>,
         n: i32,
         seals: &[Seal],
     ) -> Result<bool, StoreError> {
-        if !self.still_running(thread, run, owner).await? {
+        if !self.still_running(lease).await? {
             return Ok(false);
         }
-        let message_id = run.assistant_message_id.to_string();
+        let message_id = lease.run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
             n: Set(n),
@@ -147,15 +145,14 @@ impl Write {
     /// once. `None` if the turn was taken for dead meanwhile, or its thread deleted: nothing is written.
     pub(crate) async fn commit_step(
         self,
-        thread: &Thread,
-        run: &Run,
-        owner: &str,
+        lease: Lease<'_>,
         n: i32,
         result: &StepResult,
         calls: Vec<NewCall>,
         times: CallTimes,
     ) -> Result<Option<(Vec<ToolCall>, Vec<Permit>)>, StoreError> {
-        if !self.still_running(thread, run, owner).await? {
+        let Lease { thread, run, .. } = lease;
+        if !self.still_running(lease).await? {
             return Ok(None);
         }
         self.write_step(run, n, "complete", result).await?;
@@ -167,7 +164,7 @@ impl Write {
             // Providers repeat ids and leave them out; the model is told one that names one call.
             let given = call.provider_call_id.clone();
             let wire_call_id = if !given.is_empty() && taken.insert(given.clone()) { given } else { own };
-            let place = Place { thread, run, owner, n, ordinal, wire_call_id };
+            let place = Place { lease, n, ordinal, wire_call_id };
             running.extend(self.insert_call(&place, call, times).await?);
         }
         let stored = self.calls_of_step(run.assistant_message_id, n).await?;
@@ -210,7 +207,8 @@ impl Write {
         }
     }
 
-    async fn still_running(&self, thread: &Thread, run: &Run, owner: &str) -> Result<bool, StoreError> {
+    async fn still_running(&self, lease: Lease<'_>) -> Result<bool, StoreError> {
+        let Lease { thread, run, owner } = lease;
         let held = run::Entity::find_by_id(run.id.to_string())
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(owner))
@@ -233,11 +231,11 @@ impl Write {
         let hash = input_hash(&name, &input, &schema_hash);
         let mut row = tool_call::ActiveModel {
             tool_call_id: Set(id.to_string()),
-            thread_id: Set(place.thread.id.to_string()),
-            message_id: Set(place.run.assistant_message_id.to_string()),
+            thread_id: Set(place.lease.thread.id.to_string()),
+            message_id: Set(place.lease.run.assistant_message_id.to_string()),
             step: Set(place.n),
             ordinal: Set(place.ordinal),
-            run_id: Set(place.run.id.to_string()),
+            run_id: Set(place.lease.run.id.to_string()),
             // Postgres takes no NUL in a text.
             provider_call_id: Set(provider_call_id.replace('\0', "\u{fffd}")),
             wire_call_id: Set(place.wire_call_id.replace('\0', "\u{fffd}")),
@@ -263,7 +261,7 @@ impl Write {
                 decided(&mut row, true, system::POLICY);
                 row.state = Set("executing".to_owned());
                 row.exec_id = Set(Some(execution.id.to_string()));
-                row.exec_owner = Set(Some(place.owner.to_owned()));
+                row.exec_owner = Set(Some(place.lease.owner.to_owned()));
                 row.exec_attempt = Set(1);
                 row.started_at = Set(Some(now));
                 row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
@@ -284,9 +282,10 @@ impl Write {
         }
         tool_call::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
 
-        let subject = Subject { thread: place.thread, run_id: place.run.id, tool_call_id: Some(id) };
+        let subject =
+            Subject { thread: place.lease.thread, run_id: place.lease.run.id, tool_call_id: Some(id) };
         let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
-        self.event(EventType::ToolCalled, &place.thread.actor(), &subject, facts.clone()).await?;
+        self.event(EventType::ToolCalled, &place.lease.thread.actor(), &subject, facts.clone()).await?;
         match state {
             NewState::Cleared(_) => {
                 let decision = NewDecision {
@@ -302,9 +301,13 @@ impl Write {
                 Ok(Some((id, name, input, execution)))
             }
             NewState::Held(reason) => {
-                let mut data = facts;
-                data["reason"] = json!(reason);
-                data["expires_at"] = json!(expires_at.map(Timestamp::to_rfc3339));
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.as_str(),
+                    "input_hash": hash,
+                    "reason": reason,
+                    "expires_at": expires_at.map(Timestamp::to_rfc3339),
+                });
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
                 Ok(None)
             }
@@ -318,9 +321,7 @@ impl Write {
 
 /// Where a call stands.
 struct Place<'a> {
-    thread: &'a Thread,
-    run: &'a Run,
-    owner: &'a str,
+    lease: Lease<'a>,
     n: i32,
     ordinal: i32,
     wire_call_id: String,

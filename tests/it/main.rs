@@ -6,5 +6,7 @@
 
 mod decide;
 mod history;
+mod schema;
 mod support;
+mod third_party;
 mod turns;

@@ -44,16 +44,9 @@ pub(crate) fn listed_files(root: &Path) -> Result<Vec<String>> {
     command.args(["ls-files", "-co", "--exclude-standard", "-z"]);
     let listing = process::capture(&mut command).context("the layout rules look at the files git lists")?;
     let listing = String::from_utf8(listing).context("a file name is not UTF-8")?;
-    let files: BTreeSet<&str> = listing
-        .split('\0')
-        .filter(|path| CODE.contains(&extension(path)))
-        .collect();
+    let files: BTreeSet<&str> = listing.split('\0').filter(|path| CODE.contains(&extension(path))).collect();
     // A file that was deleted but not yet staged is still in the index.
-    Ok(files
-        .into_iter()
-        .filter(|path| root.join(path).is_file())
-        .map(str::to_owned)
-        .collect())
+    Ok(files.into_iter().filter(|path| root.join(path).is_file()).map(str::to_owned).collect())
 }
 
 /// git for the checkout at `root` whatever started us: a git hook points these variables at its own repository.
@@ -71,18 +64,9 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
     let mut violations = BTreeSet::new();
     for path in files {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))?;
-        let tokens = if extension(path) == "rs" {
-            tokens::tokenize(&text)
-        } else {
-            Vec::new()
-        };
+        let tokens = if extension(path) == "rs" { tokens::tokenize(&text) } else { Vec::new() };
         let mut report = |line: usize, rule: &'static str, what: String| {
-            violations.insert(Violation {
-                path: path.clone(),
-                line,
-                rule,
-                what,
-            });
+            violations.insert(Violation { path: path.clone(), line, rule, what });
         };
         rules::length(&text, &mut report);
         rules::file_name(path, &mut report);

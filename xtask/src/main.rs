@@ -50,10 +50,7 @@ fn dispatch(args: &[String]) -> Result<()> {
 
 fn print_help() {
     println!("cargo xtask <command>\n");
-    println!(
-        "  {:<10} every step below, in this order, up to the first that fails",
-        "test"
-    );
+    println!("  {:<10} every step below, in this order, up to the first that fails", "test");
     for step in steps::STEPS {
         println!("  {:<10}   {}", step.command, step.summary);
     }
@@ -72,8 +69,5 @@ fn no_more_arguments(command: &str, rest: &[String]) -> Result<()> {
 /// Found from the manifest, so that the commands work from any directory of the checkout.
 fn workspace_root() -> Result<PathBuf> {
     let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest_dir
-        .parent()
-        .map(Path::to_path_buf)
-        .context("xtask lies outside a workspace")
+    manifest_dir.parent().map(Path::to_path_buf).context("xtask lies outside a workspace")
 }

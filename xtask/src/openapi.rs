@@ -12,10 +12,7 @@ const DOCUMENT: &str = "openapi/holdpoint.json";
 /// The file is written last and only from a complete answer: a failed build must not leave an empty document.
 pub(crate) fn write(root: &Path) -> Result<()> {
     let document = process::capture(&mut process::cargo(root, &["run", "--quiet", "--", "openapi"]))?;
-    ensure!(
-        !document.is_empty(),
-        "`holdpoint openapi` wrote nothing; {DOCUMENT} is left as it was"
-    );
+    ensure!(!document.is_empty(), "`holdpoint openapi` wrote nothing; {DOCUMENT} is left as it was");
     let path = root.join(DOCUMENT);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("could not create {}", parent.display()))?;

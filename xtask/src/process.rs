@@ -41,9 +41,7 @@ pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
 /// Runs to the end; a status other than 0 is an error that names the command line.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
-    let status = command
-        .status()
-        .with_context(|| format!("could not start `{line}`"))?;
+    let status = command.status().with_context(|| format!("could not start `{line}`"))?;
     if !status.success() {
         bail!("`{line}` ended with {status}");
     }
@@ -53,10 +51,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// Runs to the end and hands back what it wrote to stdout; stderr stays on the terminal.
 pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     let line = command_line(command);
-    let Output { status, stdout, .. } = command
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("could not start `{line}`"))?;
+    let Output { status, stdout, .. } =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("could not start `{line}`"))?;
     if !status.success() {
         bail!("`{line}` ended with {status}");
     }

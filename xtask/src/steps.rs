@@ -22,12 +22,7 @@ pub(crate) struct Step {
 
 /// Cheapest first, so that a slip costs seconds and not a build.
 pub(crate) const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        command: "fmt",
-        summary: "the code is formatted",
-        action: fmt,
-    },
+    Step { name: "fmt", command: "fmt", summary: "the code is formatted", action: fmt },
     Step {
         name: "layout",
         command: "layout",
@@ -40,18 +35,8 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "bans, licenses, sources of the dependencies; --advisories adds those (network)",
         action: deny,
     },
-    Step {
-        name: "clippy",
-        command: "clippy",
-        summary: "clippy, warnings denied",
-        action: clippy,
-    },
-    Step {
-        name: "doc",
-        command: "doc",
-        summary: "the documentation builds without a warning",
-        action: doc,
-    },
+    Step { name: "clippy", command: "clippy", summary: "clippy, warnings denied", action: clippy },
+    Step { name: "doc", command: "doc", summary: "the documentation builds without a warning", action: doc },
     Step {
         name: "test",
         command: "test-only",
@@ -82,13 +67,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
 fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
     let mut taken = Vec::new();
     for (position, step) in steps.iter().enumerate() {
-        announce(&format!(
-            "[{}/{}] {}: {}",
-            position + 1,
-            steps.len(),
-            step.name,
-            step.summary
-        ));
+        announce(&format!("[{}/{}] {}: {}", position + 1, steps.len(), step.name, step.summary));
         let started = Instant::now();
         if let Err(error) = step.run(root, &[]) {
             bail!(
@@ -149,39 +128,18 @@ fn deny(root: &Path, args: &[String]) -> Result<()> {
     }
     let mut command = tooling::cargo_deny(root)?;
     // Duplicates are warnings, and the tree of each would bury what failed; `cargo tree -i` shows one.
-    run(command
-        .args(["--locked", "check", "--hide-inclusion-graph"])
-        .args(checks))
+    run(command.args(["--locked", "check", "--hide-inclusion-graph"]).args(checks))
 }
 
 fn clippy(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("clippy", args)?;
-    run(&mut cargo(
-        root,
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    ))
+    run(&mut cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
 }
 
 fn doc(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("doc", args)?;
-    let mut command = cargo(
-        root,
-        &[
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--document-private-items",
-            "--locked",
-        ],
-    );
+    let mut command =
+        cargo(root, &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
@@ -208,21 +166,12 @@ mod tests {
     }
 
     fn step(name: &'static str, action: fn(&Path, &[String]) -> Result<()>) -> Step {
-        Step {
-            name,
-            command: name,
-            summary: "",
-            action,
-        }
+        Step { name, command: name, summary: "", action }
     }
 
     #[test]
     fn the_first_failure_stops_the_run_and_says_how_to_repeat_it() {
-        let steps = [
-            step("one", passes),
-            step("two", fails),
-            step("three", must_not_run),
-        ];
+        let steps = [step("one", passes), step("two", fails), step("three", must_not_run)];
         let text = run_steps(Path::new("."), &steps).unwrap_err().to_string();
         assert_eq!(
             text,
@@ -245,20 +194,11 @@ mod tests {
 
     #[test]
     fn the_summary_lists_each_step_and_the_sum() {
-        let table = summary(&[
-            ("fmt", Duration::from_millis(1500)),
-            ("clippy", Duration::from_secs(60)),
-        ]);
+        let table = summary(&[("fmt", Duration::from_millis(1500)), ("clippy", Duration::from_secs(60))]);
         let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
         assert_eq!(
             lines,
-            [
-                "",
-                "step      seconds",
-                "fmt           1.5",
-                "clippy       60.0",
-                "all          61.5"
-            ]
+            ["", "step      seconds", "fmt           1.5", "clippy       60.0", "all          61.5"]
         );
     }
 }

@@ -37,12 +37,7 @@ fn install_cargo_deny(root: &Path) -> Result<()> {
     let package = format!("cargo-deny@{CARGO_DENY_VERSION}");
     // It has no features to leave out, and its release profile (fat LTO, one unit) takes four times as long
     // as this to build. That pays in a tool that is shipped; here a run takes seconds either way.
-    let mut command = cargo(
-        root,
-        &[
-            "install", "--locked", "--force", "--debug", "--root", TOOLS, &package,
-        ],
-    );
+    let mut command = cargo(root, &["install", "--locked", "--force", "--debug", "--root", TOOLS, &package]);
     run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))
 }
 
@@ -67,8 +62,7 @@ pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
         };
         println!("installing the npm packages of {project}");
         let mut npm = Command::new("npm");
-        npm.current_dir(&directory)
-            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        npm.current_dir(&directory).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
         run(&mut npm)?;
         // Only after success, so that an interrupted install is done again. A project without
         // dependencies gets no directory from npm.

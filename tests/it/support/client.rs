@@ -18,6 +18,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The message of the one error shape.
+    pub fn message(&self) -> &str {
+        self.body["error"]["message"].as_str().unwrap_or_default()
+    }
+
     /// The code of the one error shape.
     pub fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
@@ -58,6 +63,12 @@ impl Turn {
 
     pub fn all(&self, code: char) -> Vec<&Value> {
         self.lines.iter().filter(|(found, _)| *found == code).map(|(_, value)| value).collect()
+    }
+
+    /// The status and the code of the one error shape, where the turn was refused.
+    pub fn refused(&self) -> (u16, String) {
+        let body: Value = serde_json::from_str(&self.raw).unwrap_or_default();
+        (self.status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
     }
 
     pub fn one(&self, code: char) -> &Value {
@@ -102,6 +113,14 @@ impl Client {
         self.send(self.http.post(self.url(path)).json(body)).await
     }
 
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.http.patch(self.url(path)).json(body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(self.http.delete(self.url(path))).await
+    }
+
     /// Posts these bytes as JSON, whatever they are.
     pub async fn post_raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         let request = self.http.post(self.url(path)).header("content-type", "application/json").body(body);
@@ -126,6 +145,25 @@ impl Client {
 
     pub async fn turn(&self, thread: &str, body: &Value) -> Turn {
         self.read(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}"))).json(body)).await
+    }
+
+    /// One turn of the thread that the body names.
+    pub async fn turn_by_id(&self, body: &Value) -> Turn {
+        self.read(self.http.post(self.url("/qa/chat_streamed")).json(body)).await
+    }
+
+    /// The thread's messages as they stand, oldest first.
+    pub async fn messages(&self, thread: &str) -> Vec<Value> {
+        let found = self.get(&format!("/threads/{thread}/messages")).await;
+        assert_eq!(found.status, 200, "{:?}", found.body);
+        found.body["results"].as_array().unwrap().clone()
+    }
+
+    /// The words of the thread's user messages as they stand, oldest first.
+    pub async fn questions(&self, thread: &str) -> Vec<String> {
+        let messages = self.messages(thread).await;
+        let asked = messages.iter().filter(|message| message["role"] == "user");
+        asked.map(|message| message["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
     }
 
     pub async fn read(&self, request: reqwest::RequestBuilder) -> Turn {

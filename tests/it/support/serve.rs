@@ -3,6 +3,7 @@
 use super::{Client, Ledger, Rows, Scene, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
+use secrecy::ExposeSecret;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -41,7 +42,7 @@ impl Embedded {
         let mut config = config(&dir);
         change(&mut config);
         let scene = Scene::new();
-        let url = format!("sqlite://{}/holdpoint.db", dir.path().display());
+        let url = config.database.url.expose_secret().to_owned();
         let bind = config.server.bind;
         let app = App::build(config, probes(&ledger), vec![Arc::new(scene.clone())]).await.unwrap();
         let listener = TcpListener::bind(bind).await.unwrap();

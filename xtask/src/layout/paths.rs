@@ -37,10 +37,7 @@ pub(super) fn root_paths(tokens: &[Token], depth: usize) -> Vec<RootPath> {
         let here = depth + braces.iter().filter(|is_module| **is_module).count();
         match token.word() {
             Some("crate" | "holdpoint" | "super" | "self") if !inside_path => {
-                let mut walk = Walk {
-                    tokens,
-                    found: &mut found,
-                };
+                let mut walk = Walk { tokens, found: &mut found };
                 at = walk.path(at, here).max(at + 1);
             }
             _ => at += 1,
@@ -64,10 +61,7 @@ impl Walk<'_> {
     fn path(&mut self, mut at: usize, mut level: usize) -> usize {
         let start = at;
         while let Some(token) = self.tokens.get(at) {
-            let continues = self
-                .tokens
-                .get(at + 1)
-                .is_some_and(|next| next.kind == Kind::PathSeparator);
+            let continues = self.tokens.get(at + 1).is_some_and(|next| next.kind == Kind::PathSeparator);
             match &token.kind {
                 Kind::Word(word) => match word.as_str() {
                     "crate" | "holdpoint" if at == start => level = 0,
@@ -125,10 +119,7 @@ impl Walk<'_> {
     /// An item of a group that means all of what the group is about: `*`, or `self` as in `{self as root}`.
     fn whole(&self, at: usize) -> Option<&'static str> {
         let token = self.tokens.get(at)?;
-        let continues = self
-            .tokens
-            .get(at + 1)
-            .is_some_and(|next| next.kind == Kind::PathSeparator);
+        let continues = self.tokens.get(at + 1).is_some_and(|next| next.kind == Kind::PathSeparator);
         match token.is_sign('*') {
             true => Some("*"),
             false => (token.is_word("self") && !continues).then_some("self"),
@@ -136,10 +127,7 @@ impl Walk<'_> {
     }
 
     fn record(&mut self, line: usize, module: &str) {
-        self.found.push(RootPath {
-            line,
-            module: module.to_owned(),
-        });
+        self.found.push(RootPath { line, module: module.to_owned() });
     }
 }
 
@@ -149,32 +137,20 @@ mod tests {
     use super::*;
 
     fn modules(source: &str, depth: usize) -> Vec<String> {
-        root_paths(&tokenize(source), depth)
-            .into_iter()
-            .map(|path| path.module)
-            .collect()
+        root_paths(&tokenize(source), depth).into_iter().map(|path| path.module).collect()
     }
 
     #[test]
     fn plain_grouped_and_nested_imports() {
         assert_eq!(modules("use crate::store::Runs;", 2), ["store"]);
-        assert_eq!(
-            modules("use crate::{a::B, c, d::{E, f::*}, g as h};", 2),
-            ["a", "c", "d", "g"]
-        );
-        assert_eq!(
-            modules("use holdpoint::{app, config::Config};", 0),
-            ["app", "config"]
-        );
+        assert_eq!(modules("use crate::{a::B, c, d::{E, f::*}, g as h};", 2), ["a", "c", "d", "g"]);
+        assert_eq!(modules("use holdpoint::{app, config::Config};", 0), ["app", "config"]);
     }
 
     #[test]
     fn paths_in_expressions_types_and_macros() {
         assert_eq!(
-            modules(
-                "fn f(x: crate::a::X) -> crate::b::Y { crate::c::g::<crate::d::T>() }",
-                2
-            ),
+            modules("fn f(x: crate::a::X) -> crate::b::Y { crate::c::g::<crate::d::T>() }", 2),
             ["a", "b", "c", "d"]
         );
         assert_eq!(modules("macro_rules! m { () => { $crate::a::run() } }", 1), ["a"]);
@@ -182,13 +158,7 @@ mod tests {
 
     #[test]
     fn visibility_is_no_path() {
-        assert!(
-            modules(
-                "pub(crate) fn f() {} pub(super) fn g(&self) -> Self { self.x }",
-                1
-            )
-            .is_empty()
-        );
+        assert!(modules("pub(crate) fn f() {} pub(super) fn g(&self) -> Self { self.x }", 1).is_empty());
     }
 
     #[test]

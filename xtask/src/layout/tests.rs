@@ -12,11 +12,7 @@ struct Tree(PathBuf);
 
 impl Tree {
     fn new(files: &[(&str, &str)]) -> Tree {
-        let name = format!(
-            "layout-{}-{}",
-            std::process::id(),
-            TREES.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("layout-{}-{}", std::process::id(), TREES.fetch_add(1, Ordering::Relaxed));
         let tree = Tree(std::env::temp_dir().join(name));
         for (path, text) in files {
             let path = tree.0.join(path);
@@ -44,10 +40,7 @@ fn found(files: &[(&str, &str)]) -> Vec<String> {
     let tree = Tree::new(files);
     let paths: Vec<String> = files.iter().map(|(path, _)| (*path).to_owned()).collect();
     let violations = check(&tree.0, &paths).unwrap();
-    violations
-        .iter()
-        .map(|v| format!("{}:{} [{}]", v.path, v.line, v.rule))
-        .collect()
+    violations.iter().map(|v| format!("{}:{} [{}]", v.path, v.line, v.rule)).collect()
 }
 
 #[test]
@@ -55,68 +48,32 @@ fn a_clean_tree_has_no_violation() {
     let none: [&str; 0] = [];
     let clean = found(&[
         ("src/lib.rs", "//! Map.\npub mod app;\nuse crate::anything;\n"),
-        (
-            "src/main.rs",
-            "use holdpoint::{app, config::Config};\nfn main() { holdpoint::http::serve() }\n",
-        ),
-        (
-            "src/app.rs",
-            "use crate::{approvals::decide, chat, http::Api, store::Runs};\n",
-        ),
-        (
-            "src/config.rs",
-            "fn f() { std::env::var(\"A\"); config::Environment::default(); }\n",
-        ),
-        (
-            "src/domain/mod.rs",
-            "pub struct Permit;\nimpl Permit { pub fn cleared() -> Self { Permit } }\n",
-        ),
-        (
-            "src/domain/permit.rs",
-            "use super::Permit;\nfn f() { Permit::cleared(); Permit::claimed(); }\n",
-        ),
+        ("src/main.rs", "use holdpoint::{app, config::Config};\nfn main() { holdpoint::http::serve() }\n"),
+        ("src/app.rs", "use crate::{approvals::decide, chat, http::Api, store::Runs};\n"),
+        ("src/config.rs", "fn f() { std::env::var(\"A\"); config::Environment::default(); }\n"),
+        ("src/domain/mod.rs", "pub struct Permit;\nimpl Permit { pub fn committed() -> Self { Permit } }\n"),
+        ("src/domain/permit.rs", "use super::Permit;\nfn f() { Permit::committed(); }\n"),
         (
             "src/store/runs.rs",
-            "use crate::store::entity;\nuse sea_orm::EntityTrait;\nfn f() { Claim::committed(); }\n",
+            "use crate::store::entity;\nuse sea_orm::EntityTrait;\nfn f() { Permit::committed(); }\n",
         ),
-        (
-            "src/tools/gate.rs",
-            "use crate::domain::Permit;\nfn f() { Permit::cleared(); }\n",
-        ),
-        (
-            "src/approvals/execute.rs",
-            "use crate::agent;\nfn f() { Permit::claimed(); }\n",
-        ),
-        (
-            "src/http/error.rs",
-            "use poem::http::StatusCode;\nuse crate::chat::Turn;\nuse super::auth;\n",
-        ),
+        ("src/tools/gate.rs", "use crate::domain::Permit;\nfn f(permit: Permit) { run(permit); }\n"),
+        ("src/approvals/execute.rs", "use crate::agent;\nfn f() { agent::run(); }\n"),
+        ("src/http/error.rs", "use poem::http::StatusCode;\nuse crate::chat::Turn;\nuse super::auth;\n"),
         (
             "src/feed/mod.rs",
             "// crate::app, sea_orm, StatusCode\n/// crate::app\nconst X: &str = \"crate::app\";\n",
         ),
-        (
-            "tests/it/main.rs",
-            "fn f() { std::env::var(\"A\"); let s = StatusCode::OK; }\n",
-        ),
-        (
-            "migrations/src/lib.rs",
-            "use sea_orm_migration::prelude::*;\nuse sea_orm::Statement;\n",
-        ),
+        ("tests/it/main.rs", "fn f() { std::env::var(\"A\"); let s = StatusCode::OK; }\n"),
+        ("migrations/src/lib.rs", "use sea_orm_migration::prelude::*;\nuse sea_orm::Statement;\n"),
     ]);
     assert_eq!(clean, none);
 }
 
 #[test]
 fn imports_that_do_not_fall_are_found() {
-    assert_eq!(
-        found(&[("src/store/runs.rs", "\nuse crate::http::Api;\n")]),
-        ["src/store/runs.rs:2 [ranks]"]
-    );
-    assert_eq!(
-        found(&[("src/feed/mod.rs", "use crate::agent::Step;")]),
-        ["src/feed/mod.rs:1 [ranks]"]
-    );
+    assert_eq!(found(&[("src/store/runs.rs", "\nuse crate::http::Api;\n")]), ["src/store/runs.rs:2 [ranks]"]);
+    assert_eq!(found(&[("src/feed/mod.rs", "use crate::agent::Step;")]), ["src/feed/mod.rs:1 [ranks]"]);
     assert_eq!(
         found(&[("src/domain/run.rs", "use crate::config::Config;")]),
         ["src/domain/run.rs:1 [ranks]"]
@@ -124,65 +81,35 @@ fn imports_that_do_not_fall_are_found() {
     let grouped = "use crate::{\n    domain::Run,\n    chat::{Turn, end},\n    app,\n};\n";
     assert_eq!(
         found(&[("src/approvals/decide.rs", grouped)]),
-        [
-            "src/approvals/decide.rs:3 [ranks]",
-            "src/approvals/decide.rs:4 [ranks]"
-        ]
+        ["src/approvals/decide.rs:3 [ranks]", "src/approvals/decide.rs:4 [ranks]"]
     );
     let in_body = "fn f() {\n    crate::app::start();\n}\n";
-    assert_eq!(
-        found(&[("src/http/api.rs", in_body)]),
-        ["src/http/api.rs:2 [ranks]"]
-    );
+    assert_eq!(found(&[("src/http/api.rs", in_body)]), ["src/http/api.rs:2 [ranks]"]);
 }
 
 #[test]
 fn ways_around_the_ranks_are_found() {
-    assert_eq!(
-        found(&[("src/store/mod.rs", "use super::http::Api;")]),
-        ["src/store/mod.rs:1 [ranks]"]
-    );
-    assert_eq!(
-        found(&[("src/store/runs.rs", "use super::super::http;")]),
-        ["src/store/runs.rs:1 [ranks]"]
-    );
-    assert_eq!(
-        found(&[("src/store/runs.rs", "use crate::*;")]),
-        ["src/store/runs.rs:1 [ranks]"]
-    );
-    assert_eq!(
-        found(&[("src/store/runs.rs", "use crate as root;")]),
-        ["src/store/runs.rs:1 [ranks]"]
-    );
+    assert_eq!(found(&[("src/store/mod.rs", "use super::http::Api;")]), ["src/store/mod.rs:1 [ranks]"]);
+    assert_eq!(found(&[("src/store/runs.rs", "use super::super::http;")]), ["src/store/runs.rs:1 [ranks]"]);
+    assert_eq!(found(&[("src/store/runs.rs", "use crate::*;")]), ["src/store/runs.rs:1 [ranks]"]);
+    assert_eq!(found(&[("src/store/runs.rs", "use crate as root;")]), ["src/store/runs.rs:1 [ranks]"]);
 }
 
 #[test]
 fn modules_without_a_rank_are_found() {
     assert_eq!(found(&[("src/extra/mod.rs", "")]), ["src/extra/mod.rs:1 [ranks]"]);
-    assert_eq!(
-        found(&[("src/app.rs", "use crate::extra::X;")]),
-        ["src/app.rs:1 [ranks]"]
-    );
-    assert_eq!(
-        found(&[("src/main.rs", "use holdpoint::extra::X;")]),
-        ["src/main.rs:1 [ranks]"]
-    );
+    assert_eq!(found(&[("src/app.rs", "use crate::extra::X;")]), ["src/app.rs:1 [ranks]"]);
+    assert_eq!(found(&[("src/main.rs", "use holdpoint::extra::X;")]), ["src/main.rs:1 [ranks]"]);
 }
 
 #[test]
 fn names_that_say_nothing_are_found() {
-    assert_eq!(
-        found(&[("tests/it/common/mod.rs", "")]),
-        ["tests/it/common/mod.rs:1 [name]"]
-    );
+    assert_eq!(found(&[("tests/it/common/mod.rs", "")]), ["tests/it/common/mod.rs:1 [name]"]);
     assert_eq!(
         found(&[("web/src/types.ts", ""), ("web/utils.mjs", "")]),
         ["web/src/types.ts:1 [name]", "web/utils.mjs:1 [name]"]
     );
-    assert_eq!(
-        found(&[("src/http/api.rs", "\npub(crate) mod helpers {}")]),
-        ["src/http/api.rs:2 [name]"]
-    );
+    assert_eq!(found(&[("src/http/api.rs", "\npub(crate) mod helpers {}")]), ["src/http/api.rs:2 [name]"]);
 }
 
 #[test]
@@ -196,30 +123,18 @@ fn long_files_are_found_from_the_first_line_too_many() {
 fn an_impure_domain_is_found() {
     for name in ["tokio", "poem", "poem_openapi", "reqwest"] {
         let text = format!("use {name}::X;");
-        assert_eq!(
-            found(&[("src/domain/run.rs", &text)]),
-            ["src/domain/run.rs:1 [pure-domain]"]
-        );
+        assert_eq!(found(&[("src/domain/run.rs", &text)]), ["src/domain/run.rs:1 [pure-domain]"]);
     }
     assert_eq!(
         found(&[("src/domain/run.rs", "use sea_orm::X;")]),
-        [
-            "src/domain/run.rs:1 [confined]",
-            "src/domain/run.rs:1 [pure-domain]"
-        ]
+        ["src/domain/run.rs:1 [confined]", "src/domain/run.rs:1 [pure-domain]"]
     );
 }
 
 #[test]
 fn confined_names_elsewhere_are_found() {
-    assert_eq!(
-        found(&[("src/app.rs", "use ::sea_orm::Database;")]),
-        ["src/app.rs:1 [confined]"]
-    );
-    assert_eq!(
-        found(&[("src/llm/wire.rs", "\nreqwest::StatusCode::OK")]),
-        ["src/llm/wire.rs:2 [confined]"]
-    );
+    assert_eq!(found(&[("src/app.rs", "use ::sea_orm::Database;")]), ["src/app.rs:1 [confined]"]);
+    assert_eq!(found(&[("src/llm/wire.rs", "\nreqwest::StatusCode::OK")]), ["src/llm/wire.rs:2 [confined]"]);
 }
 
 #[test]
@@ -233,11 +148,7 @@ fn reading_the_environment_elsewhere_is_found() {
         "fn f() { config::Environment::default(); }",
     ];
     for text in readings {
-        assert_eq!(
-            found(&[("src/app.rs", text)]),
-            ["src/app.rs:1 [environment]"],
-            "{text}"
-        );
+        assert_eq!(found(&[("src/app.rs", text)]), ["src/app.rs:1 [environment]"], "{text}");
     }
     assert!(found(&[("src/app.rs", "fn f() { env!(\"A\"); std::env::args(); }")]).is_empty());
 }
@@ -245,28 +156,21 @@ fn reading_the_environment_elsewhere_is_found() {
 #[test]
 fn sealed_constructors_elsewhere_are_found() {
     let forged = [
-        ("src/approvals/execute.rs", "fn f() { Permit::cleared(x) }"),
-        ("src/tools/gate.rs", "fn f() { Permit::claimed(x) }"),
-        ("src/approvals/decide.rs", "fn f() { Permit::claimed(x) }"),
-        ("src/approvals/execute.rs", "fn f() { Claim::committed(x) }"),
-        (
-            "src/tools/registry.rs",
-            "fn f() { crate::domain::Permit :: cleared (x) }",
-        ),
-        ("src/tools/registry.rs", "fn f() { xs.map(Permit::cleared) }"),
-        ("src/tools/registry.rs", "fn f() { <Permit>::cleared(x) }"),
+        ("src/approvals/execute.rs", "fn f() { Permit::committed(x) }"),
+        ("src/tools/gate.rs", "fn f() { Permit::committed(x) }"),
+        ("src/approvals/decide.rs", "fn f() { Permit::committed(x) }"),
+        ("src/tools/registry.rs", "fn f() { crate::domain::Permit :: committed (x) }"),
+        ("src/tools/registry.rs", "fn f() { xs.map(Permit::committed) }"),
+        ("src/tools/registry.rs", "fn f() { <Permit>::committed(x) }"),
         ("src/tools/registry.rs", "use crate::domain::Permit as P;"),
         ("src/tools/registry.rs", "type P = crate::domain::Permit;"),
-        (
-            "src/tools/registry.rs",
-            "impl crate::domain::Permit { fn f() -> Self { Self::cleared() } }",
-        ),
-        ("tests/it/forge.rs", "fn f() { Permit::cleared(x) }"),
+        ("src/tools/registry.rs", "impl crate::domain::Permit { fn f() -> Self { Self::committed() } }"),
+        ("tests/it/forge.rs", "fn f() { Permit::committed(x) }"),
     ];
     for (path, text) in forged {
         assert_eq!(found(&[(path, text)]), [format!("{path}:1 [sealed]")], "{text}");
     }
-    let others = "impl Row { fn f() -> Permit { Self::cleared(); Row::claimed(); permit.cleared() } }";
+    let others = "impl Row { fn f() -> Permit { Self::committed(); Row::committed(); permit.committed() } }";
     assert!(found(&[("src/tools/registry.rs", others)]).is_empty());
 }
 

@@ -42,10 +42,7 @@ impl Token {
 
 /// Source that does not parse gives some tokens all the same; the compiler reports it.
 pub(super) fn tokenize(source: &str) -> Vec<Token> {
-    let mut reader = Reader {
-        rest: source.chars().peekable(),
-        line: 1,
-    };
+    let mut reader = Reader { rest: source.chars().peekable(), line: 1 };
     let mut tokens = Vec::new();
     while let Some(first) = reader.peek(0) {
         let line = reader.line;
@@ -210,27 +207,18 @@ mod tests {
     use super::*;
 
     fn words(source: &str) -> Vec<String> {
-        tokenize(source)
-            .iter()
-            .filter_map(|token| token.word().map(str::to_owned))
-            .collect()
+        tokenize(source).iter().filter_map(|token| token.word().map(str::to_owned)).collect()
     }
 
     #[test]
     fn comments_of_every_kind_are_gone() {
-        assert_eq!(
-            words("a // b\n/// c\n//! d\n/* e /* f */ g */ h /** i */"),
-            ["a", "h"]
-        );
+        assert_eq!(words("a // b\n/// c\n//! d\n/* e /* f */ g */ h /** i */"), ["a", "h"]);
     }
 
     #[test]
     fn strings_of_every_kind_are_blank() {
         assert_eq!(words(r##"a("b \" c", "\\") d"##), ["a", "d"]);
-        assert_eq!(
-            words(r###"a(r"b\") c(r#"d " e"#) f(br##"g "# h"##) i"###),
-            ["a", "c", "f", "i"]
-        );
+        assert_eq!(words(r###"a(r"b\") c(r#"d " e"#) f(br##"g "# h"##) i"###), ["a", "c", "f", "i"]);
         assert_eq!(words("a \"b // \" c"), ["a", "c"]);
     }
 
@@ -242,10 +230,7 @@ mod tests {
 
     #[test]
     fn lifetimes_are_not_characters() {
-        assert_eq!(
-            words("fn a<'x>(b: &'x str, c: &'static str)"),
-            ["fn", "a", "b", "str", "c", "str"]
-        );
+        assert_eq!(words("fn a<'x>(b: &'x str, c: &'static str)"), ["fn", "a", "b", "str", "c", "str"]);
     }
 
     #[test]
@@ -256,12 +241,6 @@ mod tests {
     #[test]
     fn lines_are_counted_through_comments_and_strings() {
         let tokens = tokenize("/* 1\n2 */\n\"3\n4\" // 4\nhere");
-        assert_eq!(
-            tokens.last(),
-            Some(&Token {
-                line: 5,
-                kind: Kind::Word("here".into())
-            })
-        );
+        assert_eq!(tokens.last(), Some(&Token { line: 5, kind: Kind::Word("here".into()) }));
     }
 }
