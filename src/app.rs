@@ -103,6 +103,20 @@ pub async fn document() -> Result<String, AppError> {
     Ok(http::document(app.api))
 }
 
+/// Brings the schema up to date, and touches nothing else: a server may be at work.
+///
+/// # Errors
+/// The database cannot be opened or brought up to date.
+pub async fn migrate(config: &Config) -> Result<(), AppError> {
+    connect(config, Arc::new(SystemClock)).await?.migrate().await?;
+    Ok(())
+}
+
+async fn connect(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, AppError> {
+    let url = config.database.url.expose_secret();
+    Ok(Store::connect(url, config.database.max_connections, clock).await?)
+}
+
 impl App {
     /// Joins a server with these tools and models, of which the first is the default; brings the schema up to
     /// date, and puts in order what an earlier process left behind.
@@ -125,8 +139,7 @@ impl App {
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let url = config.database.url.expose_secret();
-        let store = Store::connect(url, config.database.max_connections, clock.clone()).await?;
+        let store = connect(&config, clock.clone()).await?;
         let tasks = TaskTracker::new();
         let owner = clock.uuid().to_string();
         let (limits, approval) = (&config.limits, &config.approval);

@@ -50,14 +50,15 @@ async fn main() -> anyhow::Result<()> {
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
     let config = Config::load(&flags).context("configuration")?;
     log(&config.log)?;
+    if matches!(cli.command, Some(Command::Migrate)) {
+        app::migrate(&config).await?;
+        println!("the schema is up to date");
+        return Ok(());
+    }
     let tools = app::demo_tools(&config)?;
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
     let app = App::build(config, tools, vec![model]).await?;
-    if matches!(cli.command, Some(Command::Migrate)) {
-        println!("the schema is up to date");
-        return Ok(());
-    }
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
     println!("holdpoint listens on http://{}", listener.local_addr()?);
     let mut terminate = signal(SignalKind::terminate())?;

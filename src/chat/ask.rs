@@ -112,24 +112,28 @@ impl Chat {
         write.lock_thread(&thread).await?;
         let intent = intent(&write, &thread, ask).await?;
         let next = self.next(&write, principal, &thread, intent, options).await?;
-        // Nobody reads along before it is durable.
-        let attached = match &next {
-            Next::Attach(run) => Some(self.live.find(run.id).ok_or(AskError::TurnInProgress)?),
-            Next::Begin(_) | Next::GoOn(_) | Next::Announce(_) => None,
-        };
-        let held = match &next {
-            Next::GoOn(run) | Next::Announce(run) => write.held_calls(run.assistant_message_id).await?,
-            Next::Attach(_) | Next::Begin(_) => Vec::new(),
-        };
-        write.commit().await?;
-        Ok(match next {
-            Next::Attach(run) => match attached {
-                Some(log) => Started { run_id: run.id, log },
-                None => return Err(AskError::TurnInProgress),
-            },
-            Next::Begin(run) | Next::GoOn(run) => self.start(thread, run, held),
-            Next::Announce(run) => self.announce(principal.clone(), thread, run),
-        })
+        match next {
+            Next::Attach(run) => {
+                let log = self.live.find(run.id).ok_or(AskError::TurnInProgress)?;
+                Ok(Started { run_id: run.id, log })
+            }
+            Next::Begin(run) => {
+                // Whoever finds the run in the database finds its log too; it says nothing before the commit.
+                let telling = self.telling(run);
+                write.commit().await?;
+                Ok(telling.start(thread, Vec::new()))
+            }
+            Next::GoOn(run) => {
+                let held = write.held_calls(run.assistant_message_id).await?;
+                let telling = self.telling(run);
+                write.commit().await?;
+                Ok(telling.start(thread, held))
+            }
+            Next::Announce(run) => {
+                write.commit().await?;
+                Ok(self.announce(principal.clone(), thread, run))
+            }
+        }
     }
 
     fn check(&self, options: &RunOptions) -> Result<(), AskError> {

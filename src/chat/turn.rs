@@ -12,8 +12,8 @@ use crate::domain::turn::{FinishReason, Shown, TurnEvent};
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use std::sync::Arc;
 
-/// Closes the log of a turn however its task ends, so that no reader waits for ever.
-struct Telling {
+/// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
+pub(super) struct Telling {
     chat: Chat,
     run: Run,
     log: Arc<TurnLog>,
@@ -27,12 +27,9 @@ impl Drop for Telling {
 }
 
 impl Chat {
-    /// Starts the turn of a run that this process holds. `held` are the calls it continues behind.
-    pub(super) fn start(&self, thread: Thread, run: Run, held: Vec<ToolCall>) -> Started {
-        let telling = Telling { chat: self.clone(), log: self.live.begin(run.id), run };
-        let started = Started { run_id: telling.run.id, log: telling.log.clone() };
-        self.agent.tasks.spawn(async move { telling.turn(&thread, &held).await });
-        started
+    /// The turn of a run that this process holds, for others to find.
+    pub(super) fn telling(&self, run: Run) -> Telling {
+        Telling { chat: self.clone(), log: self.live.begin(run.id), run }
     }
 
     /// Starts the answer to a continuation of a run that waits for a person: no model is called unless the
@@ -52,6 +49,14 @@ impl Chat {
 }
 
 impl Telling {
+    /// Starts the turn in a task of its own. `held` are the calls it continues behind.
+    pub(super) fn start(self, thread: Thread, held: Vec<ToolCall>) -> Started {
+        let started = Started { run_id: self.run.id, log: self.log.clone() };
+        let tasks = self.chat.agent.tasks.clone();
+        tasks.spawn(async move { self.turn(&thread, &held).await });
+        started
+    }
+
     async fn turn(&self, thread: &Thread, held: &[ToolCall]) {
         if !held.is_empty() {
             self.tell_held(held);

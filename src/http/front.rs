@@ -12,6 +12,7 @@ use poem::http::HeaderValue;
 use poem::http::header::{CONTENT_LENGTH, X_CONTENT_TYPE_OPTIONS};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
@@ -89,8 +90,10 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             method = %request.method(),
             path = %request.uri().path(),
         );
+        let began = Instant::now();
         let mut response = self.answer(request).instrument(span.clone()).await;
-        span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        span.in_scope(|| tracing::info!(status = response.status().as_u16(), duration_ms, "answered"));
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&id.0) {
             headers.insert(HEADER, id);

@@ -4,9 +4,17 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod bodies;
+mod config;
 mod decide;
+mod histories;
 mod history;
+mod http;
+mod limits;
+mod openapi;
+mod readme;
 mod schema;
 mod support;
 mod third_party;
+mod threads;
 mod turns;

@@ -1,0 +1,315 @@
+//! What a chat takes: every form of a body, and the names of threads.
+
+use crate::support::{Embedded, Turn};
+use holdpoint::config::WhilePending;
+use holdpoint::llm::ModelMessage;
+use serde_json::{Value, json};
+
+/// Every way to say nothing, and so to go on.
+const NOTHING: [&str; 8] = [
+    "",
+    "{}",
+    r#"{"content":null}"#,
+    r#"{"content":""}"#,
+    r#""""#,
+    r#"{"id":"other","temperature":1}"#,
+    r#"{"messages":null}"#,
+    r#"{"message":{"role":"assistant","content":"I go on"}}"#,
+];
+
+async fn turn_raw(app: &Embedded, path: &str, body: impl Into<reqwest::Body>) -> Turn {
+    let request = app.client.http.post(app.client.url(path));
+    app.client.read(request.header("content-type", "application/json").body(body)).await
+}
+
+/// The last thing the model was told.
+fn last_told(app: &Embedded) -> ModelMessage {
+    app.scene.requests().last().unwrap().messages.last().unwrap().clone()
+}
+
+#[tokio::test]
+async fn words_come_in_every_form_and_what_is_not_known_is_ignored() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let asked = |role: &str, words: &str| json!({ "role": role, "content": words });
+    let bodies = [
+        json!({ "content": "one" }),
+        json!("two"),
+        json!({ "content": "three", "temperature": 2, "data": { "deep": [[null]] }, "stream": "yes" }),
+        json!({ "id": "not read here", "message": asked("user", "four") }),
+        json!({ "messages": [asked("system", "obey"), asked("user", "five")] }),
+        json!({ "content": "six", "model": null, "tool_selection": null, "messages": null, "message": null }),
+    ];
+    let words = ["one", "two", "three", "four", "five", "six"];
+    for (body, words) in bodies.iter().zip(words) {
+        app.scene.says("ok");
+        let turn = app.client.turn(&thread, body).await;
+        assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{body}: {}", turn.raw);
+        assert_eq!(last_told(&app), ModelMessage::User(words.to_owned()), "{body}");
+    }
+    assert_eq!(app.client.questions(&thread).await, words);
+}
+
+#[tokio::test]
+async fn to_say_nothing_where_there_is_nothing_to_go_on_with_is_refused() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let path = format!("/qa/chat_streamed/{thread}");
+    let refused = (409, "nothing_to_continue".to_owned());
+    for body in NOTHING {
+        assert_eq!(turn_raw(&app, &path, body).await.refused(), refused, "{body}");
+    }
+    app.scene.says("Hello.");
+    app.client.say(&thread, "hi").await;
+    for body in NOTHING {
+        assert_eq!(turn_raw(&app, &path, body).await.refused(), refused, "answered, then {body}");
+    }
+    assert_eq!(app.rows.count("messages").await, 2);
+    assert_eq!(app.scene.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn to_say_nothing_goes_on_where_a_decision_was_not_told() {
+    let app = Embedded::start().await;
+    for body in NOTHING {
+        let (thread, id) = app.held("pay", "10").await;
+        app.client.approve(&id).await;
+        app.scene.says("Paid.");
+        let turn = turn_raw(&app, &format!("/qa/chat_streamed/{thread}"), body).await;
+        assert_eq!((turn.status, turn.codes().as_str()), (200, "a8ef0ed"), "{body}: {}", turn.raw);
+        assert_eq!(turn.text(), "Paid.", "{body}");
+        assert_eq!(app.client.questions(&thread).await, ["please pay 10"], "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_thread_goes_by_its_id_and_by_the_callers_own_name() {
+    let app = Embedded::start().await;
+    for _ in 0..5 {
+        app.scene.says("ok");
+    }
+    let name = "Chat Nr. 7, 50% é";
+    let encoded = "Chat%20Nr.%207%2C%2050%25%20%C3%A9";
+    let user = |words: &str| json!({ "role": "user", "content": words });
+    app.client.turn_by_id(&json!({ "id": name, "messages": [user("one")] })).await;
+    let threads = app.client.get("/threads").await.body;
+    let [thread] = threads["results"].as_array().unwrap().as_slice() else { panic!("{threads}") };
+    assert_eq!((&thread["client_id"], &thread["title"]), (&json!(name), &json!("New chat")));
+    let id = thread["thread_id"].as_str().unwrap();
+    assert_eq!(thread["session_id"], id);
+
+    app.client.turn_by_id(&json!({ "id": name, "message": user("two") })).await;
+    app.client.turn_by_id(&json!({ "id": id, "message": user("three") })).await;
+    app.client.turn(encoded, &json!({ "id": "another", "content": "four" })).await;
+    app.client.turn(id, &json!({ "content": "five" })).await;
+    assert_eq!(app.client.questions(id).await, ["one", "two", "three", "four", "five"]);
+    assert_eq!(app.rows.count("threads").await, 1);
+}
+
+#[tokio::test]
+async fn going_on_never_makes_a_thread() {
+    let app = Embedded::start().await;
+    let answer = json!({ "role": "assistant", "content": "x" });
+    for body in [
+        json!({ "id": "new" }),
+        json!({ "id": "new", "content": "" }),
+        json!({ "id": "new", "messages": [answer] }),
+    ] {
+        let turn = app.client.turn_by_id(&body).await;
+        assert_eq!(turn.refused(), (409, "nothing_to_continue".to_owned()), "{body}");
+    }
+    assert_eq!(app.rows.count("threads").await, 0);
+}
+
+#[tokio::test]
+async fn a_name_is_1_to_64_characters() {
+    let app = Embedded::start().await;
+    for id in [json!(null), json!(""), json!("x".repeat(65)), json!("é".repeat(65)), json!("a\0b"), json!(7)]
+    {
+        let answer = app.client.post("/qa/chat_streamed", &json!({ "id": id, "content": "hi" })).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{id}");
+        assert!(answer.message().starts_with("id: "), "{id}: {}", answer.message());
+    }
+    let absent = app.client.post("/qa/chat_streamed", &json!({ "content": "hi" })).await;
+    assert_eq!((absent.status, absent.code()), (400, "bad_request"));
+    assert!(absent.message().starts_with("id: "), "{}", absent.message());
+    assert_eq!(app.rows.count("threads").await, 0);
+
+    for id in ["x".to_owned(), "x".repeat(64), "é".repeat(64)] {
+        app.scene.says("ok");
+        assert_eq!(app.client.turn_by_id(&json!({ "id": id, "content": "hi" })).await.status, 200, "{id}");
+    }
+    assert_eq!(app.rows.count("threads").await, 3);
+}
+
+#[tokio::test]
+async fn a_thread_that_is_not_there_is_not_found() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let others = [
+        "01890a5d-ac96-774b-bcce-b302099a8057".to_owned(),
+        "no-name-of-mine".to_owned(),
+        thread.to_uppercase(),
+        thread.replace('-', ""),
+        format!("%7B{thread}%7D"),
+        format!("{thread}%20"),
+    ];
+    for other in others {
+        let turn = app.client.say(&other, "hi").await;
+        assert_eq!(turn.refused(), (404, "not_found".to_owned()), "{other}");
+    }
+    assert_eq!(app.rows.count("messages").await, 0);
+    assert_eq!(app.rows.count("threads").await, 1);
+}
+
+#[tokio::test]
+async fn a_dialect_is_one_that_is_known() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let post = |dialect: &str| {
+        let request = app.client.http.post(app.client.url(&format!("/qa/chat_streamed/{thread}")));
+        request.header("x-stream-protocol", dialect.to_owned()).json(&json!({ "content": "hi" }))
+    };
+    for other in ["data-v2", "DATA-V1", "text"] {
+        let answer = app.client.send(post(other)).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{other}");
+        assert!(answer.message().contains("x-stream-protocol"), "{}", answer.message());
+    }
+    assert_eq!(app.rows.count("messages").await, 0);
+    app.scene.says("Hello.");
+    let turn = app.client.read(post("data-v1")).await;
+    assert_eq!((turn.status, turn.codes().as_str()), (200, "f0ed"));
+    assert_eq!(turn.headers["x-vercel-ai-data-stream"], "v1");
+}
+
+#[tokio::test]
+async fn what_pages_of_later_majors_post_is_refused_in_words() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let later = json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": "hi" }] });
+    for body in [
+        json!({ "id": "c", "messages": [later], "trigger": "submit-message" }),
+        json!({ "id": "c", "trigger": "regenerate-message", "messageId": "m", "messages": [] }),
+        json!({ "id": "c", "messages": [later] }),
+        json!({ "id": "c", "message": later }),
+    ] {
+        for path in ["/qa/chat_streamed".to_owned(), format!("/qa/chat_streamed/{thread}")] {
+            let answer = app.client.post(&path, &body).await;
+            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+            let message = answer.message();
+            assert!(message.contains("AI SDK 5") && message.contains("data-v1"), "{message}");
+        }
+    }
+    assert_eq!(app.rows.count("messages").await, 0);
+    assert_eq!(app.rows.count("threads").await, 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_by_field_and_stores_nothing() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let path = format!("/qa/chat_streamed/{thread}");
+    let cases: [(&[u8], &str); 16] = [
+        (b"{", "body"),
+        (b"[]", "body"),
+        (b"7", "body"),
+        (b"{} {}", "body"),
+        (b"\"\xff\"", "body"),
+        (br#"{"content":7}"#, "content"),
+        (br#"{"content":["hi"]}"#, "content"),
+        (br#"{"content":"hi","model":7}"#, "model"),
+        (br#"{"content":"hi","tool_selection":"look"}"#, "tool_selection"),
+        (br#"{"messages":{}}"#, "messages"),
+        (br#"{"messages":[{"role":"user","content":7}]}"#, "messages[0].content"),
+        (br#"{"content":"a\u0000b"}"#, "content"),
+        (br#""a\u0000b""#, "content"),
+        (br#"{"messages":[{"role":"user","content":"a\u0000b"}]}"#, "messages[0].content"),
+        (
+            br#"{"messages":[{"role":"user","content":"\u0000"},{"role":"user","content":"b"}]}"#,
+            "messages[0]",
+        ),
+        (br#"{"message":{"role":"user","content":"a\u0000b"}}"#, "message.content"),
+    ];
+    for (body, named) in cases {
+        let answer = app.client.post_raw(&path, body).await;
+        let body = String::from_utf8_lossy(body);
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert!(answer.message().starts_with(named), "{body}: {}", answer.message());
+    }
+    assert_eq!(app.rows.count("messages").await, 0);
+    assert_eq!(app.scene.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_body_is_json_by_its_content_type() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let post = || app.client.http.post(app.client.url(&format!("/qa/chat_streamed/{thread}")));
+    let body = r#"{"content":"hi"}"#;
+    let refused = [
+        post().body(body),
+        post().header("content-type", "text/plain;charset=UTF-8").body(body),
+        post().header("content-type", "application/x-www-form-urlencoded").body(body),
+        post().header("content-type", "application/jsonp").body(body),
+    ];
+    for request in refused {
+        let answer = app.client.send(request).await;
+        assert_eq!((answer.status, answer.code()), (415, "unsupported_media_type"));
+    }
+    // No body is no body of the wrong type.
+    let empty = app.client.send(post().header("content-type", "text/plain")).await;
+    assert_eq!(empty.code(), "nothing_to_continue");
+    for content_type in ["application/json; charset=utf-8", "Application/JSON"] {
+        app.scene.says("ok");
+        let turn = app.client.read(post().header("content-type", content_type).body(body)).await;
+        assert_eq!(turn.status, 200, "{content_type}: {}", turn.raw);
+    }
+    assert_eq!(app.rows.count("messages").await, 4);
+}
+
+#[tokio::test]
+async fn a_new_message_passes_a_hold_and_leaves_it_to_the_person() {
+    let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Defer).await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("It waits.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "It waits.");
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn where_it_may_not_pass_a_new_message_is_refused_until_all_is_decided() {
+    let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Reject).await;
+    let (thread, id) = app.held("pay", "10").await;
+    let turn = app.client.say(&thread, "and?").await;
+    assert_eq!(turn.refused(), (409, "awaiting_approval".to_owned()));
+    assert_eq!(app.client.questions(&thread).await, ["please pay 10"]);
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    assert_eq!(app.client.go_on(&thread).await.codes(), "8ed", "going on is no new message");
+
+    app.client.approve(&id).await;
+    app.scene.says("Paid.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "Paid.");
+}
+
+#[tokio::test]
+async fn where_a_new_message_cancels_the_holds_are_gone_and_the_model_is_told() {
+    let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Cancel).await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("Never mind.");
+    assert_eq!(app.client.say(&thread, "leave it").await.text(), "Never mind.");
+    let call = app.client.call(&id).await;
+    assert_eq!((&call["state"], &call["validated"]), (&json!("cancelled"), &json!(false)));
+    let decision = (&call["decision"]["decision"], &call["decision"]["by"]);
+    assert_eq!(decision, (&json!("cancel"), &json!("user:local")));
+    let late = app.client.approve(&id).await;
+    assert_eq!((late.status, late.code()), (409, "cancelled"));
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    let told = app.scene.requests()[1].messages.clone();
+    let answer = told.iter().find_map(|message| match message {
+        ModelMessage::Tool { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(answer, Some("Cancelled, the tool did not run."));
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
+}

@@ -1,0 +1,304 @@
+//! The database itself refuses what must not be, whoever writes.
+
+use crate::support::{Embedded, call, eventually, postgres};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The ids of real calls, one in each state that a row can be attacked in.
+struct Calls {
+    pending: String,
+    rejected: String,
+    executing: String,
+    succeeded: String,
+    /// One that the policy let run.
+    ungated: String,
+    /// A thread with two runs that wait.
+    waiting_thread: String,
+    /// A run at its end.
+    completed_run: String,
+}
+
+/// Approves, without waiting, and repeats it until the call stands so.
+async fn approve_until(app: &Embedded, id: &str, state: &str) {
+    let stands = async || (app.client.approve(id).await.body["state"] == state).then_some(());
+    eventually(state, stands).await;
+}
+
+impl Calls {
+    async fn make(app: &Embedded) -> Self {
+        let (_, pending) = app.held("pay", "1").await;
+        let (_, rejected) = app.held("pay", "2").await;
+        app.client.reject(&rejected).await;
+        let (thread, succeeded) = app.held("pay", "3").await;
+        approve_until(app, &succeeded, "succeeded").await;
+        app.scene.says("Paid.");
+        let told = app.client.go_on(&thread).await;
+        assert_eq!(told.text(), "Paid.", "so there is a sent answer, and a run at its end");
+        let (_, executing) = app.held("wait_for_me", "4").await;
+        approve_until(app, &executing, "executing").await;
+        let waiting_thread = app.client.thread().await;
+        app.hold_in(&waiting_thread, "pay", "5").await;
+        app.hold_in(&waiting_thread, "pay", "6").await;
+        app.scene.calls(&[call("look", "look", &json!({ "note": "7" }))]).says("Seen.");
+        let looked = app.client.say(&app.client.thread().await, "look").await;
+        let ungated = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
+        let completed_run = told.headers["x-run-id"].to_str().unwrap().to_owned();
+        Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run }
+    }
+
+    /// Statements that have to be refused: with which words on SQLite, and with which on Postgres.
+    fn refused(&self) -> Vec<(String, &'static str, &'static str)> {
+        let Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run } = self;
+        let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
+        // A copy of a call under other ids, with some columns changed.
+        let copy = |id: &str, state: &str, execution: &str| {
+            format!(
+                "INSERT INTO tool_calls (tool_call_id, thread_id, message_id, step, ordinal, run_id, provider_call_id,
+                     wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, expires_at, created_at,
+                     validated, decided_by, decided_at, finished_at, result,
+                     state, exec_id, exec_owner, started_at, exec_attempt)
+                 SELECT 'copy', thread_id, message_id, step, 99, run_id, provider_call_id,
+                     'copy', name, arguments, schema_hash, held, idempotent, risk_level, expires_at, created_at,
+                     validated, decided_by, decided_at, finished_at, result,
+                     '{state}', {execution}
+                 FROM tool_calls WHERE tool_call_id = '{id}'"
+            )
+        };
+        let no_execution = "NULL, NULL, NULL, 0";
+        let an_execution = "'x', 'x', 1, 1";
+        let vote = |id: &str, actor: &str, is_final: &str| {
+            format!(
+                "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+                 VALUES ('x', '{id}', '{actor}', 'reject', {is_final}, FALSE, 'x', 'rest', 1)"
+            )
+        };
+        let yes = "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by =";
+        let no = "state = 'rejected', validated = FALSE, decided_at = 1, decided_by = 'user:x'";
+        let same = |sql: String, words: &'static str| (sql, words, words);
+        let fixed = "what was shown does not change";
+        let decided = "a decision is final";
+        let moves = "illegal transition of a tool call";
+        let once = "a call runs once, and again only if it is idempotent";
+        let outcome = "an outcome does not change";
+        vec![
+            // A decision stands.
+            same(call(succeeded, "validated = NULL"), decided),
+            same(call(rejected, "validated = NULL"), decided),
+            same(call(rejected, "validated = TRUE"), decided),
+            same(call(succeeded, "decided_by = 'user:x'"), decided),
+            same(call(succeeded, "decided_at = 1"), decided),
+            same(call(executing, "validated_inputs = '{\"note\":\"x\"}'"), decided),
+            (
+                call(pending, "validated = TRUE, decided_by = 'user:x', decided_at = 1"),
+                "CHECK constraint failed: (validated IS NULL) = (state = 'pending')",
+                "CHECK ((validated IS NULL) = (state = 'pending'",
+            ),
+            (
+                call(pending, &format!("{yes} 'system:policy'")),
+                "CHECK constraint failed: NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'",
+                "CHECK (((NOT held) OR (validated IS NOT TRUE) OR (decided_by !~~ 'system:%'",
+            ),
+            (
+                call(pending, &format!("{yes} NULL")),
+                "CHECK constraint failed: (validated IS NULL) = (decided_by IS NULL)",
+                "CHECK (((validated IS NULL) = (decided_by IS NULL)))",
+            ),
+            // States move one way.
+            same(call(rejected, "state = 'executing', lease_until = 1"), moves),
+            same(call(succeeded, "state = 'executing', lease_until = 1"), moves),
+            same(call(pending, "state = 'executing', lease_until = 1"), moves),
+            same(call(pending, "state = 'succeeded'"), moves),
+            same(
+                call(executing, "state = 'cancelled', lease_until = NULL, result = 'x', finished_at = 1"),
+                moves,
+            ),
+            (
+                copy(rejected, "rejected", an_execution),
+                "CHECK constraint failed: state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid')",
+                "('cancelled'::character varying)::text, ('invalid'::character varying)::text])) OR (exec_id IS NULL)",
+            ),
+            same(copy(succeeded, "succeeded", an_execution), "a tool call begins as pending, executing,"),
+            same(copy(pending, "approved", no_execution), "a tool call begins as pending, executing,"),
+            // A call runs once.
+            same(call(executing, "exec_attempt = 2"), once),
+            same(call(executing, "exec_id = 'x'"), once),
+            same(call(ungated, "exec_attempt = 2"), once),
+            same(call(executing, "state = 'approved', lease_until = NULL, start_deadline = 1"), once),
+            same(call(pending, "exec_id = 'x', exec_attempt = 1"), once),
+            // What was shown is what runs.
+            same(call(pending, "arguments = '{\"note\":\"all\"}'"), fixed),
+            same(call(executing, "arguments = '{}'"), fixed),
+            same(call(pending, "name = 'look'"), fixed),
+            same(call(pending, "held = FALSE"), fixed),
+            same(call(pending, "schema_hash = 'x'"), fixed),
+            same(call(pending, "idempotent = TRUE"), fixed),
+            same(call(pending, "tool_call_id = 'x'"), fixed),
+            // An end has words, and they stay.
+            (
+                call(pending, &format!("{no}, finished_at = 1")),
+                "CHECK constraint failed: (finished_at IS NULL) = (result IS NULL)",
+                "CHECK (((finished_at IS NULL) = (result IS NULL)))",
+            ),
+            (
+                call(pending, no),
+                "CHECK constraint failed: (state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)",
+                "('executing'::character varying)::text])) = (finished_at IS NULL)",
+            ),
+            same(call(succeeded, "result = 'x'"), outcome),
+            same(call(succeeded, "output = '{}'"), outcome),
+            same(call(rejected, "finished_at = 1"), outcome),
+            // Evidence stays.
+            (
+                format!("DELETE FROM tool_calls WHERE tool_call_id = '{pending}'"),
+                "tool calls are never deleted",
+                "rows of tool_calls are never deleted",
+            ),
+            same("DELETE FROM decisions".to_owned(), "decisions are never deleted"),
+            same("UPDATE decisions SET verdict = 'approve'".to_owned(), "decisions never change"),
+            same("UPDATE decisions SET actor = 'user:x'".to_owned(), "decisions never change"),
+            (
+                "DELETE FROM sent_answers".to_owned(),
+                "what the model was told is never deleted",
+                "rows of sent_answers are never deleted",
+            ),
+            (
+                "UPDATE sent_answers SET text = 'x'".to_owned(),
+                "what the model was told does not change",
+                "rows of sent_answers never change",
+            ),
+            same("DELETE FROM events".to_owned(), "events are never deleted"),
+            same("UPDATE events SET actor = 'user:x'".to_owned(), "events never change"),
+            same("UPDATE events SET data = '{}'".to_owned(), "events never change"),
+            same("UPDATE message_steps SET parts = '[]'".to_owned(), "a step is written once"),
+            (
+                vote(succeeded, "user:other", "TRUE"),
+                "UNIQUE constraint failed: decisions.tool_call_id",
+                "duplicate key value violates unique constraint \"decisions_final\"",
+            ),
+            (
+                vote(succeeded, "user:local", "FALSE"),
+                "UNIQUE constraint failed: decisions.tool_call_id, decisions.actor",
+                "unique constraint \"decisions_tool_call_id_actor_key\"",
+            ),
+            // Runs.
+            (
+                format!(
+                    "UPDATE runs SET status = 'running', owner = 'x', lease_until = 1
+                     WHERE thread_id = '{waiting_thread}'"
+                ),
+                "UNIQUE constraint failed: runs.thread_id",
+                "duplicate key value violates unique constraint \"runs_one_running\"",
+            ),
+            same(
+                format!(
+                    "UPDATE runs SET status = 'running', owner = 'x', lease_until = 1, finished_at = NULL
+                     WHERE run_id = '{completed_run}'"
+                ),
+                "illegal transition of a run",
+            ),
+            same(
+                format!(
+                    "UPDATE runs SET status = 'waiting', finished_at = NULL WHERE run_id = '{completed_run}'"
+                ),
+                "illegal transition of a run",
+            ),
+        ]
+    }
+
+    /// Near misses of the statements above, which have to be taken: a schema that refuses all guards nothing.
+    fn taken(&self) -> Vec<String> {
+        let Self { pending, waiting_thread, .. } = self;
+        let call = |set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{pending}'");
+        vec![
+            call(
+                "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by = 'user:x'",
+            ),
+            call(
+                "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
+                 lease_until = 1",
+            ),
+            call("state = 'interrupted', lease_until = NULL, result = 'x', finished_at = 1"),
+            call("state = 'failed', result = 'y'"),
+            format!(
+                "UPDATE runs SET status = 'running', owner = 'x', lease_until = 1
+                 WHERE run_id = (SELECT max(run_id) FROM runs WHERE thread_id = '{waiting_thread}')"
+            ),
+        ]
+    }
+}
+
+const TABLES: [&str; 7] =
+    ["threads", "messages", "message_steps", "runs", "tool_calls", "decisions", "sent_answers"];
+
+async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
+    let mut all = Vec::new();
+    for table in TABLES.into_iter().chain(["events"]) {
+        all.push(app.rows.all(&format!("SELECT * FROM {table} ORDER BY 1, 2")).await);
+    }
+    all
+}
+
+/// The words of a refusal. Postgres names the constraint that was broken; what it says is looked up.
+async fn refusal(app: &Embedded, sql: &str) -> String {
+    let words = app.rows.change(sql).await.expect_err(sql);
+    let Some((_, after)) = words.split_once("violates check constraint \"") else { return words };
+    let name = after.split('"').next().unwrap();
+    let text =
+        format!("SELECT pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE conname = '{name}'");
+    app.rows.all(&text).await[0]["text"].as_str().unwrap().to_owned()
+}
+
+async fn attack(app: &Embedded, on_postgres: bool) {
+    let calls = Calls::make(app).await;
+    let before = everything(app).await;
+    let mut wrong = Vec::new();
+    for (sql, sqlite, postgres) in calls.refused() {
+        let expected = if on_postgres { postgres } else { sqlite };
+        let words = refusal(app, &sql).await;
+        if !words.contains(expected) {
+            wrong.push(format!("{sql}\n  expected {expected}\n  found    {words}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(everything(app).await, before, "nothing was changed by what was refused");
+    for sql in calls.taken() {
+        assert_eq!(app.rows.change(&sql).await, Ok(1), "{sql}");
+    }
+    // So that the server can stop.
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn sqlite_refuses_every_wrong_state() {
+    let app = Embedded::with(|config| config.approval.wait = Duration::ZERO).await;
+    attack(&app, false).await;
+}
+
+#[tokio::test]
+async fn postgres_refuses_every_wrong_state() {
+    let Some(url) = postgres().await else { return };
+    let change = |config: &mut holdpoint::config::Config| {
+        config.approval.wait = Duration::ZERO;
+        config.database.url = url.into();
+    };
+    let app = Embedded::with(change).await;
+    attack(&app, true).await;
+}
+
+#[tokio::test]
+async fn a_hold_is_made_decided_and_told_on_postgres() {
+    let Some(url) = postgres().await else { return };
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    let (thread, id) = app.held("pay", "10").await;
+    let row = app.rows.all("SELECT state, validated, held FROM tool_calls").await;
+    assert_eq!(row, [json!({ "state": "pending", "validated": null, "held": true })]);
+    let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });
+    let answer = app.client.validate(&edit).await;
+    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+    assert_eq!(app.client.validate(&edit).await.header("idempotent-replayed"), Some("true"));
+    app.scene.says("Paid.");
+    let done = app.client.go_on(&thread).await;
+    assert_eq!((done.codes().as_str(), done.text().as_str()), ("a8ef0ed", "Paid."));
+    assert_eq!(app.ledger.lines(), ["pay 9"]);
+    assert_eq!(app.rows.all("SELECT status FROM runs").await, [json!({ "status": "completed" })]);
+}
