@@ -172,7 +172,7 @@ impl App {
             lease: approval.lease,
             wait: approval.wait,
         };
-        let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner.clone(), times);
+        let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner, times);
         let settings = chat::Settings {
             lease: approval.lease,
             while_pending: match approval.while_pending {
@@ -181,7 +181,7 @@ impl App {
                 WhilePending::Cancel => chat::WhilePending::Cancel,
             },
         };
-        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.into(), owner, settings);
+        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.into(), settings);
         Ok(Self { config, api: Api { store, chat, approvals }, tasks })
     }
 
@@ -191,7 +191,7 @@ impl App {
         // On Postgres other processes may be alive: there only a lease tells.
         if store.is_private() {
             let write = store.write().await?;
-            let recovered = write.recover(&self.api.chat.owner).await?;
+            let recovered = write.recover().await?;
             write.commit().await?;
             if recovered.interrupted_calls > 0 || recovered.closed_turns > 0 {
                 tracing::warn!(

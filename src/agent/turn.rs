@@ -50,7 +50,7 @@ pub(crate) struct Settings {
 /// One turn: whose, and with what.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
-    pub(crate) lease: Lease<'a>,
+    pub(crate) lease: &'a Lease,
     pub(crate) model: &'a dyn LanguageModel,
 }
 
@@ -110,7 +110,7 @@ impl Agent {
     async fn open(&self, turn: &Turn<'_>) -> Result<(usize, ModelRequest), TurnError> {
         let open = async {
             let write = self.store.write().await?;
-            let transcript = write.transcript(turn.lease.thread).await?;
+            let transcript = write.transcript(&turn.lease.thread).await?;
             let answer = turn.lease.run.assistant_message_id;
             let steps = transcript.messages.iter().find(|message| message.id == answer);
             let n = steps.map_or(0, |message| message.steps().len());
@@ -160,7 +160,7 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            let mut pending = write.pending_count(turn.lease.thread).await?;
+            let mut pending = write.pending_count(&turn.lease.thread).await?;
             let calls = calls
                 .into_iter()
                 .enumerate()
@@ -273,7 +273,7 @@ impl Agent {
         };
         let write = async {
             let write = self.store.write().await?;
-            write.break_step(turn.lease.run, n, &result).await?;
+            write.break_step(&turn.lease.run, n, &result).await?;
             write.commit().await
         };
         write.await.map_err(internal)

@@ -5,7 +5,7 @@ use crate::domain::Principal;
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::domain::run::{Run, RunOptions, RunStatus};
-use crate::store::{NewRun, NewThread, Question, StoreError, Thread, Write};
+use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Write};
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -88,9 +88,11 @@ enum Intent {
 
 /// What follows the transaction.
 enum Next {
+    /// Another request's turn is read along.
     Attach(Run),
-    Begin(Run),
-    GoOn(Run),
+    /// A turn of this request's begins.
+    Begin(Box<Lease>),
+    /// Its run waits for a person.
     Announce(Run),
 }
 
@@ -117,17 +119,12 @@ impl Chat {
                 let log = self.live.find(run.id).ok_or(AskError::TurnInProgress)?;
                 Ok(Started { run_id: run.id, log })
             }
-            Next::Begin(run) => {
+            Next::Begin(lease) => {
+                let held = write.held_calls(lease.run.assistant_message_id).await?;
                 // Whoever finds the run in the database finds its log too; it says nothing before the commit.
-                let telling = self.telling(run);
+                let telling = self.telling(lease.run.id);
                 write.commit().await?;
-                Ok(telling.start(thread, Vec::new()))
-            }
-            Next::GoOn(run) => {
-                let held = write.held_calls(run.assistant_message_id).await?;
-                let telling = self.telling(run);
-                write.commit().await?;
-                Ok(telling.start(thread, held))
+                Ok(telling.start(*lease, held))
             }
             Next::Announce(run) => {
                 write.commit().await?;
@@ -206,8 +203,8 @@ impl Chat {
                 Question::Stored(message)
             }
         };
-        let new = NewRun { question, options, owner: self.owner.clone(), lease: self.settings.lease };
-        Ok(Next::Begin(write.begin_run(thread, new).await?))
+        let new = NewRun { question, options, lease: self.settings.lease };
+        Ok(Next::Begin(Box::new(write.begin_run(thread, new).await?)))
     }
 
     async fn pass_holds(
@@ -237,11 +234,8 @@ impl Chat {
             }
             RunStatus::Failed => {}
         }
-        if write.resume_run(thread, &latest, &self.owner, self.settings.lease).await? {
-            Ok(Next::GoOn(latest))
-        } else {
-            Err(AskError::TurnInProgress)
-        }
+        let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
+        resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
     }
 }
 
@@ -273,9 +267,15 @@ async fn intent(write: &Write, thread: &Thread, ask: Ask) -> Result<Intent, AskE
             return Ok(changed);
         }
     }
-    let known =
-        |(message, _): &(&Message, &str)| message.client_id.is_some() && message.client_id == client_id;
-    if stored.iter().any(known) { Ok(Intent::Continue) } else { Ok(Intent::New { text, client_id }) }
+    let names = |message: &Message, id: &str| {
+        message.client_id.as_deref() == Some(id) || message.id.to_string() == id
+    };
+    let posted_again = |id: &String| stored.iter().any(|(message, _)| names(message, id));
+    if client_id.as_ref().is_some_and(posted_again) {
+        Ok(Intent::Continue)
+    } else {
+        Ok(Intent::New { text, client_id })
+    }
 }
 
 /// A page that posts its whole history says by it whether it edits or asks anew: pages of AI SDK 4 have no

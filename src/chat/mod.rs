@@ -27,8 +27,6 @@ pub(crate) struct Chat {
     pub(crate) approvals: Approvals,
     /// The first is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
-    /// This process, as the owner of its turns.
-    pub(crate) owner: String,
     pub(crate) settings: Settings,
     live: LiveTurns,
 }
@@ -66,10 +64,9 @@ impl Chat {
         agent: Agent,
         approvals: Approvals,
         models: Arc<[Arc<dyn LanguageModel>]>,
-        owner: String,
         settings: Settings,
     ) -> Self {
-        Self { store, agent, approvals, models, owner, settings, live: LiveTurns::default() }
+        Self { store, agent, approvals, models, settings, live: LiveTurns::default() }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

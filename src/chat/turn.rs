@@ -6,6 +6,7 @@ use super::{Chat, Started};
 use crate::agent::{Ended, Turn};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
+use crate::domain::id::RunId;
 use crate::domain::message::Usage;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
@@ -15,21 +16,21 @@ use std::sync::Arc;
 /// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
 pub(super) struct Telling {
     chat: Chat,
-    run: Run,
+    run_id: RunId,
     log: Arc<TurnLog>,
 }
 
 impl Drop for Telling {
     fn drop(&mut self) {
         self.log.close();
-        self.chat.live.end(self.run.id, &self.log);
+        self.chat.live.end(self.run_id, &self.log);
     }
 }
 
 impl Chat {
-    /// The turn of a run that this process holds, for others to find.
-    pub(super) fn telling(&self, run: Run) -> Telling {
-        Telling { chat: self.clone(), log: self.live.begin(run.id), run }
+    /// A turn that this process is about to run, for others to find.
+    pub(super) fn telling(&self, run_id: RunId) -> Telling {
+        Telling { chat: self.clone(), log: self.live.begin(run_id), run_id }
     }
 
     /// Starts the answer to a continuation of a run that waits for a person: no model is called unless the
@@ -37,10 +38,10 @@ impl Chat {
     pub(super) fn announce(&self, principal: Principal, thread: Thread, run: Run) -> Started {
         // Others who continue meanwhile get their own answer: this is not a turn to attach to.
         let log = Arc::new(TurnLog::default());
-        let telling = Telling { chat: self.clone(), log: log.clone(), run };
-        let started = Started { run_id: telling.run.id, log };
+        let telling = Telling { chat: self.clone(), log: log.clone(), run_id: run.id };
+        let started = Started { run_id: run.id, log };
         self.agent.tasks.spawn(async move {
-            if let Err(error) = telling.wait_and_tell(&principal, &thread).await {
+            if let Err(error) = telling.wait_and_tell(&principal, &thread, &run).await {
                 telling.log.say(TurnEvent::Failed(internal(&error)));
             }
         });
@@ -50,53 +51,48 @@ impl Chat {
 
 impl Telling {
     /// Starts the turn in a task of its own. `held` are the calls it continues behind.
-    pub(super) fn start(self, thread: Thread, held: Vec<ToolCall>) -> Started {
-        let started = Started { run_id: self.run.id, log: self.log.clone() };
+    pub(super) fn start(self, lease: Lease, held: Vec<ToolCall>) -> Started {
+        let started = Started { run_id: self.run_id, log: self.log.clone() };
         let tasks = self.chat.agent.tasks.clone();
-        tasks.spawn(async move { self.turn(&thread, &held).await });
+        tasks.spawn(async move { self.turn(&lease, &held).await });
         started
     }
 
-    async fn turn(&self, thread: &Thread, held: &[ToolCall]) {
+    async fn turn(&self, lease: &Lease, held: &[ToolCall]) {
         if !held.is_empty() {
             self.tell_held(held);
         }
-        let told = match self.run_agent(thread).await {
-            Ok(ended) => self.end(thread, ended).await,
-            Err(error) => self.fail(thread, error).await,
+        let told = match self.run_agent(lease).await {
+            Ok(ended) => self.end(lease, ended).await,
+            Err(error) => self.fail(lease, error).await,
         };
         self.log.say(told);
     }
 
-    fn lease<'a>(&'a self, thread: &'a Thread) -> Lease<'a> {
-        Lease { thread, run: &self.run, owner: &self.chat.owner }
-    }
-
-    async fn run_agent(&self, thread: &Thread) -> Result<Ended, TurnError> {
-        let chosen = self.chat.model(self.run.options.model.as_deref());
+    async fn run_agent(&self, lease: &Lease) -> Result<Ended, TurnError> {
+        let chosen = self.chat.model(lease.run.options.model.as_deref());
         let model = chosen.or_else(|| self.chat.model(None)).ok_or_else(|| TurnError {
             code: TurnErrorCode::Internal,
             message: "There is no model.".to_owned(),
         })?;
-        let turn = Turn { lease: self.lease(thread), model: model.as_ref() };
+        let turn = Turn { lease, model: model.as_ref() };
         let say = |event| self.log.say(event);
         tokio::select! {
             ended = self.chat.agent.run(&turn, &say) => ended,
-            () = self.heartbeat(thread) => Err(TurnError {
+            () = self.heartbeat(lease) => Err(TurnError {
                 code: TurnErrorCode::Interrupted,
                 message: "The answer was ended by somebody else.".to_owned(),
             }),
         }
     }
 
-    /// Renews the lease until the turn is not this process's any more.
-    async fn heartbeat(&self, thread: &Thread) {
-        let lease = self.chat.settings.lease;
+    /// Renews the lease until the turn is not this task's any more.
+    async fn heartbeat(&self, lease: &Lease) {
         loop {
-            tokio::time::sleep(lease / 3).await;
+            tokio::time::sleep(self.chat.settings.lease / 3).await;
             let renewed = async {
                 let write = self.chat.store.write().await?;
-                let renewed = write.renew(self.lease(thread), lease).await?;
+                let renewed = write.renew(lease).await?;
                 write.commit().await?;
                 Ok::<_, StoreError>(renewed)
             };
@@ -104,14 +100,14 @@ impl Telling {
                 Ok(true) => {}
                 Ok(false) => return,
                 // Whether it is lost shows when the database answers again.
-                Err(error) => tracing::warn!(run_id = %self.run.id, %error, "a lease could not be renewed"),
+                Err(error) => tracing::warn!(run_id = %self.run_id, %error, "a lease could not be renewed"),
             }
         }
     }
 
     /// Commits the end of a turn that went well; then what to tell.
-    async fn end(&self, thread: &Thread, ended: Ended) -> TurnEvent {
-        match self.commit_end(thread, &ended.end).await {
+    async fn end(&self, lease: &Lease, ended: Ended) -> TurnEvent {
+        match self.commit_end(lease, &ended.end).await {
             Ok(true) => TurnEvent::Finished { reason: ended.reason, usage: ended.usage },
             Ok(false) => TurnEvent::Failed(TurnError {
                 code: TurnErrorCode::Interrupted,
@@ -121,42 +117,50 @@ impl Telling {
         }
     }
 
-    async fn fail(&self, thread: &Thread, error: TurnError) -> TurnEvent {
-        if let Err(error) = self.commit_end(thread, &TurnEnd::Failed(error.clone())).await {
-            tracing::error!(run_id = %self.run.id, %error, "the end of a turn could not be written");
+    async fn fail(&self, lease: &Lease, error: TurnError) -> TurnEvent {
+        if let Err(error) = self.commit_end(lease, &TurnEnd::Failed(error.clone())).await {
+            tracing::error!(run_id = %self.run_id, %error, "the end of a turn could not be written");
         }
         TurnEvent::Failed(error)
     }
 
-    async fn commit_end(&self, thread: &Thread, end: &TurnEnd) -> Result<bool, StoreError> {
+    async fn commit_end(&self, lease: &Lease, end: &TurnEnd) -> Result<bool, StoreError> {
         let write = self.chat.store.write().await?;
-        let ended = write.end_turn(self.lease(thread), end).await?;
+        let ended = write.end_turn(lease, end).await?;
         write.commit().await?;
         Ok(ended)
     }
 
-    async fn wait_and_tell(&self, principal: &Principal, thread: &Thread) -> Result<(), StoreError> {
-        let read = self.chat.store.read().await?;
-        let held = read.held_calls(self.run.assistant_message_id).await?;
-        drop(read);
-        // One after the other, but their times to wait run side by side.
-        futures::future::try_join_all(
-            held.into_iter().map(|call| self.chat.approvals.outcome(principal, call)),
-        )
-        .await?;
+    async fn wait_and_tell(
+        &self,
+        principal: &Principal,
+        thread: &Thread,
+        run: &Run,
+    ) -> Result<(), StoreError> {
         let chat = &self.chat;
+        let read = chat.store.read().await?;
+        let held = read.held_calls(run.assistant_message_id).await?;
+        drop(read);
+        let outcomes = held.into_iter().map(|call| chat.approvals.outcome(principal, call));
+        futures::future::try_join_all(outcomes).await?;
         let write = chat.store.write().await?;
-        let held = write.held_calls(self.run.assistant_message_id).await?;
-        let all_ended = held.iter().all(|call| call.end().is_some());
-        let goes_on =
-            all_ended && write.resume_run(thread, &self.run, &chat.owner, chat.settings.lease).await?;
-        write.commit().await?;
-        if goes_on {
-            chat.live.adopt(self.run.id, &self.log);
-            self.turn(thread, &held).await;
+        let held = write.held_calls(run.assistant_message_id).await?;
+        let lease = if held.iter().all(|call| call.end().is_some()) {
+            write.resume_run(thread, run, chat.settings.lease).await?
         } else {
-            self.tell_held(&held);
-            self.log.say(TurnEvent::Finished { reason: FinishReason::ToolCalls, usage: Usage::default() });
+            None
+        };
+        if lease.is_some() {
+            chat.live.adopt(self.run_id, &self.log);
+        }
+        write.commit().await?;
+        match lease {
+            Some(lease) => self.turn(&lease, &held).await,
+            None => {
+                self.tell_held(&held);
+                let reason = FinishReason::ToolCalls;
+                self.log.say(TurnEvent::Finished { reason, usage: Usage::default() });
+            }
         }
         Ok(())
     }

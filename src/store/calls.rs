@@ -313,12 +313,11 @@ impl Write {
         Ok(true)
     }
 
-    /// Puts in order what an earlier process left behind, where only one process writes: what it was running
-    /// may have happened, and nobody runs it again.
-    pub(crate) async fn recover(&self, owner: &str) -> Result<Recovered, StoreError> {
+    /// Puts in order what an earlier process left behind, where only one process writes and before it begins
+    /// anything: what was running may have happened, and nobody runs it again.
+    pub(crate) async fn recover(&self) -> Result<Recovered, StoreError> {
         let left = tool_call::Entity::find()
             .filter(tool_call::Column::State.eq("executing"))
-            .filter(tool_call::Column::ExecOwner.ne(owner))
             .all(&self.read.tx)
             .await?;
         let mut interrupted_calls = 0;
@@ -329,7 +328,7 @@ impl Write {
             interrupted_calls +=
                 u64::from(self.settle(call.id, execution, &Outcome::Interrupted, result).await?);
         }
-        let closed_turns = self.close_turns_of_others(owner).await?;
+        let closed_turns = self.close_all_turns().await?;
         Ok(Recovered { interrupted_calls, closed_turns })
     }
 }

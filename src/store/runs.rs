@@ -19,9 +19,7 @@ pub(crate) struct NewRun {
     pub(crate) question: Question,
     /// What to ask the model with.
     pub(crate) options: RunOptions,
-    /// The process that runs the turn.
-    pub(crate) owner: String,
-    /// How long it may be silent before it is taken for dead.
+    /// How long the turn may be silent before it is taken for dead.
     pub(crate) lease: Duration,
 }
 
@@ -39,13 +37,15 @@ pub(crate) enum Question {
     Stored(MessageId),
 }
 
-/// A turn as the process holds it that runs it: whose it is, and by what name.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lease<'a> {
-    pub(crate) thread: &'a Thread,
-    pub(crate) run: &'a Run,
-    /// The process.
-    pub(crate) owner: &'a str,
+/// A turn as its task holds it: nobody else may write in its name. Only the store makes one, when it moves a
+/// run to running, each with a name of its own: a task that was taken for dead holds nothing any more, even
+/// where the same process took the run up again.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) thread: Thread,
+    pub(crate) run: Run,
+    pub(super) holder: String,
+    time: Duration,
 }
 
 /// How a turn ended.
@@ -109,7 +109,7 @@ impl Read {
 
 impl Write {
     /// Begins a run: its user message if that is new, the assistant's message and the run, as one.
-    pub(crate) async fn begin_run(&self, thread: &Thread, new: NewRun) -> Result<Run, StoreError> {
+    pub(crate) async fn begin_run(&self, thread: &Thread, new: NewRun) -> Result<Lease, StoreError> {
         let run_id = RunId::new(self.clock.uuid());
         let mut ordinal = self.last_ordinal(thread).await?;
         let user_message_id = match new.question {
@@ -121,6 +121,7 @@ impl Write {
                 id
             }
         };
+        let holder = self.clock.uuid().to_string();
         let assistant_message_id = MessageId::new(self.clock.uuid());
         self.insert_message(thread, run_id, assistant_message_id, ordinal + 1, None, None).await?;
         let begun = Run {
@@ -141,7 +142,7 @@ impl Write {
             status: Set("running".to_owned()),
             model: Set(begun.options.model.clone()),
             tools: Set(tools),
-            owner: Set(Some(new.owner)),
+            owner: Set(Some(holder.clone())),
             lease_until: Set(begun.lease_until.map(Timestamp::as_micros)),
             cancel_requested_at: Set(None),
             error_code: Set(None),
@@ -153,7 +154,7 @@ impl Write {
         self.touch_thread(thread).await?;
         self.run_event(EventType::RunStarted, thread, run_id).await?;
         self.leave_behind(thread, run_id).await?;
-        Ok(begun)
+        Ok(Lease { thread: thread.clone(), run: begun, holder, time: new.lease })
     }
 
     async fn insert_message(
@@ -182,18 +183,19 @@ impl Write {
         Ok(())
     }
 
-    /// Takes up a run that waits or broke. False if somebody else did.
+    /// Takes up a run that waits or broke. `None` if somebody else did.
     pub(crate) async fn resume_run(
         &self,
         thread: &Thread,
         run: &Run,
-        owner: &str,
-        lease: Duration,
-    ) -> Result<bool, StoreError> {
+        time: Duration,
+    ) -> Result<Option<Lease>, StoreError> {
+        let holder = self.clock.uuid().to_string();
+        let lease_until = self.now.plus(time);
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value("running"))
-            .col_expr(run::Column::Owner, Expr::value(owner))
-            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .col_expr(run::Column::Owner, Expr::value(holder.clone()))
+            .col_expr(run::Column::LeaseUntil, Expr::value(lease_until.as_micros()))
             .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
             .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
             .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))
@@ -202,32 +204,32 @@ impl Write {
             .exec(&self.read.tx)
             .await?;
         if moved.rows_affected == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         self.set_message_status(run.assistant_message_id, "streaming").await?;
         self.run_event(EventType::RunResumed, thread, run.id).await?;
-        Ok(true)
+        let run = Run { status: RunStatus::Running, ..run.clone() };
+        Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
 
     /// Says that the turn is alive. False if it was taken for dead meanwhile.
-    pub(crate) async fn renew(&self, lease: Lease<'_>, time: Duration) -> Result<bool, StoreError> {
+    pub(crate) async fn renew(&self, lease: &Lease) -> Result<bool, StoreError> {
         let renewed = run::Entity::update_many()
-            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(time).as_micros()))
+            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
             .filter(run::Column::RunId.eq(lease.run.id.to_string()))
             .filter(run::Column::Status.eq("running"))
-            .filter(run::Column::Owner.eq(lease.owner))
+            .filter(run::Column::Owner.eq(&lease.holder))
             .exec(&self.read.tx)
             .await?;
         Ok(renewed.rows_affected == 1)
     }
 
-    /// Ends a turn that this process runs. False if it was taken for dead meanwhile.
-    pub(crate) async fn end_turn(&self, lease: Lease<'_>, end: &TurnEnd) -> Result<bool, StoreError> {
-        let Lease { thread, run, owner } = lease;
-        let held_by = run::Column::Owner.eq(owner);
-        let ended = self.move_from_running(thread, run.id, run.assistant_message_id, held_by, end).await?;
+    /// Ends a turn. False if it was taken for dead meanwhile.
+    pub(crate) async fn end_turn(&self, lease: &Lease, end: &TurnEnd) -> Result<bool, StoreError> {
+        let held = run::Column::Owner.eq(&lease.holder);
+        let ended = self.move_from_running(&lease.thread, &lease.run, held, end).await?;
         if ended {
-            self.settle_behind(thread, run.id).await?;
+            self.settle_behind(&lease.thread, lease.run.id).await?;
         }
         Ok(ended)
     }
@@ -235,25 +237,18 @@ impl Write {
     /// Closes a turn whose process went away: what is whole stays, the rest is shown as broken off.
     pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
         let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
-        self.move_from_running(thread, run.id, run.assistant_message_id, lapsed, &interrupted()).await
+        self.move_from_running(thread, run, lapsed, &interrupted()).await
     }
 
-    /// Closes every turn that an earlier process left running; only where one process writes.
-    pub(super) async fn close_turns_of_others(&self, owner: &str) -> Result<u64, StoreError> {
-        let left = run::Entity::find()
-            .filter(run::Column::Status.eq("running"))
-            .filter(run::Column::Owner.ne(owner))
-            .all(&self.read.tx)
-            .await?;
+    /// Closes every turn that is running; only where one process writes, and before it begins any.
+    pub(super) async fn close_all_turns(&self) -> Result<u64, StoreError> {
+        let left = run::Entity::find().filter(run::Column::Status.eq("running")).all(&self.read.tx).await?;
         let mut closed = 0;
         for row in left {
             let run = rows::run(row)?;
             let thread = self.any_thread(run.thread_id).await?;
-            let by_another = run::Column::Owner.ne(owner);
-            let message = run.assistant_message_id;
-            closed += u64::from(
-                self.move_from_running(&thread, run.id, message, by_another, &interrupted()).await?,
-            );
+            let running = run::Column::Status.eq("running");
+            closed += u64::from(self.move_from_running(&thread, &run, running, &interrupted()).await?);
         }
         Ok(closed)
     }
@@ -270,11 +265,11 @@ impl Write {
     async fn move_from_running(
         &self,
         thread: &Thread,
-        run_id: RunId,
-        message_id: MessageId,
+        run: &Run,
         guard: sea_orm::sea_query::SimpleExpr,
         end: &TurnEnd,
     ) -> Result<bool, StoreError> {
+        let (run_id, message_id) = (run.id, run.assistant_message_id);
         let (status, message_status, event) = end.status();
         let error = match end {
             TurnEnd::Failed(error) => Some(error),

@@ -101,12 +101,7 @@ impl Read {
 impl Write {
     /// Opens the next step of a run's message and records what the model is told in it. False if the turn was
     /// taken for dead meanwhile, or its thread deleted.
-    pub(crate) async fn open_step(
-        &self,
-        lease: Lease<'_>,
-        n: i32,
-        seals: &[Seal],
-    ) -> Result<bool, StoreError> {
+    pub(crate) async fn open_step(&self, lease: &Lease, n: i32, seals: &[Seal]) -> Result<bool, StoreError> {
         if !self.still_running(lease).await? {
             return Ok(false);
         }
@@ -145,7 +140,7 @@ impl Write {
     /// once. `None` if the turn was taken for dead meanwhile, or its thread deleted: nothing is written.
     pub(crate) async fn commit_step(
         self,
-        lease: Lease<'_>,
+        lease: &Lease,
         n: i32,
         result: &StepResult,
         calls: Vec<NewCall>,
@@ -207,11 +202,11 @@ impl Write {
         }
     }
 
-    async fn still_running(&self, lease: Lease<'_>) -> Result<bool, StoreError> {
-        let Lease { thread, run, owner } = lease;
+    async fn still_running(&self, lease: &Lease) -> Result<bool, StoreError> {
+        let Lease { thread, run, holder, .. } = lease;
         let held = run::Entity::find_by_id(run.id.to_string())
             .filter(run::Column::Status.eq("running"))
-            .filter(run::Column::Owner.eq(owner))
+            .filter(run::Column::Owner.eq(holder))
             .one(&self.read.tx)
             .await?;
         self.lock_thread(thread).await?;
@@ -261,7 +256,7 @@ impl Write {
                 decided(&mut row, true, system::POLICY);
                 row.state = Set("executing".to_owned());
                 row.exec_id = Set(Some(execution.id.to_string()));
-                row.exec_owner = Set(Some(place.lease.owner.to_owned()));
+                row.exec_owner = Set(Some(place.lease.holder.to_owned()));
                 row.exec_attempt = Set(1);
                 row.started_at = Set(Some(now));
                 row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
@@ -283,7 +278,7 @@ impl Write {
         tool_call::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
 
         let subject =
-            Subject { thread: place.lease.thread, run_id: place.lease.run.id, tool_call_id: Some(id) };
+            Subject { thread: &place.lease.thread, run_id: place.lease.run.id, tool_call_id: Some(id) };
         let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
         self.event(EventType::ToolCalled, &place.lease.thread.actor(), &subject, facts.clone()).await?;
         match state {
@@ -321,7 +316,7 @@ impl Write {
 
 /// Where a call stands.
 struct Place<'a> {
-    lease: Lease<'a>,
+    lease: &'a Lease,
     n: i32,
     ordinal: i32,
     wire_call_id: String,

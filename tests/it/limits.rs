@@ -1,1 +1,130 @@
-//! x
+//! Limits: what is just within one goes, what is just over it is refused in words.
+
+use crate::support::{Embedded, call};
+use holdpoint::llm::ModelMessage;
+use serde_json::json;
+
+/// The answers to calls in the last request to the model.
+fn told(app: &Embedded) -> Vec<String> {
+    let requests = app.scene.requests();
+    let messages = requests.last().unwrap().messages.iter();
+    messages
+        .filter_map(|message| match message {
+            ModelMessage::Tool { text, .. } => Some(text.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_step_makes_so_many_calls_and_the_rest_do_not_run() {
+    let app = Embedded::with(|config| config.limits.calls_per_step = 2).await;
+    let thread = app.client.thread().await;
+    let look = |note: &str| call(note, "look", &json!({ "note": note }));
+    app.scene.calls(&[look("1"), look("2")]).says("Two.");
+    app.client.say(&thread, "look").await;
+    assert_eq!(told(&app), [r#"{"seen":"1"}"#, r#"{"seen":"2"}"#]);
+
+    app.scene
+        .calls(&[look("3"), look("4"), look("5"), call("6", "pay", &json!({ "note": "6" }))])
+        .says("Two.");
+    let turn = app.client.say(&thread, "look again").await;
+    assert_eq!((turn.text().as_str(), turn.pending().len()), ("Two.", 0));
+    let over = "More than 2 calls in one step. The tool did not run.";
+    assert_eq!(told(&app)[2..], [r#"{"seen":"3"}"#, r#"{"seen":"4"}"#, over, over]);
+    let mut ran = app.ledger.lines();
+    ran.sort_unstable();
+    assert_eq!(ran, ["look 1", "look 2", "look 3", "look 4"]);
+}
+
+#[tokio::test]
+async fn so_many_calls_of_a_thread_wait_for_a_person() {
+    let app = Embedded::with(|config| config.limits.pending_per_thread = 2).await;
+    let thread = app.client.thread().await;
+    let pay = |note: &str| call(note, "pay", &json!({ "note": note }));
+    let over = "2 calls of this conversation wait for approval already. The tool did not run.";
+    app.scene.calls(&[pay("1"), pay("2"), pay("3")]);
+    let turn = app.client.say(&thread, "pay").await;
+    let held = turn.pending();
+    assert_eq!((held.len(), turn.one('a')["result"].clone()), (2, json!({ "error": over })));
+
+    // In a later step of the thread as well.
+    app.scene.calls(&[pay("4")]).says("Full.");
+    assert_eq!(app.client.say(&thread, "and 4").await.text(), "Full.");
+    assert_eq!(told(&app).last().unwrap(), over);
+    // What is decided makes room, and other threads have their own.
+    app.client.reject(&held[0]).await;
+    app.hold_in(&thread, "pay", "5").await;
+    let (other, _) = app.held("pay", "6").await;
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 2);
+    assert_eq!(app.client.get(&format!("/threads/{other}")).await.body["pending_count"], 1);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn arguments_are_so_long() {
+    // {"note":"…"} is 11 bytes and the note.
+    let app = Embedded::with(|config| config.limits.args_bytes = 11 + 20).await;
+    let thread = app.client.thread().await;
+    let look = |note: String| call("", "look", &json!({ "note": note }));
+    let fits = look("x".repeat(20));
+    assert_eq!(fits.2.len(), 31);
+    app.scene.calls(&[fits, look("y".repeat(21)), look("é".repeat(10) + "z")]).says("ok");
+    let turn = app.client.say(&thread, "look").await;
+    let over = "The arguments cannot be read: they are longer than 31 bytes. The tool did not run.";
+    let first = json!({ "seen": "x".repeat(20) }).to_string();
+    assert_eq!(told(&app), [first.as_str(), over, over]);
+    assert_eq!(turn.all('9')[1]["args"], json!({}));
+    assert_eq!(app.ledger.lines(), [format!("look {}", "x".repeat(20))]);
+    // What is kept of them is not longer either than what was needed to see it.
+    let kept = app.rows.all("SELECT length(arguments) AS kept FROM tool_calls ORDER BY ordinal").await;
+    assert!(kept.iter().all(|row| row["kept"].as_i64() <= Some(32)), "{kept:?}");
+}
+
+#[tokio::test]
+async fn arguments_are_nested_so_deep() {
+    let app = Embedded::with(|config| config.limits.json_depth = 2).await;
+    let thread = app.client.thread().await;
+    let deep = |arguments: &str| (String::new(), "look".to_owned(), arguments.to_owned());
+    app.scene
+        .calls(&[deep(r#"{"note":["a"]}"#), deep(r#"{"note":[["a"]]}"#), deep(r#"{"note":[{}]}"#)])
+        .says("ok");
+    app.client.say(&thread, "look").await;
+    let told = told(&app);
+    assert!(told[0].starts_with("The arguments do not fit the tool: /note:"), "{told:?}");
+    for over in &told[1..] {
+        assert!(over.starts_with("The arguments cannot be read: nested too deeply"), "{over}");
+        assert!(over.ends_with("The tool did not run."), "{over}");
+    }
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_answer_for_the_model_is_so_long_and_says_where_it_was_cut() {
+    let whole = json!({ "paid": "x".repeat(50) }).to_string();
+    for (over, limit) in [(false, whole.len()), (true, whole.len() - 1)] {
+        let app = Embedded::with(|config| config.limits.result_bytes = limit).await;
+        let (thread, id) = app.held("pay", &"x".repeat(50)).await;
+        let result = app.client.approve(&id).await.body["result"].as_str().unwrap().to_owned();
+        let expected =
+            if over { format!("{} […cut]", &whole[..limit - " […cut]".len()]) } else { whole.clone() };
+        assert_eq!(result, expected);
+        assert!(result.len() <= limit);
+        app.scene.says("ok");
+        app.client.go_on(&thread).await;
+        assert_eq!(told(&app), [expected.as_str()]);
+        assert_eq!(app.client.call(&id).await["result"], json!(expected));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_cut_between_characters_and_without_being_asked_about_as_well() {
+    let app = Embedded::with(|config| config.limits.result_bytes = 40).await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "look", &json!({ "note": "é".repeat(40) }))]).says("ok");
+    app.client.say(&thread, "look").await;
+    let told = told(&app);
+    // 40 less the mark's 9 bytes are 31: 9 of {"seen":" and eleven characters of two bytes each.
+    assert_eq!(told, [format!("{{\"seen\":\"{} […cut]", "é".repeat(11))]);
+    assert_eq!(told[0].len(), 40);
+}

@@ -6,12 +6,16 @@
 
 mod bodies;
 mod config;
+mod crash;
 mod decide;
+mod deploys;
+mod gone;
 mod histories;
 mod history;
 mod http;
 mod limits;
 mod openapi;
+mod races;
 mod readme;
 mod schema;
 mod support;

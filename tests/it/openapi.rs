@@ -1,1 +1,149 @@
-//! x
+//! The OpenAPI document: the one that is committed, and whole.
+
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// What the binary prints. It needs no configuration, no database and no folder.
+fn printed() -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let output = command.arg("openapi").env_clear().current_dir(&dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "it leaves nothing behind");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn document() -> Value {
+    serde_json::from_str(&printed()).unwrap()
+}
+
+/// Every operation with its method and path.
+fn operations(document: &Value) -> BTreeMap<String, &Value> {
+    let paths = document["paths"].as_object().unwrap();
+    let of_path = |(path, item): (&String, &'static str)| format!("{item} {path}");
+    let mut all = BTreeMap::new();
+    for (path, item) in paths {
+        for method in ["get", "put", "post", "patch", "delete"] {
+            if let Some(operation) = item.get(method) {
+                all.insert(of_path((path, method)), operation);
+            }
+        }
+    }
+    all
+}
+
+/// Calls `see` with every value of the document and the way to it.
+fn walk(value: &Value, path: &str, see: &mut impl FnMut(&str, &Value)) {
+    see(path, value);
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| walk(value, &format!("{path}/{key}"), see))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(n, value)| walk(value, &format!("{path}/{n}"), see))
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_committed_document_is_the_one_of_this_server() {
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi/holdpoint.json");
+    let committed = std::fs::read_to_string(committed).unwrap_or_default();
+    assert!(
+        printed().trim_end() == committed.trim_end(),
+        "openapi/holdpoint.json is not what this server serves; run: cargo xtask openapi"
+    );
+}
+
+#[tokio::test]
+async fn the_served_document_is_the_printed_one() {
+    let app = crate::support::Embedded::start().await;
+    let served = app.client.get("/openapi.json").await;
+    assert_eq!((served.status, served.header("content-type")), (200, Some("application/json")));
+    assert_eq!(served.body, document());
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own_and_says_what_it_does() {
+    let document = document();
+    let operations = operations(&document);
+    assert!(operations.len() >= 13, "{operations:#?}");
+    let mut names = BTreeSet::new();
+    for (route, operation) in operations {
+        let name = operation["operationId"].as_str().unwrap_or_else(|| panic!("{route}: no operationId"));
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "{route}: {name}");
+        assert!(names.insert(name), "{route}: {name} is there twice");
+        assert!(operation["summary"].as_str().is_some_and(|it| !it.is_empty()), "{route}: no summary");
+        assert!(operation["tags"].as_array().is_some_and(|it| it.len() == 1), "{route}: no one tag");
+    }
+}
+
+#[test]
+fn every_operation_documents_its_failures_in_the_one_shape() {
+    let document = document();
+    let shape = json!({ "$ref": "#/components/schemas/ErrorBody" });
+    for (route, operation) in operations(&document) {
+        let responses = operation["responses"].as_object().unwrap();
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{route}");
+        for status in ["400", "403", "404", "405", "413", "415", "500", "503"] {
+            assert!(responses.contains_key(status), "{route}: no {status}");
+        }
+        for (status, response) in responses.iter().filter(|(status, _)| !status.starts_with('2')) {
+            let content = response["content"].as_object().unwrap();
+            assert_eq!(content.keys().collect::<Vec<_>>(), ["application/json"], "{route} {status}");
+            assert_eq!(content["application/json"]["schema"], shape, "{route} {status}");
+        }
+    }
+    let error = &document["components"]["schemas"]["ErrorDetail"];
+    assert_eq!(error["required"], json!(["code", "message"]));
+}
+
+#[test]
+fn every_path_parameter_is_declared_and_every_reference_leads_somewhere() {
+    let document = document();
+    for (route, operation) in operations(&document) {
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let declared: BTreeSet<&str> = parameters
+            .iter()
+            .filter(|parameter| parameter["in"] == "path")
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect();
+        let used = route.split('{').skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+        assert_eq!(declared, used, "{route}");
+    }
+    let mut references = 0;
+    walk(&document, "#", &mut |path, value| {
+        if let Some(target) = value.as_str().filter(|_| path.ends_with("/$ref")) {
+            references += 1;
+            let pointer = target.strip_prefix('#').unwrap_or_else(|| panic!("{path}: {target}"));
+            assert!(document.pointer(pointer).is_some(), "{path}: {target} is not there");
+        }
+    });
+    assert!(references > 100, "{references}");
+}
+
+#[test]
+fn only_validated_may_be_null() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.0.0", "where null is said by nullable");
+    let mut nullable = Vec::new();
+    walk(&document, "#", &mut |path, value| {
+        assert!(!value.is_null(), "{path} is null");
+        assert!(!(path.ends_with("/type") && value.is_array()), "{path}: a list of types is of 3.1");
+        if path.ends_with("/nullable") && *value == true {
+            nullable.push(path.to_owned());
+        }
+    });
+    assert_eq!(nullable, ["#/components/schemas/ToolCall/properties/validated/nullable"]);
+}
+
+#[test]
+fn paths_are_there_once_and_the_servers_are_the_root_and_api() {
+    let document = document();
+    assert_eq!(document["servers"], json!([{ "url": "/" }, { "url": "/api" }]));
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.keys().all(|path| !path.starts_with("/api")), "{:?}", paths.keys());
+}

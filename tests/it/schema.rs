@@ -91,7 +91,7 @@ impl Calls {
             (
                 call(pending, "validated = TRUE, decided_by = 'user:x', decided_at = 1"),
                 "CHECK constraint failed: (validated IS NULL) = (state = 'pending')",
-                "CHECK ((validated IS NULL) = (state = 'pending'",
+                "CHECK (((validated IS NULL) = (state = 'pending'::text)))",
             ),
             (
                 call(pending, &format!("{yes} 'system:policy'")),
@@ -115,7 +115,7 @@ impl Calls {
             (
                 copy(rejected, "rejected", an_execution),
                 "CHECK constraint failed: state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid')",
-                "('cancelled'::character varying)::text, ('invalid'::character varying)::text])) OR (exec_id IS NULL)",
+                "'cancelled'::text, 'invalid'::text])) OR (exec_id IS NULL)",
             ),
             same(copy(succeeded, "succeeded", an_execution), "a tool call begins as pending, executing,"),
             same(copy(pending, "approved", no_execution), "a tool call begins as pending, executing,"),
@@ -142,7 +142,7 @@ impl Calls {
             (
                 call(pending, no),
                 "CHECK constraint failed: (state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)",
-                "('executing'::character varying)::text])) = (finished_at IS NULL)",
+                "'executing'::text])) = (finished_at IS NULL)",
             ),
             same(call(succeeded, "result = 'x'"), outcome),
             same(call(succeeded, "output = '{}'"), outcome),

@@ -1,1 +1,325 @@
-//! x
+//! Threads: made, listed, renamed, deleted, and their messages read.
+
+use crate::support::{Embedded, call};
+use serde_json::{Value, json};
+
+/// The texts of the first parts of a page's messages.
+fn words(page: &Value) -> Vec<&str> {
+    let results = page["results"].as_array().unwrap().iter();
+    results
+        .map(|message| message["parts"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap())
+        .collect()
+}
+
+fn ids(page: &Value) -> Vec<&str> {
+    let results = page["results"].as_array().unwrap().iter();
+    results.map(|thread| thread["thread_id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_thread_is_made_with_a_body_and_without() {
+    let app = Embedded::start().await;
+    let bare = app.client.send(app.client.http.post(app.client.url("/threads"))).await;
+    assert_eq!(bare.status, 201);
+    let (id, at) = (&bare.body["thread_id"], &bare.body["created_at"]);
+    let expected = json!({ "thread_id": id, "session_id": id, "title": "New chat", "created_at": at,
+                           "updated_at": at, "pending_count": 0 });
+    assert_eq!(bare.body, expected);
+    let at = at.as_str().unwrap();
+    assert_eq!((at.len(), &at[19..20], &at[26..]), (27, ".", "Z"), "six digits: {at}");
+
+    let empty = app.client.post("/threads", &json!({})).await;
+    assert_eq!((empty.status, &empty.body["title"]), (201, &json!("New chat")));
+    let named = app.client.post("/threads", &json!({ "title": "Budget é" })).await;
+    assert_eq!((named.status, &named.body["title"]), (201, &json!("Budget é")));
+    let found = app.client.get(&format!("/threads/{}", named.body["thread_id"].as_str().unwrap())).await;
+    assert_eq!((found.status, &found.body), (200, &named.body));
+}
+
+#[tokio::test]
+async fn a_title_is_1_to_200_characters() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let path = format!("/threads/{thread}");
+    for length in [1, 200] {
+        let body = json!({ "title": "é".repeat(length) });
+        assert_eq!(app.client.post("/threads", &body).await.status, 201, "{length}");
+        let renamed = app.client.patch(&path, &body).await;
+        assert_eq!((renamed.status, &renamed.body["title"]), (200, &body["title"]), "{length}");
+    }
+    for title in [json!(""), json!("  "), json!("é".repeat(201)), json!(7), json!("a\0b")] {
+        let body = json!({ "title": title });
+        for refused in [app.client.post("/threads", &body).await, app.client.patch(&path, &body).await] {
+            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{title}");
+        }
+    }
+    assert_eq!(app.client.patch(&path, &json!({})).await.status, 400);
+    assert_eq!(app.client.patch(&path, &json!({ "title": "x", "parent_id": thread })).await.status, 400);
+    let unknown = app.client.post("/threads", &json!({ "titel": "x" })).await;
+    assert_eq!(unknown.status, 400);
+    assert!(unknown.message().contains("titel"), "{}", unknown.message());
+    assert_eq!(app.client.get(&path).await.body["title"], "é".repeat(200));
+    assert_eq!(app.rows.count("threads").await, 3);
+}
+
+#[tokio::test]
+async fn a_thread_within_a_thread_is_of_the_session_of_the_root() {
+    let app = Embedded::start().await;
+    let root = app.client.thread().await;
+    let child = app.client.post("/threads", &json!({ "parent_id": root })).await;
+    assert_eq!((child.status, &child.body["parent_id"]), (201, &json!(root)));
+    let grandchild = app.client.post("/threads", &json!({ "parent_id": child.body["thread_id"] })).await;
+    assert_eq!(grandchild.body["parent_id"], child.body["thread_id"]);
+    assert_eq!((&child.body["session_id"], &grandchild.body["session_id"]), (&json!(root), &json!(root)));
+
+    let gone = app.client.thread().await;
+    app.client.delete(&format!("/threads/{gone}")).await;
+    for parent in
+        ["01890a5d-ac96-774b-bcce-b302099a8057", "not-an-id", root.to_uppercase().as_str(), gone.as_str(), ""]
+    {
+        let refused = app.client.post("/threads", &json!({ "parent_id": parent })).await;
+        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{parent}");
+        assert!(refused.message().starts_with("parent_id: "), "{}", refused.message());
+    }
+}
+
+#[tokio::test]
+async fn threads_are_listed_newest_first_in_pages() {
+    let app = Embedded::start().await;
+    let nothing = app.client.get("/threads").await;
+    assert_eq!((nothing.status, nothing.body), (200, json!({ "results": [], "has_more": false })));
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(app.client.thread().await);
+    }
+    made.reverse();
+    let all = app.client.get("/threads").await.body;
+    assert_eq!(
+        (ids(&all), &all["has_more"], all.get("next_cursor")),
+        (made.iter().map(String::as_str).collect(), &json!(false), None)
+    );
+
+    let mut path = "/threads?page_size=2".to_owned();
+    let mut seen = Vec::new();
+    for more in [true, true, false] {
+        let page = app.client.get(&path).await.body;
+        seen.extend(ids(&page).into_iter().map(str::to_owned));
+        assert_eq!((&page["has_more"], page.get("next_cursor").is_some()), (&json!(more), more));
+        // One made meanwhile does not shift the pages.
+        app.client.thread().await;
+        path = format!("/threads?page_size=2&cursor={}", page["next_cursor"].as_str().unwrap_or_default());
+    }
+    assert_eq!(seen, made);
+    let exact = app.client.get("/threads?page_size=8").await.body;
+    assert_eq!((ids(&exact).len(), &exact["has_more"]), (8, &json!(false)));
+}
+
+#[tokio::test]
+async fn a_page_has_1_to_200_results_and_a_cursor_is_one_that_was_given() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    for list in ["/threads".to_owned(), format!("/threads/{thread}/messages")] {
+        for size in ["1", "200"] {
+            assert_eq!(
+                app.client.get(&format!("{list}?page_size={size}")).await.status,
+                200,
+                "{list} {size}"
+            );
+        }
+        for size in ["0", "201", "-1", "1.5", "many", "", "99999999999999999999"] {
+            let refused = app.client.get(&format!("{list}?page_size={size}")).await;
+            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{list} {size}");
+            assert!(refused.message().contains("page_size"), "{}", refused.message());
+        }
+        for cursor in ["abc", "", "1x"] {
+            let refused = app.client.get(&format!("{list}?cursor={cursor}")).await;
+            assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{list} {cursor:?}");
+            assert!(refused.message().contains("cursor"), "{}", refused.message());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_title_is_changed_and_the_threads_time_with_it() {
+    let app = Embedded::start().await;
+    let made = app.client.post("/threads", &json!({ "title": "Old" })).await.body;
+    let path = format!("/threads/{}", made["thread_id"].as_str().unwrap());
+    let renamed = app.client.patch(&path, &json!({ "title": "New" })).await;
+    let mut expected = made.clone();
+    expected["title"] = json!("New");
+    expected["updated_at"] = renamed.body["updated_at"].clone();
+    assert_eq!((renamed.status, &renamed.body), (200, &expected));
+    assert!(renamed.body["updated_at"].as_str() > made["updated_at"].as_str());
+    assert_eq!(app.client.get(&path).await.body, expected);
+}
+
+#[tokio::test]
+async fn a_deleted_thread_is_nowhere_and_nothing_of_it_runs() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let (kept, other) = app.held("pay", "11").await;
+    let deleted = app.client.delete(&format!("/threads/{thread}")).await;
+    assert_eq!((deleted.status, &deleted.body), (204, &Value::Null));
+
+    let mut bodies = Vec::new();
+    for answer in [
+        app.client.delete(&format!("/threads/{thread}")).await,
+        app.client.get(&format!("/threads/{thread}")).await,
+        app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "x" })).await,
+        app.client.get(&format!("/threads/{thread}/messages")).await,
+        app.client.get(&format!("/tool_calls/{id}")).await,
+        app.client.approve(&id).await,
+        app.client.reject(&id).await,
+        app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({ "content": "hi" })).await,
+        app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({})).await,
+        app.client.get("/threads/01890a5d-ac96-774b-bcce-b302099a8057").await,
+    ] {
+        assert_eq!((answer.status, answer.code()), (404, "not_found"));
+        bodies.push(answer.body);
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1, "what was deleted looks as what never was");
+    let listed = app.client.get("/threads").await.body;
+    assert_eq!(ids(&listed), [kept.as_str()]);
+
+    let row =
+        app.rows.all(&format!("SELECT state, decided_by FROM tool_calls WHERE tool_call_id = '{id}'")).await;
+    assert_eq!(row, [json!({ "state": "cancelled", "decided_by": "user:local" })]);
+    assert_eq!(app.rows.count(&format!("messages WHERE thread_id = '{thread}'")).await, 2, "rows stay");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    assert_eq!(app.client.approve(&other).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 11"]);
+}
+
+#[tokio::test]
+async fn the_name_of_a_deleted_thread_makes_another_one() {
+    let app = Embedded::start().await;
+    app.scene.says("ok").says("ok");
+    app.client.turn_by_id(&json!({ "id": "mine", "content": "one" })).await;
+    let first = app.client.get("/threads").await.body["results"][0].clone();
+    let path = format!("/threads/{}", first["thread_id"].as_str().unwrap());
+    assert_eq!(app.client.delete(&path).await.status, 204);
+    assert_eq!(app.client.say("mine", "hi").await.status, 404);
+    assert_eq!(app.client.turn_by_id(&json!({ "id": "mine", "content": "two" })).await.status, 200);
+    let second = app.client.get("/threads").await.body["results"][0].clone();
+    assert_ne!(second["thread_id"], first["thread_id"]);
+    assert_eq!(second["client_id"], "mine");
+    assert_eq!(app.client.questions(second["thread_id"].as_str().unwrap()).await, ["two"]);
+}
+
+#[tokio::test]
+async fn a_call_that_runs_when_its_thread_is_deleted_is_settled() {
+    let app = Embedded::with(|config| config.approval.wait = std::time::Duration::from_millis(1)).await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.ledger.go.add_permits(1);
+    let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
+    crate::support::eventually("the call is settled", async || {
+        (app.rows.count(&settled).await == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn messages_come_newest_page_first_and_each_oldest_first() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    for n in 1..=3 {
+        app.scene.says(&format!("A{n}"));
+        app.client.say(&thread, &format!("Q{n}")).await;
+    }
+    let path = format!("/threads/{thread}/messages");
+    let all = app.client.get(&path).await.body;
+    assert_eq!(words(&all), ["Q1", "A1", "Q2", "A2", "Q3", "A3"]);
+    assert_eq!((&all["has_more"], all.get("next_cursor")), (&json!(false), None));
+
+    let newest = app.client.get(&format!("{path}?page_size=4")).await.body;
+    assert_eq!((words(&newest), &newest["has_more"]), (vec!["Q2", "A2", "Q3", "A3"], &json!(true)));
+    app.scene.says("A4");
+    app.client.say(&thread, "Q4").await;
+    let cursor = newest["next_cursor"].as_str().unwrap();
+    let older = app.client.get(&format!("{path}?page_size=2&cursor={cursor}")).await.body;
+    assert_eq!((words(&older), &older["has_more"]), (vec!["Q1", "A1"], &json!(false)));
+    assert_eq!(older.get("next_cursor"), None);
+
+    let other = app.client.thread().await;
+    let empty = app.client.get(&format!("/threads/{other}/messages")).await.body;
+    assert_eq!(empty, json!({ "results": [], "has_more": false }));
+}
+
+#[tokio::test]
+async fn a_format_is_one_that_is_known() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    for format in ["v3", "V4", "", "json"] {
+        let refused = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
+        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{format:?}");
+        assert!(refused.message().contains("format"), "{}", refused.message());
+    }
+}
+
+#[tokio::test]
+async fn v4_is_what_a_page_of_ai_sdk_4_holds_cards_included() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let hi = json!({ "message": { "id": "page-1", "role": "user", "content": "hi" } });
+    let hello = app.client.turn(&thread, &hi).await.one('f')["messageId"].clone();
+    let note = |note: &str| json!({ "note": note });
+    app.scene.calls(&[
+        call("a", "look", &note("1")),
+        call("b", "pay", &note("2")),
+        call("c", "pay", &note("3")),
+        call("d", "pay", &note("4")),
+        call("e", "pay", &json!({ "note": 5 })),
+        call("f", "pay", &note("6")),
+    ]);
+    let turn = app.client.say(&thread, "go").await;
+    let told: Vec<&Value> = turn.all('9').iter().map(|call| &call["toolCallId"]).collect();
+    let [looked, approved, rejected, pending, invalid, edited] = told[..] else { panic!("{}", turn.raw) };
+    app.client.approve(approved.as_str().unwrap()).await;
+    app.client.validate(&json!({ "toolCallId": rejected, "isValidated": false, "reason": "no" })).await;
+    let edit = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": note("7") });
+    assert_eq!(app.client.validate(&edit).await.status, 200);
+
+    let page = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
+    let at = |n: usize| page["results"][n]["createdAt"].clone();
+    let why = turn.all('a')[0]["result"].clone();
+    assert_eq!(turn.all('a')[0]["toolCallId"], *invalid);
+    assert!(why["error"].as_str().unwrap().contains("/note"), "{why}");
+    let call = |id: &Value, tool: &str, args: Value| json!({ "state": "call", "step": 0, "toolCallId": id, "toolName": tool, "args": args });
+    let result = |id: &Value, tool: &str, args: Value, result: Value| json!({ "state": "result", "step": 0, "toolCallId": id, "toolName": tool, "args": args, "result": result });
+    let no = json!({ "error": "Tool execution rejected by user. Reason: no" });
+    let invocations = [
+        result(looked, "look", note("1"), json!({ "seen": "1" })),
+        result(approved, "pay", note("2"), json!({ "paid": "2" })),
+        result(rejected, "pay", note("3"), no),
+        call(pending, "pay", note("4")),
+        result(invalid, "pay", json!({}), why),
+        result(edited, "pay", note("7"), json!({ "paid": "7" })),
+    ];
+    let mut parts = vec![json!({ "type": "step-start" })];
+    parts.extend(invocations.iter().map(|it| json!({ "type": "tool-invocation", "toolInvocation": it })));
+    let validated = |id: &Value, word: &str| json!({ "toolCallId": id, "validated": word });
+    let expected = json!({
+        "results": [
+            { "id": "page-1", "role": "user", "content": "hi", "createdAt": at(0),
+              "parts": [{ "type": "text", "text": "hi" }] },
+            { "id": hello, "role": "assistant", "content": "Hello.", "createdAt": at(1),
+              "parts": [{ "type": "step-start" }, { "type": "text", "text": "Hello." }] },
+            { "id": page["results"][2]["id"], "role": "user", "content": "go", "createdAt": at(2),
+              "parts": [{ "type": "text", "text": "go" }] },
+            { "id": turn.one('f')["messageId"], "role": "assistant", "content": "", "createdAt": at(3),
+              "parts": parts, "toolInvocations": invocations,
+              "annotations": [validated(approved, "approved"), validated(rejected, "rejected"),
+                              validated(pending, "pending"), validated(edited, "approved")] },
+        ],
+        "has_more": false,
+    });
+    assert_eq!(page, expected, "{page:#}");
+    let own = app.client.messages(&thread).await;
+    assert_eq!(own[2]["message_id"], page["results"][2]["id"]);
+    assert_eq!(own[3]["created_at"], at(3), "the same time in the same form");
+}

@@ -19,5 +19,5 @@ pub use postgres::postgres;
 pub use process::Process;
 pub use rows::Rows;
 pub use serve::{Embedded, config};
-pub use tools::{Ledger, Probe, probes};
+pub use tools::{ChangedPay, Ledger, Probe, probes};
 pub use valid_history::valid_history;

@@ -8,12 +8,14 @@ use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelRequest};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
 
 /// The steps a model will say, in order, and the requests it got.
 #[derive(Debug, Clone, Default)]
 pub struct Scene {
     steps: Arc<Mutex<VecDeque<Vec<Result<ModelEvent, String>>>>>,
     requests: Arc<Mutex<Vec<ModelRequest>>>,
+    gate: Arc<Mutex<Option<Arc<Semaphore>>>>,
 }
 
 /// One call of a step: provider's id, tool, arguments.
@@ -62,6 +64,11 @@ impl Scene {
         self.then(step)
     }
 
+    /// From here on, each event of a step waits for a permit of its own.
+    pub fn gate(&self) -> Arc<Semaphore> {
+        self.gate.lock().unwrap().get_or_insert_with(|| Arc::new(Semaphore::new(0))).clone()
+    }
+
     /// Every request so far, oldest first.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
@@ -81,6 +88,17 @@ impl LanguageModel for Scene {
         self.requests.lock().unwrap().push(request);
         let step = self.steps.lock().unwrap().pop_front();
         let step = step.unwrap_or_else(|| vec![Err("the scene is over".to_owned())]);
-        stream::iter(step.into_iter().map(|event| event.map_err(ModelError::Upstream))).boxed()
+        let gate = self.gate.lock().unwrap().clone();
+        stream::iter(step)
+            .then(move |event| {
+                let gate = gate.clone();
+                async move {
+                    if let Some(gate) = gate {
+                        gate.acquire().await.unwrap().forget();
+                    }
+                    event.map_err(ModelError::Upstream)
+                }
+            })
+            .boxed()
     }
 }

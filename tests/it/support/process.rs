@@ -23,6 +23,8 @@ impl Process {
         let mut child = command
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
+            // The tests' own variable; the server takes no `HOLDPOINT_…` that it does not know.
+            .env_remove("HOLDPOINT_TEST_POSTGRES")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -43,6 +45,17 @@ impl Process {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, as an operator does.
+    pub fn terminate(&self) {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success());
+    }
+
+    /// Whether it went well, once it has ended by itself.
+    pub fn ended(&mut self) -> Option<bool> {
+        self.child.try_wait().unwrap().map(|status| status.success())
     }
 
     /// The rows of its database, where it stands in this folder.

@@ -3,6 +3,7 @@
 use super::{Client, Ledger, Rows, Scene, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
+use holdpoint::tools::ToolRegistry;
 use secrecy::ExposeSecret;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub struct Embedded {
     pub rows: Rows,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// A configuration with a database of its own.
@@ -41,10 +42,21 @@ impl Embedded {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir);
         change(&mut config);
-        let scene = Scene::new();
+        let tools = probes(&ledger);
+        Self::serve(dir, config, tools, Scene::new(), ledger).await
+    }
+
+    /// Stops the server and starts it again on the same rows, with these tools: a deploy.
+    pub async fn redeploy(mut self, tools: ToolRegistry) -> Self {
+        self.end().await;
+        let config = config(&self.dir);
+        Self::serve(self.dir, config, tools, self.scene, self.ledger).await
+    }
+
+    async fn serve(dir: TempDir, config: Config, tools: ToolRegistry, scene: Scene, ledger: Ledger) -> Self {
         let url = config.database.url.expose_secret().to_owned();
         let bind = config.server.bind;
-        let app = App::build(config, probes(&ledger), vec![Arc::new(scene.clone())]).await.unwrap();
+        let app = App::build(config, tools, vec![Arc::new(scene.clone())]).await.unwrap();
         let listener = TcpListener::bind(bind).await.unwrap();
         let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));
         let (stop, stopped) = oneshot::channel();
@@ -54,11 +66,11 @@ impl Embedded {
             app.serve(listener, async { drop(stopped.await) }).await.unwrap();
         });
         let rows = Rows::open(&url).await;
-        Self { client, scene, ledger, rows, stop: Some(stop), served, _dir: dir }
+        Self { client, scene, ledger, rows, stop: Some(stop), served, dir }
     }
 
     /// Stops the server as an operator would, and waits for it.
-    pub async fn stop(mut self) {
+    async fn end(&mut self) {
         drop(self.stop.take());
         (&mut self.served).await.unwrap();
     }

@@ -82,3 +82,28 @@ pub fn probes(ledger: &Ledger) -> ToolRegistry {
     registry.register(WaitForMe(ledger.clone())).unwrap();
     registry
 }
+
+/// What `pay` takes after a deploy that changed it.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Payment {
+    /// Written to the ledger, and now at most five characters.
+    #[schemars(length(min = 1, max = 5))]
+    pub note: String,
+}
+
+/// `pay` with another schema.
+pub struct ChangedPay(pub Ledger);
+
+impl Tool for ChangedPay {
+    const NAME: &'static str = "pay";
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = true;
+    type Input = Payment;
+    type Output = serde_json::Value;
+
+    async fn execute(&self, input: Payment, _permit: Permit) -> Result<serde_json::Value, ToolError> {
+        self.0.write(format!("changed pay {}", input.note));
+        Ok(serde_json::json!({ "paid": input.note }))
+    }
+}

@@ -1,0 +1,98 @@
+//! Decisions against each other and against the clock.
+
+use crate::support::{Embedded, call};
+use futures::StreamExt;
+use futures::stream;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+const CALLS: usize = 200;
+/// Requests under way at once.
+const AT_ONCE: usize = 24;
+
+/// The time as the server writes it, from its database.
+const NOW: &str = "(SELECT CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER))";
+
+#[tokio::test]
+async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call() {
+    let change = |config: &mut holdpoint::config::Config| {
+        config.limits.calls_per_step = CALLS;
+        config.limits.pending_per_thread = CALLS as u64;
+    };
+    let app = Embedded::with(change).await;
+    let thread = app.client.thread().await;
+    let calls: Vec<_> =
+        (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
+    app.scene.calls(&calls);
+    let ids = app.client.say(&thread, "pay all").await.pending();
+    assert_eq!(ids.len(), CALLS);
+    // Times end while the answers come in, one after the other; those of the first ten have, and those of the
+    // last ten will not.
+    let spread = format!(
+        "UPDATE tool_calls SET expires_at = CASE WHEN ordinal < 10 THEN created_at
+             WHEN ordinal >= {CALLS} - 10 THEN expires_at ELSE {NOW} + ordinal * 10000 END"
+    );
+    assert_eq!(app.rows.change(&spread).await, Ok(CALLS as u64));
+
+    let deciders = ids.iter().enumerate().flat_map(|(n, id)| {
+        // Who of them is first is left to chance, which begins elsewhere for each call.
+        let mut verdicts = [true, false, true];
+        verdicts.rotate_left(n % 3);
+        verdicts.map(|yes| (id.clone(), yes))
+    });
+    let answers: Vec<_> = stream::iter(deciders)
+        .map(|(id, yes)| {
+            let client = &app.client;
+            async move {
+                let answer = if yes { client.approve(&id).await } else { client.reject(&id).await };
+                (id, yes, answer)
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    assert_eq!(answers.len(), 3 * CALLS);
+
+    let rows = app
+        .rows
+        .all("SELECT c.tool_call_id, c.state, d.verdict, d.actor, d.final FROM tool_calls c JOIN decisions d USING (tool_call_id)")
+        .await;
+    assert_eq!(rows.len(), CALLS, "one decision each");
+    let rows: HashMap<&str, &Value> =
+        rows.iter().map(|row| (row["tool_call_id"].as_str().unwrap(), row)).collect();
+    assert_eq!(rows.len(), CALLS);
+    let mut fresh: HashMap<&str, u32> = HashMap::new();
+    for (id, yes, answer) in &answers {
+        let row = rows[id.as_str()];
+        let (state, verdict) = (row["state"].as_str().unwrap(), row["verdict"].as_str().unwrap());
+        let actor = if verdict == "expire" { "system:expiry" } else { "user:local" };
+        assert_eq!(row["actor"], actor, "{row}");
+        let (same, ends) = match verdict {
+            "approve" => (*yes, "succeeded"),
+            "reject" => (!*yes, "rejected"),
+            _ => (false, "expired"),
+        };
+        assert_eq!(state, ends, "{row}");
+        if same {
+            assert_eq!((answer.status, &answer.body["state"]), (200, &row["state"]), "{:?}", answer.body);
+            *fresh.entry(id).or_default() += u32::from(answer.header("idempotent-replayed").is_none());
+        } else {
+            let code = if verdict == "expire" { "expired" } else { "already_decided" };
+            assert_eq!((answer.status, answer.code()), (409, code), "{:?}", answer.body);
+            assert_eq!(answer.body["error"]["details"]["decision"]["decision"], verdict);
+            assert_eq!(answer.body["error"]["details"]["decision"]["by"], actor);
+        }
+    }
+    let of = |verdict: &str| rows.values().filter(|row| row["verdict"] == verdict).count();
+    assert!(fresh.values().all(|count| *count == 1), "{fresh:?}");
+    assert_eq!(fresh.len(), of("approve") + of("reject"), "each decision was somebody's");
+    assert_eq!(of("approve") + of("reject") + of("expire"), CALLS);
+    assert!(of("expire") >= 10 && of("approve") + of("reject") >= 10);
+    let mut lines = app.ledger.lines();
+    assert_eq!(lines.len(), of("approve"));
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), of("approve"), "none ran twice");
+    println!("{} approved, {} rejected, {} expired", of("approve"), of("reject"), of("expire"));
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
+}
