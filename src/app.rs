@@ -114,7 +114,12 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
 
 async fn connect(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, AppError> {
     let url = config.database.url.expose_secret();
-    Ok(Store::connect(url, config.database.max_connections, clock).await?)
+    let connected = Store::connect(url, config.database.max_connections, clock).await;
+    // The driver's own words repeat the URL, and its password with it.
+    connected.map_err(|error| match error.to_string() {
+        why if url.is_empty() => AppError::new("database.url", why),
+        why => AppError::new("database.url", why.replace(url, "…")),
+    })
 }
 
 impl App {

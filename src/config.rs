@@ -263,7 +263,7 @@ pub struct Flags {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file, a variable or a flag that cannot be read as what its key wants.
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] config::ConfigError),
     /// A value that can be read and not be used.
     #[error("{key}: {why}")]
@@ -293,7 +293,11 @@ impl Config {
             .add_source(own)
             .set_override_option("server.bind", flags.bind.clone())?
             .set_override_option("database.url", flags.database_url.clone())?
-            .build()?;
+            .build()
+            .map_err(without_excerpt)?;
+        if let Some(key) = fraction(&read.cache, "") {
+            return Err(config::ConfigError::Message(format!("{key}: expected no fraction")).into());
+        }
         let read: Self = read.try_deserialize()?;
         read.check()?;
         Ok(read)
@@ -323,6 +327,26 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+/// The error without the lines of the file that it shows: there may be a secret in them.
+fn without_excerpt(error: config::ConfigError) -> config::ConfigError {
+    let config::ConfigError::FileParse { uri, cause } = error else { return error };
+    let told = cause.to_string();
+    let told: Vec<&str> = told.lines().filter(|line| !line.contains('|')).collect();
+    config::ConfigError::FileParse { uri, cause: told.join(": ").into() }
+}
+
+/// The first key with a fraction: no key takes one, and it would be rounded without a word.
+fn fraction(value: &config::Value, key: &str) -> Option<String> {
+    match &value.kind {
+        config::ValueKind::Float(_) => Some(key.to_owned()),
+        config::ValueKind::Table(fields) => fields.iter().find_map(|(name, value)| {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            fraction(value, &key)
+        }),
+        _ => None,
     }
 }
 

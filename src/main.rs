@@ -81,7 +81,7 @@ fn log(settings: &Log) -> anyhow::Result<()> {
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.with_ansi(terminal).init(),
-        LogFormat::Json => lines.json().init(),
+        LogFormat::Json => lines.json().with_span_list(false).init(),
     }
     Ok(())
 }

@@ -116,10 +116,12 @@ impl Said {
                 });
                 say(TurnEvent::CallStarted { tool_call_id: id, tool_name });
             }
-            ModelEvent::CallArguments { index, delta } => {
+            ModelEvent::CallArguments { index, mut delta } => {
                 let call = self.call(index)?;
                 // One byte over the limit is enough for the gate to refuse it.
-                if call.arguments.len() <= args_bytes {
+                let room = args_bytes.saturating_add(1).saturating_sub(call.arguments.len());
+                delta.truncate(delta.ceil_char_boundary(room));
+                if !delta.is_empty() {
                     call.arguments.push_str(&delta);
                     let tool_call_id = call.id;
                     say(TurnEvent::CallArguments { tool_call_id, delta });

@@ -120,8 +120,8 @@ impl Approvals {
         let (answer, verdict, reason) = match &decision.answer {
             Answer::Approve { inputs } => {
                 let inputs = inputs.clone().filter(|inputs| *inputs != call.input);
-                let errors =
-                    tool.map_or_else(Vec::new, |tool| tool.errors(inputs.as_ref().unwrap_or(&call.input)));
+                let runs = inputs.as_ref().unwrap_or(&call.input);
+                let errors = tool.map_or_else(Vec::new, |tool| self.gate.errors(tool, runs));
                 if !errors.is_empty() {
                     return Err(DecideError::InvalidInputs(errors));
                 }

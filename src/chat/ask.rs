@@ -246,11 +246,11 @@ async fn intent(write: &Write, thread: &Thread, ask: Ask) -> Result<Intent, AskE
         Ask::New { text, client_id: None, .. } => return Ok(Intent::New { text, client_id: None }),
         Ask::New { text, client_id, .. } => (None, text, client_id),
         Ask::History { messages: posted, .. } => match posted.last() {
-            Some(PostedMessage { user_text: Some(text), id }) => {
+            Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => {
                 let (text, id) = (text.clone(), id.clone());
                 (Some(posted), text, id)
             }
-            Some(PostedMessage { user_text: None, .. }) | None => return Ok(Intent::Continue),
+            Some(PostedMessage { .. }) | None => return Ok(Intent::Continue),
         },
     };
     let transcript = write.transcript(thread).await?;

@@ -2,7 +2,7 @@
 //!
 //! A request says what it wants ([`Ask`]); [`Chat::ask`] finds or makes the run in one transaction and starts
 //! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
-//! [`TurnLog`](live::TurnLog), from which any number of clients read.
+//! [`TurnLog`], from which any number of clients read.
 
 mod ask;
 pub(crate) mod live;

@@ -16,6 +16,12 @@ use super::id::{ThreadId, ToolCallId};
 /// let permit = Permit { };
 /// ```
 ///
+/// ```compile_fail,E0624
+/// let permit = holdpoint::tools::Permit::committed();
+/// ```
+///
+/// It is used up by running:
+///
 /// ```compile_fail
 /// fn twice(permit: holdpoint::tools::Permit) {
 ///     let again = permit.clone();

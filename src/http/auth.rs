@@ -42,10 +42,15 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 fn names_loopback(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
+    // Behind the host there is a port or nothing, not the rest of another name.
+    let port = rest.strip_prefix(':').unwrap_or(rest);
+    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
@@ -58,9 +63,17 @@ mod tests {
         for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "127.1.2.3", "[::1]:8080", "[::1]"] {
             assert!(names_loopback(host), "{host}");
         }
-        for host in
-            ["", "evil.example", "localhost.evil.example", "10.0.0.1", "0.0.0.0", "[::2]:80", "127.0.0.1x"]
-        {
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "0.0.0.0",
+            "[::2]:80",
+            "127.0.0.1x",
+            "localhost:80@evil.example",
+            "[::1].evil.example",
+        ] {
             assert!(!names_loopback(host), "{host}");
         }
     }

@@ -8,13 +8,20 @@ use super::auth::check_loopback;
 use super::error::{self, ApiError};
 use super::request_id::{HEADER, RequestId};
 use crate::domain::clock::Clock;
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
 use poem::http::HeaderValue;
-use poem::http::header::{CONTENT_LENGTH, X_CONTENT_TYPE_OPTIONS};
+use poem::http::header::{CONTENT_LENGTH, EXPECT, X_CONTENT_TYPE_OPTIONS};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+
+/// How much more is read of a body that is too long, and for how long.
+const DRAIN_BYTES: usize = 16 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 pub(super) struct Front<E> {
     inner: Arc<E>,
@@ -44,14 +51,21 @@ impl<E> Front<E> {
         }
         let max = self.body_bytes_max(request.uri().path());
         let declared = request.header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-        if declared.is_some_and(|declared| declared > max) {
+        let mut too_long = declared.is_some_and(|declared| declared > max);
+        let mut pieces = request.take_body().into_bytes_stream().boxed();
+        let mut body = BytesMut::new();
+        while !too_long && let Some(piece) = pieces.next().await {
+            body.extend_from_slice(&piece.map_err(|_| ApiError::bad_request("body: it broke off"))?);
+            too_long = body.len() > max;
+        }
+        if too_long {
+            // A client that asks first has sent nothing yet.
+            if request.header(EXPECT).is_none() {
+                drain(pieces).await;
+            }
             return Err(ApiError::body_too_large(max));
         }
-        let body = request.take_body().into_bytes_limit(max).await.map_err(|error| match error {
-            poem::error::ReadBodyError::PayloadTooLarge => ApiError::body_too_large(max),
-            _ => ApiError::bad_request("body: it broke off"),
-        })?;
-        request.set_body(Body::from_bytes(body));
+        request.set_body(Body::from_bytes(body.freeze()));
         Ok(request)
     }
 
@@ -63,7 +77,7 @@ impl<E> Front<E> {
             Ok(request) => request,
             Err(error) => return error.into_response(),
         };
-        if request.uri().path() == "/" {
+        if request.uri().path() == "/" && self.settings.docs {
             return error::redirect("/docs");
         }
         let inner = self.inner.clone();
@@ -76,6 +90,20 @@ impl<E> Front<E> {
             }
         }
     }
+}
+
+/// Reads on in a body that nobody wants: a client that sends all of it before it reads would find its
+/// connection closed, and no answer.
+async fn drain(mut pieces: impl Stream<Item = std::io::Result<Bytes>> + Unpin) {
+    let mut left = DRAIN_BYTES;
+    let reading = async {
+        while let Some(Ok(piece)) = pieces.next().await {
+            let Some(less) = left.checked_sub(piece.len()) else { break };
+            left = less;
+        }
+    };
+    // Whoever sends more, or slower, is cut off.
+    let _whole = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
 impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {

@@ -98,7 +98,8 @@ impl ChatBody {
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(_) => Err(ApiError::bad_request(format!("{name}: expected a string"))),
         };
-        let id = text("id")?;
+        // Where the path names the thread, nobody reads it.
+        let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
         let tools = match fields.get("tool_selection") {
             None | Some(Value::Null) => None,
             Some(list) => Some(

@@ -279,7 +279,8 @@ impl Write {
         Ok(Some(Permit::committed(stored.id, thread.id, stored.name, stored.input, edited, execution)))
     }
 
-    /// Writes how an execution went: once, by who holds it. False if the call does not stand so any more.
+    /// Writes how an execution went, by who holds it. It may come late, after the execution was taken for dead.
+    /// False if the call does not stand so any more.
     pub(crate) async fn settle(
         &self,
         call: ToolCallId,
@@ -287,6 +288,10 @@ impl Write {
         outcome: &Outcome,
         result: String,
     ) -> Result<bool, StoreError> {
+        let from: &[&str] = match outcome {
+            Outcome::Succeeded(_) | Outcome::Failed(_) => &["executing", "interrupted"],
+            Outcome::Interrupted => &["executing"],
+        };
         let (state, event, output) = match outcome {
             Outcome::Succeeded(output) => ("succeeded", EventType::ToolSucceeded, Some(output.to_string())),
             Outcome::Failed(_) => ("failed", EventType::ToolFailed, None),
@@ -300,7 +305,7 @@ impl Write {
             .set(tool_call::Column::Output, Expr::value(output))
             .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
             .only(tool_call::Column::ExecId.eq(execution.id.to_string()))
-            .only(tool_call::Column::State.eq("executing"));
+            .only(tool_call::Column::State.is_in(from.iter().copied()));
         if !self.apply(&thread, call, settled).await? {
             return Ok(false);
         }

@@ -5,7 +5,7 @@ use super::{Read, StoreError, Write, rows};
 use crate::domain::Principal;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId};
-use sea_orm::sea_query::{Query, SelectStatement};
+use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
     QuerySelect, sea_query::Expr,
@@ -157,7 +157,7 @@ impl Read {
 }
 
 impl Write {
-    /// Makes a thread.
+    /// Makes a thread, or finds the one that got its name first.
     pub(crate) async fn create_thread(
         &self,
         owner: &Principal,
@@ -187,8 +187,13 @@ impl Write {
             updated_at: Set(self.now.as_micros()),
             deleted_at: Set(None),
         };
-        thread::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
-        Ok(made)
+        let insert = thread::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
+        if insert.exec_without_returning(&self.read.tx).await? == 1 {
+            return Ok(made);
+        }
+        // Another request gave the name to a thread of its own since this one looked.
+        let theirs = self.one_thread(owner, thread::Column::ClientId.eq(made.client_id)).await?;
+        theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is there already")))
     }
 
     /// Locks a thread until the transaction ends, so that what is read of it stays true.

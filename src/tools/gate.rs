@@ -3,7 +3,8 @@
 //! It judges every call a model makes (may it run, must a person be asked, can it be run at all), and it is
 //! the one place that runs a tool, which it does only for a [`Permit`].
 
-use super::{Permit, ToolRegistry};
+use super::registry::Registered;
+use super::{InputError, Permit, ToolRegistry};
 use crate::domain::call::{Input, Outcome, RiskLevel, unknown_schema_hash};
 use crate::domain::policy::{self, Cleared, Requirement};
 use crate::domain::strict_json;
@@ -113,6 +114,15 @@ impl Gate {
             Requirement::NeedsApproval { reason } => Gated::Held(Held { reason, _made_by_the_gate: () }),
         };
         judged(input, verdict)
+    }
+
+    /// What does not fit in inputs that a person gives: the tool's schema, and the limits that a model's
+    /// arguments have.
+    pub(crate) fn errors(&self, tool: &Registered, input: &Input) -> Vec<InputError> {
+        match self.parse(&Value::Object(input.clone()).to_string()) {
+            Ok(_) => tool.errors(input),
+            Err(message) => vec![InputError { pointer: String::new(), message }],
+        }
     }
 
     fn parse(&self, arguments: &str) -> Result<Input, String> {

@@ -3,7 +3,7 @@
 use crate::support::{Embedded, Turn};
 use holdpoint::config::WhilePending;
 use holdpoint::llm::ModelMessage;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Every way to say nothing, and so to go on.
 const NOTHING: [&str; 8] = [
@@ -104,6 +104,37 @@ async fn a_thread_goes_by_its_id_and_by_the_callers_own_name() {
     app.client.turn(id, &json!({ "content": "five" })).await;
     assert_eq!(app.client.questions(id).await, ["one", "two", "three", "four", "five"]);
     assert_eq!(app.rows.count("threads").await, 1);
+}
+
+#[tokio::test]
+async fn of_many_who_make_a_thread_by_one_name_all_find_the_same() {
+    let app = Embedded::start().await;
+    let posts = (0..8).map(|n| {
+        app.scene.says("ok");
+        let (client, body) = (app.client.clone(), json!({ "id": "new", "content": format!("{n}") }));
+        async move { client.turn_by_id(&body).await }
+    });
+    let turns = futures::future::join_all(posts).await;
+    let answered = turns.iter().filter(|turn| turn.status == 200).count();
+    assert!(answered >= 1);
+    for turn in turns.iter().filter(|turn| turn.status != 200) {
+        assert_eq!(turn.refused(), (409, "turn_in_progress".to_owned()), "{}", turn.raw);
+    }
+    assert_eq!(app.rows.count("threads").await, 1);
+    assert_eq!(app.rows.count("messages WHERE role = 'user'").await, answered as i64);
+}
+
+#[tokio::test]
+async fn a_name_may_hold_what_a_path_does_not() {
+    let app = Embedded::start().await;
+    for (name, encoded) in [("a/b", "a%2Fb"), ("?#&", "%3F%23%26"), ("%41", "%2541"), ("a+b", "a+b")] {
+        app.scene.says("ok").says("ok");
+        let body = json!({ "id": name, "content": "one" });
+        assert_eq!(app.client.turn_by_id(&body).await.text(), "ok", "{name}");
+        let again = app.client.say(encoded, "two").await;
+        assert_eq!((again.status, again.text().as_str()), (200, "ok"), "{name}: {}", again.raw);
+    }
+    assert_eq!(app.rows.count("threads").await, 4);
 }
 
 #[tokio::test]

@@ -117,6 +117,7 @@ fn a_wrong_value_of_a_flag_is_named() {
     let place = Place::new();
     place.migrate(&["--bind", "nowhere"], &[]).refused_for("server.bind");
     place.migrate(&["--database-url", "nowhere"], &[]).refused_for("database.url");
+    place.migrate(&["--database-url", ""], &[]).refused_for("cannot be parsed");
     place.migrate(&["--database-url", "mysql://localhost/x"], &[]).refused_for("database.url");
     place.migrate(&["--config", "missing.toml"], &[]).refused_for("missing.toml");
     place.migrate(&["--colour", "red"], &[]).refused_for("--colour");

@@ -2,8 +2,9 @@
 //!
 //! The server is this very binary, started again as a process of its own that serves slow tools.
 
-use crate::support::{Client, Probe, Process, Rows, eventually};
+use crate::support::{Client, Probe, Process, Rows, eventually, postgres};
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
@@ -130,16 +131,24 @@ fn child_server() {
         let listener = TcpListener::bind(bind).await.unwrap();
         let mut terminate = signal(SignalKind::terminate()).unwrap();
         println!("holdpoint listens on http://{}", listener.local_addr().unwrap());
-        app.serve(listener, async { drop(terminate.recv().await) }).await.unwrap();
+        let stop = async {
+            terminate.recv().await;
+        };
+        app.serve(listener, stop).await.unwrap();
     });
 }
 
-/// The folder of a server that is started again and again.
-struct Place(TempDir);
+/// The folder and the database of a server that is started again and again.
+struct Place {
+    dir: TempDir,
+    database: String,
+}
 
 impl Place {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let dir = tempfile::tempdir().unwrap();
+        let database = format!("sqlite://{}/holdpoint.db", dir.path().display());
+        Self { dir, database }
     }
 
     /// Starts the server; who decides waits for the outcome this long.
@@ -147,14 +156,16 @@ impl Place {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--ignored", "--exact", "crash::child_server", "--nocapture"])
-            .current_dir(self.0.path())
+            .current_dir(self.dir.path())
             .env(CHILD, "1")
+            .env("HOLDPOINT_DATABASE__URL", &self.database)
+            .env("HOLDPOINT_APPROVAL__LEASE", "1s")
             .env("HOLDPOINT_APPROVAL__WAIT", wait);
         Process::spawn(&mut command)
     }
 
     fn ledger(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.0.path().join(LEDGER)).unwrap_or_default();
+        let text = std::fs::read_to_string(self.dir.path().join(LEDGER)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
@@ -163,11 +174,11 @@ impl Place {
     }
 
     fn go(&self) {
-        std::fs::write(self.0.path().join(GO), "").unwrap();
+        std::fs::write(self.dir.path().join(GO), "").unwrap();
     }
 
     async fn rows(&self) -> Rows {
-        Process::rows(self.0.path()).await
+        Rows::open(&self.database).await
     }
 }
 
@@ -258,7 +269,7 @@ async fn killed_while_a_call_is_pending_it_still_is_and_a_yes_runs_it_once() {
     let listed = server.client.get(&format!("/threads/{thread}")).await.body;
     assert_eq!(listed["pending_count"], 1);
     assert!(listed["active_run_id"].is_string(), "the run waits: {listed}");
-    assert_eq!(server.client.go_on(&thread).await.pending(), [id.clone()]);
+    assert_eq!(server.client.go_on(&thread).await.pending(), [id.as_str()]);
     assert_eq!(place.ledger(), Vec::<String>::new());
 
     place.go();
@@ -354,7 +365,7 @@ async fn asked_to_stop_while_a_tool_runs_the_server_waits_and_the_decider_gets_t
     };
     let (approved, ()) = tokio::join!(client.approve(&id), stop);
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
-    assert_eq!(eventually("the server ends", async || server.ended()).await, true, "and it ends well");
+    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
 
     let server = place.start("30s");
     let call = server.client.call(&id).await;
@@ -377,7 +388,7 @@ async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle
     eventually("no new connection is taken", refused).await;
     assert_eq!(server.ended(), None, "it waits for the tool");
     place.go();
-    assert_eq!(eventually("the server ends", async || server.ended()).await, true, "and it ends well");
+    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
 
     let server = place.start("30s");
     let repeat = server.client.approve(&id).await;
@@ -386,4 +397,111 @@ async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle
         (Some("true"), &json!("succeeded"))
     );
     assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn what_was_taken_for_dead_and_ends_late_is_told_as_a_note() {
+    let place = Place::new();
+    let mut old = place.start("0s");
+    let thread = old.client.thread().await;
+    let id = held(&old.client, &thread, "10").await;
+    assert_eq!(old.client.approve(&id).await.status, 202);
+    place.wait_begun(&["transfer 10"]).await;
+    // A deploy: the next server begins while this one still lets its tool finish.
+    old.terminate();
+    let new = place.start("30s");
+    let client = &new.client;
+    assert_eq!(client.call(&id).await["state"], "interrupted");
+    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+
+    place.go();
+    assert!(eventually("the old server ends", async || old.ended()).await, "and it ends well");
+    let call = client.call(&id).await;
+    assert_eq!((&call["state"], &call["output"]), (&json!("succeeded"), &json!({ "transferred": "10" })));
+    assert_eq!(client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
+    let told = place.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    let note = "[tool outcome] transfer, call p-10: {\"transferred\":\"10\"}";
+    let expected =
+        [json!({ "kind": "answer", "text": words::INTERRUPTED }), json!({ "kind": "note", "text": note })];
+    assert_eq!(told, expected);
+    assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn killed_between_the_yes_and_the_start_repeats_of_the_yes_run_it_once() {
+    let place = Place::new();
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let id = held(&server.client, &thread, "10").await;
+    server.kill();
+    // What is committed when a server is killed there.
+    let rows = place.rows().await;
+    let yes = "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
+                   decided_at = created_at, start_deadline = expires_at";
+    assert_eq!(rows.change(yes).await, Ok(1));
+    let decision =
+        "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash,
+                        surface, at)
+                    SELECT 'd', tool_call_id, 'user:local', 'approve', TRUE, FALSE, 'h', 'rest', created_at
+                    FROM tool_calls";
+    assert_eq!(rows.change(decision).await, Ok(1));
+
+    let server = place.start("30s");
+    let client = &server.client;
+    assert_eq!(client.call(&id).await["state"], "approved");
+    assert_eq!(client.reject(&id).await.code(), "already_decided");
+    assert_eq!(place.ledger(), Vec::<String>::new());
+    place.go();
+    for repeat in join_all((0..10).map(|_| client.approve(&id))).await {
+        assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
+        assert_eq!(repeat.body["state"], "succeeded", "{:?}", repeat.body);
+    }
+    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_the_outcome_is_unknown_once_the_lease_of_the_killed_server_is_over() {
+    let Some(database) = postgres().await else { return };
+    let place = Place { database, ..Place::new() };
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let id = held(&server.client, &thread, "10").await;
+    assert_eq!(server.client.approve(&id).await.status, 202);
+    place.wait_begun(&["transfer 10"]).await;
+    server.kill();
+
+    let server = place.start("0s");
+    place.go();
+    let client = &server.client;
+    let over = async || (client.call(&id).await["state"] == "interrupted").then_some(());
+    eventually("nobody renews the lease", over).await;
+    let repeat = client.approve(&id).await;
+    assert_eq!((repeat.status, &repeat.body["result"]), (200, &json!(words::INTERRUPTED)));
+    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_of_the_killed_server_is_taken_up_once_its_lease_is_over() {
+    let Some(database) = postgres().await else { return };
+    let place = Place { database, ..Place::new() };
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    begin(&server.client, &thread, "think", "0").await;
+    place.wait_begun(&["think"]).await;
+    let begun = message(&server.client, &thread).await;
+    server.kill();
+
+    let server = place.start("0s");
+    place.go();
+    let client = &server.client;
+    let again = async || Some(client.go_on(&thread).await).filter(|turn| turn.status == 200);
+    let again = eventually("the lease is over", again).await;
+    assert_eq!((again.codes().as_str(), again.text().as_str()), ("f0ed", "Half an answer."));
+    assert_eq!(again.one('f')["messageId"], begun["message_id"]);
+    let steps = place.rows().await.all("SELECT status FROM message_steps ORDER BY n").await;
+    assert_eq!(steps, [json!({ "status": "interrupted" }), json!({ "status": "complete" })]);
+    assert_eq!(place.ledger(), ["think", "think"]);
 }

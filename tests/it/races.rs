@@ -1,21 +1,35 @@
 //! Decisions against each other and against the clock.
 
-use crate::support::{Embedded, call};
-use futures::StreamExt;
-use futures::stream;
+use crate::support::{Embedded, call, postgres};
+use futures::future::join_all;
+use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-const CALLS: usize = 200;
-/// Requests under way at once.
-const AT_ONCE: usize = 24;
+/// Calls that are decided at once, each by three.
+const AT_ONCE: usize = 20;
+const BATCHES: usize = 10;
+const CALLS: usize = AT_ONCE * BATCHES;
 
-/// The time as the server writes it, from its database.
-const NOW: &str = "(SELECT CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER))";
+/// The time as the server writes it.
+const NOW_SQLITE: &str = "CAST(unixepoch('now', 'subsec') * 1000000 AS BIGINT)";
+const NOW_POSTGRES: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 #[tokio::test]
 async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call() {
-    let change = |config: &mut holdpoint::config::Config| {
+    let dir = tempfile::tempdir().unwrap();
+    race(format!("sqlite://{}/rows.db", dir.path().display()), NOW_SQLITE).await;
+}
+
+#[tokio::test]
+async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_postgres() {
+    let Some(url) = postgres().await else { return };
+    race(url, NOW_POSTGRES).await;
+}
+
+async fn race(url: String, now: &str) {
+    let change = |config: &mut Config| {
+        config.database.url = url.into();
         config.limits.calls_per_step = CALLS;
         config.limits.pending_per_thread = CALLS as u64;
     };
@@ -26,36 +40,37 @@ async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call() {
     app.scene.calls(&calls);
     let ids = app.client.say(&thread, "pay all").await.pending();
     assert_eq!(ids.len(), CALLS);
-    // Times end while the answers come in, one after the other; those of the first ten have, and those of the
-    // last ten will not.
-    let spread = format!(
-        "UPDATE tool_calls SET expires_at = CASE WHEN ordinal < 10 THEN created_at
-             WHEN ordinal >= {CALLS} - 10 THEN expires_at ELSE {NOW} + ordinal * 10000 END"
-    );
-    assert_eq!(app.rows.change(&spread).await, Ok(CALLS as u64));
 
-    let deciders = ids.iter().enumerate().flat_map(|(n, id)| {
-        // Who of them is first is left to chance, which begins elsewhere for each call.
-        let mut verdicts = [true, false, true];
-        verdicts.rotate_left(n % 3);
-        verdicts.map(|yes| (id.clone(), yes))
-    });
-    let answers: Vec<_> = stream::iter(deciders)
-        .map(|(id, yes)| {
-            let client = &app.client;
-            async move {
-                let answer = if yes { client.approve(&id).await } else { client.reject(&id).await };
-                (id, yes, answer)
-            }
-        })
-        .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
+    let mut answers = Vec::new();
+    for (batch, ids) in ids.chunks(AT_ONCE).enumerate() {
+        // Time ends for one call after the other while the answers come in; for the first it has, and for the
+        // last it will not.
+        let first = batch * AT_ONCE;
+        let spread = format!(
+            "UPDATE tool_calls SET expires_at = CASE ordinal WHEN {first} THEN created_at
+                 ELSE {now} + (ordinal - {first}) * 25000 END
+             WHERE ordinal >= {first} AND ordinal < {first} + {AT_ONCE} - 1"
+        );
+        assert_eq!(app.rows.change(&spread).await, Ok(AT_ONCE as u64 - 1));
+        let deciders = ids.iter().enumerate().flat_map(|(n, id)| {
+            // Who of them is first is left to chance, which begins elsewhere for each call.
+            let mut verdicts = [true, false, true];
+            verdicts.rotate_left(n % 3);
+            verdicts.map(|yes| {
+                let client = &app.client;
+                async move {
+                    let answer = if yes { client.approve(id).await } else { client.reject(id).await };
+                    (id, yes, answer)
+                }
+            })
+        });
+        answers.extend(join_all(deciders).await);
+    }
     assert_eq!(answers.len(), 3 * CALLS);
 
     let rows = app
         .rows
-        .all("SELECT c.tool_call_id, c.state, d.verdict, d.actor, d.final FROM tool_calls c JOIN decisions d USING (tool_call_id)")
+        .all("SELECT tool_call_id, state, verdict, actor FROM tool_calls JOIN decisions USING (tool_call_id)")
         .await;
     assert_eq!(rows.len(), CALLS, "one decision each");
     let rows: HashMap<&str, &Value> =
@@ -87,12 +102,11 @@ async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call() {
     assert!(fresh.values().all(|count| *count == 1), "{fresh:?}");
     assert_eq!(fresh.len(), of("approve") + of("reject"), "each decision was somebody's");
     assert_eq!(of("approve") + of("reject") + of("expire"), CALLS);
-    assert!(of("expire") >= 10 && of("approve") + of("reject") >= 10);
+    assert!(of("expire") >= BATCHES && of("approve") + of("reject") >= BATCHES);
     let mut lines = app.ledger.lines();
     assert_eq!(lines.len(), of("approve"));
     lines.sort_unstable();
     lines.dedup();
     assert_eq!(lines.len(), of("approve"), "none ran twice");
-    println!("{} approved, {} rejected, {} expired", of("approve"), of("reject"), of("expire"));
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
 }

@@ -1,6 +1,7 @@
 //! The database itself refuses what must not be, whoever writes.
 
 use crate::support::{Embedded, call, eventually, postgres};
+use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -270,14 +271,19 @@ async fn attack(app: &Embedded, on_postgres: bool) {
 
 #[tokio::test]
 async fn sqlite_refuses_every_wrong_state() {
-    let app = Embedded::with(|config| config.approval.wait = Duration::ZERO).await;
+    let dir = tempfile::tempdir().unwrap();
+    let change = |config: &mut Config| {
+        config.approval.wait = Duration::ZERO;
+        config.database.url = format!("sqlite://{}/rows.db", dir.path().display()).into();
+    };
+    let app = Embedded::with(change).await;
     attack(&app, false).await;
 }
 
 #[tokio::test]
 async fn postgres_refuses_every_wrong_state() {
     let Some(url) = postgres().await else { return };
-    let change = |config: &mut holdpoint::config::Config| {
+    let change = |config: &mut Config| {
         config.approval.wait = Duration::ZERO;
         config.database.url = url.into();
     };

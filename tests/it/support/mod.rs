@@ -15,7 +15,7 @@ pub use aimock::Aimock;
 pub use client::{Answer, Client, Line, Turn};
 pub use eventually::eventually;
 pub use model::{Scene, call, text};
-pub use postgres::postgres;
+pub use postgres::{everything_on_postgres, postgres};
 pub use process::Process;
 pub use rows::Rows;
 pub use serve::{Embedded, config};

@@ -6,6 +6,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The variable with the URL of a server on which databases can be made, ending in `/` and a database.
 const SERVER: &str = "HOLDPOINT_TEST_POSTGRES";
 
+/// If set, every embedded server that says nothing else stands on a database of its own there.
+const EVERYTHING: &str = "HOLDPOINT_TEST_EVERYTHING_ON_POSTGRES";
+
+/// An empty database for a server that says nothing else; `None` means SQLite.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "says where a server is; no part of the program's configuration"
+)]
+pub async fn everything_on_postgres() -> Option<String> {
+    std::env::var_os(EVERYTHING)?;
+    Some(postgres().await.expect("HOLDPOINT_TEST_POSTGRES says where"))
+}
+
 /// Makes an empty database and gives its URL; `None` where no server is named. It is left to the server, which
 /// is thrown away.
 #[expect(

@@ -1,6 +1,6 @@
 //! A server as a process of its own, as an operator starts it.
 
-use super::{Client, Rows};
+use super::Client;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -23,8 +23,9 @@ impl Process {
         let mut child = command
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
-            // The tests' own variable; the server takes no `HOLDPOINT_…` that it does not know.
+            // The tests' own; the server takes no `HOLDPOINT_…` that it does not know.
             .env_remove("HOLDPOINT_TEST_POSTGRES")
+            .env_remove("HOLDPOINT_TEST_EVERYTHING_ON_POSTGRES")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -56,11 +57,6 @@ impl Process {
     /// Whether it went well, once it has ended by itself.
     pub fn ended(&mut self) -> Option<bool> {
         self.child.try_wait().unwrap().map(|status| status.success())
-    }
-
-    /// The rows of its database, where it stands in this folder.
-    pub async fn rows(dir: &Path) -> Rows {
-        Rows::open(&format!("sqlite://{}/holdpoint.db", dir.display())).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! A server in this process, with tools and a model that a test brings.
 
-use super::{Client, Ledger, Rows, Scene, probes};
+use super::{Client, Ledger, Rows, Scene, everything_on_postgres, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
@@ -21,6 +21,7 @@ pub struct Embedded {
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
     dir: TempDir,
+    url: String,
 }
 
 /// A configuration with a database of its own.
@@ -41,6 +42,9 @@ impl Embedded {
         let ledger = Ledger::new();
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir);
+        if let Some(url) = everything_on_postgres().await {
+            config.database.url = url.into();
+        }
         change(&mut config);
         let tools = probes(&ledger);
         Self::serve(dir, config, tools, Scene::new(), ledger).await
@@ -49,7 +53,8 @@ impl Embedded {
     /// Stops the server and starts it again on the same rows, with these tools: a deploy.
     pub async fn redeploy(mut self, tools: ToolRegistry) -> Self {
         self.end().await;
-        let config = config(&self.dir);
+        let mut config = config(&self.dir);
+        config.database.url = self.url.into();
         Self::serve(self.dir, config, tools, self.scene, self.ledger).await
     }
 
@@ -66,7 +71,7 @@ impl Embedded {
             app.serve(listener, async { drop(stopped.await) }).await.unwrap();
         });
         let rows = Rows::open(&url).await;
-        Self { client, scene, ledger, rows, stop: Some(stop), served, dir }
+        Self { client, scene, ledger, rows, stop: Some(stop), served, dir, url }
     }
 
     /// Stops the server as an operator would, and waits for it.
