@@ -6,6 +6,7 @@
 use config::{Environment, File, FileFormat};
 use secrecy::SecretString;
 use serde::Deserialize;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -287,6 +288,7 @@ impl Config {
         };
         let plain = Environment::default().keep_prefix(true).source(Some(database_url()));
         let own = Environment::with_prefix("HOLDPOINT").prefix_separator("_").separator("__");
+        let own = own.source(Some(own_variables()));
         let read = config::Config::builder()
             .add_source(file)
             .add_source(plain.separator("__"))
@@ -348,6 +350,15 @@ fn fraction(value: &config::Value, key: &str) -> Option<String> {
         }),
         _ => None,
     }
+}
+
+/// The variables that are keys. Kubernetes sets others with our prefix for a service of our name.
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+fn own_variables() -> config::Map<String, String> {
+    let is_key = |name: &str| name.strip_prefix("HOLDPOINT_").is_some_and(|key| key.contains("__"));
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).filter(|(name, _)| is_key(name)).collect()
 }
 
 /// The name that most hosts give the database's URL, as the key it stands for.

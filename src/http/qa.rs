@@ -317,11 +317,16 @@ impl Qa {
 impl Validated {
     fn of(call: &ToolCall) -> Self {
         let result = call.end().map_or(words::UNDER_WAY, |end| end.result.as_str());
+        let state = match &call.state {
+            // Who waits for the outcome need not tell a yes from its beginning.
+            State::Approved(_) | State::Executing(..) => "executing",
+            other => other.as_str(),
+        };
         Self {
             success: matches!(call.state, State::Succeeded(..) | State::Rejected(_)),
             result: result.to_owned(),
             tool_call_id: call.id.to_string(),
-            state: call.state.as_str().to_owned(),
+            state: state.to_owned(),
             validated_inputs: call.edited_input().cloned().map(JsonObject),
         }
     }

@@ -288,6 +288,18 @@ impl Write {
         outcome: &Outcome,
         result: String,
     ) -> Result<bool, StoreError> {
+        self.settle_as(None, call, execution, outcome, result).await
+    }
+
+    /// The same, told as done by this actor, or else by whoever decided the call.
+    async fn settle_as(
+        &self,
+        actor: Option<&str>,
+        call: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: String,
+    ) -> Result<bool, StoreError> {
         let from: &[&str] = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => &["executing", "interrupted"],
             Outcome::Interrupted => &["executing"],
@@ -312,7 +324,7 @@ impl Write {
         let run_id = rows::id("tool_calls", &row.run_id)?;
         let subject = Subject { thread: &thread, run_id, tool_call_id: Some(call) };
         let data = json!({ "tool_name": row.name, "state": state });
-        let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
+        let actor = actor.or(row.decided_by.as_deref()).unwrap_or(system::POLICY);
         self.event(event, actor, &subject, data).await?;
         self.settle_behind(&thread, run_id).await?;
         Ok(true)
@@ -330,8 +342,10 @@ impl Write {
             let call = rows::call(row, None)?;
             let Some(execution) = call.execution() else { continue };
             let result = Outcome::Interrupted.words(&call.input, call.effective_input(), usize::MAX);
+            let sweeper = Some(system::SWEEPER);
+            let unknown = &Outcome::Interrupted;
             interrupted_calls +=
-                u64::from(self.settle(call.id, execution, &Outcome::Interrupted, result).await?);
+                u64::from(self.settle_as(sweeper, call.id, execution, unknown, result).await?);
         }
         let closed_turns = self.close_all_turns().await?;
         Ok(Recovered { interrupted_calls, closed_turns })

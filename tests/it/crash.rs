@@ -462,28 +462,6 @@ async fn killed_between_the_yes_and_the_start_repeats_of_the_yes_run_it_once() {
 }
 
 #[tokio::test]
-async fn on_postgres_the_outcome_is_unknown_once_the_lease_of_the_killed_server_is_over() {
-    let Some(database) = postgres().await else { return };
-    let place = Place { database, ..Place::new() };
-    let mut server = place.start("0s");
-    let thread = server.client.thread().await;
-    let id = held(&server.client, &thread, "10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
-    place.wait_begun(&["transfer 10"]).await;
-    server.kill();
-
-    let server = place.start("0s");
-    place.go();
-    let client = &server.client;
-    let over = async || (client.call(&id).await["state"] == "interrupted").then_some(());
-    eventually("nobody renews the lease", over).await;
-    let repeat = client.approve(&id).await;
-    assert_eq!((repeat.status, &repeat.body["result"]), (200, &json!(words::INTERRUPTED)));
-    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    assert_eq!(place.ledger(), ["transfer 10"]);
-}
-
-#[tokio::test]
 async fn on_postgres_a_turn_of_the_killed_server_is_taken_up_once_its_lease_is_over() {
     let Some(database) = postgres().await else { return };
     let place = Place { database, ..Place::new() };

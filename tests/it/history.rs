@@ -9,11 +9,13 @@ fn user(text: &str) -> ModelMessage {
 }
 
 fn answers(messages: &[ModelMessage]) -> Vec<(&str, &str)> {
-    let answer = |message| match message {
-        &ModelMessage::Tool { ref call_id, ref text, .. } => Some((call_id.as_str(), text.as_str())),
-        _ => None,
-    };
-    messages.iter().filter_map(answer).collect()
+    let mut answers = Vec::new();
+    for message in messages {
+        if let ModelMessage::Tool { call_id, text, .. } = message {
+            answers.push((call_id.as_str(), text.as_str()));
+        }
+    }
+    answers
 }
 
 #[tokio::test]

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A running aimock. Dropping it kills it.
-pub struct Aimock {
+pub(crate) struct Aimock {
     client: Client,
     child: Child,
 }
 
 impl Aimock {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
         let program = "node_modules/@copilotkit/aimock/dist/cli.js";
         assert!(dir.join(program).exists(), "run `npm ci --ignore-scripts` in {}", dir.display());
@@ -39,12 +39,12 @@ impl Aimock {
     }
 
     /// What `model.base_url` has to be.
-    pub fn base_url(&self) -> String {
+    pub(crate) fn base_url(&self) -> String {
         self.client.url("/v1")
     }
 
     /// The requests for a completion so far, oldest first, each with its answer.
-    pub async fn journal(&self) -> Vec<Value> {
+    pub(crate) async fn journal(&self) -> Vec<Value> {
         let journal = self.client.get("/__aimock/journal?path=/v1/chat/completions").await;
         assert_eq!(journal.status, 200);
         journal.body.as_array().unwrap().clone()

@@ -4,50 +4,50 @@ use serde_json::{Value, json};
 
 /// A client of one server.
 #[derive(Debug, Clone)]
-pub struct Client {
-    pub http: reqwest::Client,
-    pub base: String,
+pub(crate) struct Client {
+    pub(crate) http: reqwest::Client,
+    pub(crate) base: String,
 }
 
 /// An answer with a JSON body (null if it has none).
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: reqwest::header::HeaderMap,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) body: Value,
 }
 
 impl Answer {
     /// The message of the one error shape.
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_default()
     }
 
     /// The code of the one error shape.
-    pub fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 }
 
 /// One line of a `data-v1` stream.
-pub type Line = (char, Value);
+pub(crate) type Line = (char, Value);
 
 /// A streamed turn, read to its end.
 #[derive(Debug)]
-pub struct Turn {
-    pub status: u16,
-    pub headers: reqwest::header::HeaderMap,
-    pub raw: String,
-    pub lines: Vec<Line>,
+pub(crate) struct Turn {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) raw: String,
+    pub(crate) lines: Vec<Line>,
 }
 
 impl Turn {
     /// The codes of the lines, text and argument deltas folded into one each.
-    pub fn codes(&self) -> String {
+    pub(crate) fn codes(&self) -> String {
         let mut codes = String::new();
         for (code, _) in &self.lines {
             if !(matches!(code, '0' | 'c' | 'g') && codes.ends_with(*code)) {
@@ -57,28 +57,28 @@ impl Turn {
         codes
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.all('0').iter().map(|text| text.as_str().unwrap()).collect()
     }
 
-    pub fn all(&self, code: char) -> Vec<&Value> {
+    pub(crate) fn all(&self, code: char) -> Vec<&Value> {
         self.lines.iter().filter(|(found, _)| *found == code).map(|(_, value)| value).collect()
     }
 
     /// The status and the code of the one error shape, where the turn was refused.
-    pub fn refused(&self) -> (u16, String) {
+    pub(crate) fn refused(&self) -> (u16, String) {
         let body: Value = serde_json::from_str(&self.raw).unwrap_or_default();
         (self.status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
     }
 
-    pub fn one(&self, code: char) -> &Value {
+    pub(crate) fn one(&self, code: char) -> &Value {
         let all = self.all(code);
         assert_eq!(all.len(), 1, "lines {code:?} in {}", self.raw);
         all[0]
     }
 
     /// The ids of the calls that the `8:` lines say are pending.
-    pub fn pending(&self) -> Vec<String> {
+    pub(crate) fn pending(&self) -> Vec<String> {
         let all = self.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
         all.filter(|entry| entry["validated"] == "pending")
             .map(|entry| entry["toolCallId"].as_str().unwrap().to_owned())
@@ -87,17 +87,17 @@ impl Turn {
 }
 
 impl Client {
-    pub fn new(base: String) -> Self {
+    pub(crate) fn new(base: String) -> Self {
         // Both the server under test and this client need one; the second try finds it installed.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         Self { http: reqwest::Client::new(), base }
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
@@ -105,68 +105,68 @@ impl Client {
         Answer { status, headers, body }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(self.http.get(self.url(path))).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(self.http.post(self.url(path)).json(body)).await
     }
 
-    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
         self.send(self.http.patch(self.url(path)).json(body)).await
     }
 
-    pub async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
         self.send(self.http.delete(self.url(path))).await
     }
 
     /// Posts these bytes as JSON, whatever they are.
-    pub async fn post_raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+    pub(crate) async fn post_raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         let request = self.http.post(self.url(path)).header("content-type", "application/json").body(body);
         self.send(request).await
     }
 
-    pub async fn thread(&self) -> String {
+    pub(crate) async fn thread(&self) -> String {
         let made = self.send(self.http.post(self.url("/threads"))).await;
         assert_eq!(made.status, 201, "{:?}", made.body);
         made.body["thread_id"].as_str().unwrap().to_owned()
     }
 
     /// One turn with these words.
-    pub async fn say(&self, thread: &str, words: &str) -> Turn {
+    pub(crate) async fn say(&self, thread: &str, words: &str) -> Turn {
         self.turn(thread, &json!({ "content": words })).await
     }
 
     /// Goes on with an empty body.
-    pub async fn go_on(&self, thread: &str) -> Turn {
+    pub(crate) async fn go_on(&self, thread: &str) -> Turn {
         self.read(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}")))).await
     }
 
-    pub async fn turn(&self, thread: &str, body: &Value) -> Turn {
+    pub(crate) async fn turn(&self, thread: &str, body: &Value) -> Turn {
         self.read(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}"))).json(body)).await
     }
 
     /// One turn of the thread that the body names.
-    pub async fn turn_by_id(&self, body: &Value) -> Turn {
+    pub(crate) async fn turn_by_id(&self, body: &Value) -> Turn {
         self.read(self.http.post(self.url("/qa/chat_streamed")).json(body)).await
     }
 
     /// The thread's messages as they stand, oldest first.
-    pub async fn messages(&self, thread: &str) -> Vec<Value> {
+    pub(crate) async fn messages(&self, thread: &str) -> Vec<Value> {
         let found = self.get(&format!("/threads/{thread}/messages")).await;
         assert_eq!(found.status, 200, "{:?}", found.body);
         found.body["results"].as_array().unwrap().clone()
     }
 
     /// The words of the thread's user messages as they stand, oldest first.
-    pub async fn questions(&self, thread: &str) -> Vec<String> {
+    pub(crate) async fn questions(&self, thread: &str) -> Vec<String> {
         let messages = self.messages(thread).await;
         let asked = messages.iter().filter(|message| message["role"] == "user");
         asked.map(|message| message["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
     }
 
-    pub async fn read(&self, request: reqwest::RequestBuilder) -> Turn {
+    pub(crate) async fn read(&self, request: reqwest::RequestBuilder) -> Turn {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let raw = response.text().await.unwrap();
@@ -178,19 +178,19 @@ impl Client {
         Turn { status, headers, raw, lines }
     }
 
-    pub async fn validate(&self, body: &Value) -> Answer {
+    pub(crate) async fn validate(&self, body: &Value) -> Answer {
         self.post("/qa/validate_tool", body).await
     }
 
-    pub async fn approve(&self, call: &str) -> Answer {
+    pub(crate) async fn approve(&self, call: &str) -> Answer {
         self.validate(&json!({ "toolCallId": call, "isValidated": true })).await
     }
 
-    pub async fn reject(&self, call: &str) -> Answer {
+    pub(crate) async fn reject(&self, call: &str) -> Answer {
         self.validate(&json!({ "toolCallId": call, "isValidated": false })).await
     }
 
-    pub async fn call(&self, call: &str) -> Value {
+    pub(crate) async fn call(&self, call: &str) -> Value {
         let found = self.get(&format!("/tool_calls/{call}")).await;
         assert_eq!(found.status, 200, "{:?}", found.body);
         found.body

@@ -8,7 +8,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_millis(10);
 
 /// Looks again and again until there is something to see.
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(seen) = look().await {

@@ -10,21 +10,24 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
+/// What a model says in one step, or how it breaks.
+pub(crate) type Step = Vec<Result<ModelEvent, String>>;
+
 /// The steps a model will say, in order, and the requests it got.
 #[derive(Debug, Clone, Default)]
-pub struct Scene {
-    steps: Arc<Mutex<VecDeque<Vec<Result<ModelEvent, String>>>>>,
+pub(crate) struct Scene {
+    steps: Arc<Mutex<VecDeque<Step>>>,
     requests: Arc<Mutex<Vec<ModelRequest>>>,
     gate: Arc<Mutex<Option<Arc<Semaphore>>>>,
 }
 
 /// One call of a step: provider's id, tool, arguments.
-pub fn call(id: &str, tool: &str, arguments: &Value) -> (String, String, String) {
+pub(crate) fn call(id: &str, tool: &str, arguments: &Value) -> (String, String, String) {
     (id.to_owned(), tool.to_owned(), arguments.to_string())
 }
 
 /// A step of words alone.
-pub fn text(words: &str) -> Vec<Result<ModelEvent, String>> {
+pub(crate) fn text(words: &str) -> Step {
     vec![Ok(ModelEvent::Text(words.to_owned())), Ok(end(FinishReason::Stop))]
 }
 
@@ -34,22 +37,22 @@ fn end(reason: FinishReason) -> ModelEvent {
 }
 
 impl Scene {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Next, this.
-    pub fn then(&self, step: Vec<Result<ModelEvent, String>>) -> &Self {
+    pub(crate) fn then(&self, step: Step) -> &Self {
         self.steps.lock().unwrap().push_back(step);
         self
     }
 
-    pub fn says(&self, words: &str) -> &Self {
+    pub(crate) fn says(&self, words: &str) -> &Self {
         self.then(text(words))
     }
 
     /// Next, a step with these calls.
-    pub fn calls(&self, calls: &[(String, String, String)]) -> &Self {
+    pub(crate) fn calls(&self, calls: &[(String, String, String)]) -> &Self {
         let mut step = Vec::new();
         for (index, (id, tool, arguments)) in calls.iter().enumerate() {
             step.push(Ok(ModelEvent::CallStarted {
@@ -65,12 +68,12 @@ impl Scene {
     }
 
     /// From here on, each event of a step waits for a permit of its own.
-    pub fn gate(&self) -> Arc<Semaphore> {
+    pub(crate) fn gate(&self) -> Arc<Semaphore> {
         self.gate.lock().unwrap().get_or_insert_with(|| Arc::new(Semaphore::new(0))).clone()
     }
 
     /// Every request so far, oldest first.
-    pub fn requests(&self) -> Vec<ModelRequest> {
+    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }
 }

@@ -14,7 +14,7 @@ const EVERYTHING: &str = "HOLDPOINT_TEST_EVERYTHING_ON_POSTGRES";
     clippy::disallowed_methods,
     reason = "says where a server is; no part of the program's configuration"
 )]
-pub async fn everything_on_postgres() -> Option<String> {
+pub(crate) async fn everything_on_postgres() -> Option<String> {
     std::env::var_os(EVERYTHING)?;
     Some(postgres().await.expect("HOLDPOINT_TEST_POSTGRES says where"))
 }
@@ -25,7 +25,7 @@ pub async fn everything_on_postgres() -> Option<String> {
     clippy::disallowed_methods,
     reason = "says where a server is; no part of the program's configuration"
 )]
-pub async fn postgres() -> Option<String> {
+pub(crate) async fn postgres() -> Option<String> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let server = std::env::var(SERVER).ok()?;
     let name = format!("holdpoint_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));

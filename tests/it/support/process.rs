@@ -6,20 +6,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A running server. Dropping it kills it.
-pub struct Process {
-    pub client: Client,
+pub(crate) struct Process {
+    pub(crate) client: Client,
     child: Child,
 }
 
 impl Process {
     /// The server's binary, in this folder, with these variables.
-    pub fn start(dir: &Path, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(dir: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         Self::spawn(command.current_dir(dir).envs(variables.iter().copied()))
     }
 
     /// Any command that prints the server's address as the binary does.
-    pub fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
@@ -43,19 +43,19 @@ impl Process {
     }
 
     /// Kills it at once, as `kill -9` does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Asks it to stop, as an operator does.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(asked.success());
     }
 
     /// Whether it went well, once it has ended by itself.
-    pub fn ended(&mut self) -> Option<bool> {
+    pub(crate) fn ended(&mut self) -> Option<bool> {
         self.child.try_wait().unwrap().map(|status| status.success())
     }
 }

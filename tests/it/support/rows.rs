@@ -7,30 +7,30 @@ use serde_json::Value;
 
 /// A connection of one's own to a server's database.
 #[derive(Debug)]
-pub struct Rows(DatabaseConnection);
+pub(crate) struct Rows(DatabaseConnection);
 
 impl Rows {
-    pub async fn open(url: &str) -> Self {
+    pub(crate) async fn open(url: &str) -> Self {
         let mut options = ConnectOptions::new(url);
         options.max_connections(1).sqlx_logging(false);
         Self(Database::connect(options).await.unwrap())
     }
 
     /// The rows of a query.
-    pub async fn all(&self, sql: &str) -> Vec<Value> {
+    pub(crate) async fn all(&self, sql: &str) -> Vec<Value> {
         let statement = Statement::from_string(self.0.get_database_backend(), sql);
         JsonValue::find_by_statement(statement).all(&self.0).await.unwrap()
     }
 
     /// How many rows there are of what stands behind `FROM`.
-    pub async fn count(&self, from: &str) -> i64 {
+    pub(crate) async fn count(&self, from: &str) -> i64 {
         let sql = format!("SELECT count(*) FROM {from}");
         let statement = Statement::from_string(self.0.get_database_backend(), sql);
         self.0.query_one_raw(statement).await.unwrap().unwrap().try_get_by_index(0).unwrap()
     }
 
     /// A statement that changes rows, as a hand at a prompt would. The error's text, if it is refused.
-    pub async fn change(&self, sql: &str) -> Result<u64, String> {
+    pub(crate) async fn change(&self, sql: &str) -> Result<u64, String> {
         let done = self.0.execute_unprepared(sql).await;
         done.map(|result| result.rows_affected()).map_err(|error| error.to_string())
     }

@@ -13,11 +13,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A server in this process. Dropping it leaves its runtime to end it.
-pub struct Embedded {
-    pub client: Client,
-    pub scene: Scene,
-    pub ledger: Ledger,
-    pub rows: Rows,
+pub(crate) struct Embedded {
+    pub(crate) client: Client,
+    pub(crate) scene: Scene,
+    pub(crate) ledger: Ledger,
+    pub(crate) rows: Rows,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
     dir: TempDir,
@@ -25,7 +25,7 @@ pub struct Embedded {
 }
 
 /// A configuration with a database of its own.
-pub fn config(dir: &TempDir) -> Config {
+pub(crate) fn config(dir: &TempDir) -> Config {
     let mut config = Config::default();
     config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
     config.server.bind = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -33,12 +33,12 @@ pub fn config(dir: &TempDir) -> Config {
 }
 
 impl Embedded {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
     /// With the configuration changed so.
-    pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let ledger = Ledger::new();
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir);
@@ -51,7 +51,7 @@ impl Embedded {
     }
 
     /// Stops the server and starts it again on the same rows, with these tools: a deploy.
-    pub async fn redeploy(mut self, tools: ToolRegistry) -> Self {
+    pub(crate) async fn redeploy(mut self, tools: ToolRegistry) -> Self {
         self.end().await;
         let mut config = config(&self.dir);
         config.database.url = self.url.into();
@@ -81,14 +81,14 @@ impl Embedded {
     }
 
     /// A thread in which the model has asked for one call of this tool, and the call's id.
-    pub async fn held(&self, tool: &str, note: &str) -> (String, String) {
+    pub(crate) async fn held(&self, tool: &str, note: &str) -> (String, String) {
         let thread = self.client.thread().await;
         let call = self.hold_in(&thread, tool, note).await;
         (thread, call)
     }
 
     /// Has the model ask for one call of this tool in the thread; the call's id.
-    pub async fn hold_in(&self, thread: &str, tool: &str, note: &str) -> String {
+    pub(crate) async fn hold_in(&self, thread: &str, tool: &str, note: &str) -> String {
         let arguments = serde_json::json!({ "note": note });
         self.scene.calls(&[super::call(&format!("p-{note}"), tool, &arguments)]);
         let turn = self.client.say(thread, &format!("please {tool} {note}")).await;

@@ -6,20 +6,20 @@ use tokio::sync::Semaphore;
 
 /// What really happened: one line for each execution.
 #[derive(Debug, Clone)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     lines: Arc<Mutex<Vec<String>>>,
     /// `wait_for_me` runs on once for each permit here.
-    pub go: Arc<Semaphore>,
+    pub(crate) go: Arc<Semaphore>,
     /// One permit for each execution that has begun.
-    pub begun: Arc<Semaphore>,
+    pub(crate) begun: Arc<Semaphore>,
 }
 
 impl Ledger {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { lines: Arc::default(), go: Arc::new(Semaphore::new(0)), begun: Arc::new(Semaphore::new(0)) }
     }
 
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
 
@@ -29,7 +29,7 @@ impl Ledger {
     }
 
     /// Waits until another execution has begun.
-    pub async fn wait_begun(&self) {
+    pub(crate) async fn wait_begun(&self) {
         self.begun.acquire().await.unwrap().forget();
     }
 }
@@ -37,10 +37,10 @@ impl Ledger {
 /// The input of every probe.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Probe {
+pub(crate) struct Probe {
     /// Written to the ledger.
     #[schemars(length(min = 1, max = 100))]
-    pub note: String,
+    pub(crate) note: String,
 }
 
 macro_rules! probe {
@@ -73,7 +73,7 @@ probe!(WaitForMe, "wait_for_me", hil: true, |ledger, input| {
 });
 
 /// All probes: `look` runs by itself; `pay`, `refuse`, `break` and `wait_for_me` ask.
-pub fn probes(ledger: &Ledger) -> ToolRegistry {
+pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     let mut registry = ToolRegistry::new();
     registry.register(Look(ledger.clone())).unwrap();
     registry.register(Pay(ledger.clone())).unwrap();
@@ -86,14 +86,14 @@ pub fn probes(ledger: &Ledger) -> ToolRegistry {
 /// What `pay` takes after a deploy that changed it.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Payment {
+pub(crate) struct Payment {
     /// Written to the ledger, and now at most five characters.
     #[schemars(length(min = 1, max = 5))]
-    pub note: String,
+    pub(crate) note: String,
 }
 
 /// `pay` with another schema.
-pub struct ChangedPay(pub Ledger);
+pub(crate) struct ChangedPay(pub Ledger);
 
 impl Tool for ChangedPay {
     const NAME: &'static str = "pay";

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 /// Whether these messages, as a chat completions request has them, are a history that a provider takes: each
 /// call is answered exactly once, directly behind its message, in the order of the calls; ids are unique;
 /// arguments are the text of a JSON object; nobody says nothing.
-pub fn valid_history(messages: &[Value]) -> Result<(), String> {
+pub(crate) fn valid_history(messages: &[Value]) -> Result<(), String> {
     let mut ids: HashSet<&str> = HashSet::new();
     let mut rest = messages.iter().enumerate();
     while let Some((at, message)) = rest.next() {
