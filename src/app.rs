@@ -1,17 +1,17 @@
 //! The composition root: the only place that names concrete parts and joins them.
 
-use crate::agent::{self, Agent};
-use crate::approvals::{self, Approvals};
-use crate::chat::{self, Chat};
-use crate::config::{Config, Provider, WhilePending};
+use crate::agent::Agent;
+use crate::approvals::Approvals;
+use crate::chat::Chat;
+use crate::config::{Config, Provider};
 use crate::domain::clock::{Clock, SystemClock};
 use crate::http::{self, Api};
 use crate::llm::openai::{OpenAi, OpenAiConfig};
 use crate::llm::scripted::Scripted;
 use crate::llm::{LanguageModel, ModelError};
-use crate::store::{CallTimes, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
-use crate::tools::gate::{self, Gate};
+use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry};
 use poem::endpoint::BoxEndpoint;
 use secrecy::ExposeSecret;
@@ -147,46 +147,20 @@ impl App {
         let store = connect(&config, clock.clone()).await?;
         let tasks = TaskTracker::new();
         let owner = clock.uuid().to_string();
-        let (limits, approval) = (&config.limits, &config.approval);
-        let gate = Gate::new(
-            Arc::new(tools),
-            gate::Limits {
-                args_bytes: limits.args_bytes,
-                json_depth: limits.json_depth,
-                result_bytes: limits.result_bytes,
-                timeout: config.tools.timeout,
-            },
-        );
+        let tools = Arc::new(tools);
+        let gate = Gate::new(tools, config.limits.clone(), config.tools.timeout);
+        let approval = config.approval.clone();
         let agent = Agent {
             store: store.clone(),
             gate: gate.clone(),
             clock,
             tasks: tasks.clone(),
-            settings: agent::Settings {
-                system_prompt: config.model.system_prompt.clone(),
-                steps_max: config.model.max_steps,
-                idle_timeout: config.model.idle_timeout,
-                args_bytes: limits.args_bytes,
-                calls_per_step: limits.calls_per_step,
-                pending_per_thread: limits.pending_per_thread,
-                times: CallTimes { pending_ttl: approval.pending_ttl, lease: approval.lease },
-            },
+            model: config.model.clone(),
+            limits: config.limits.clone(),
+            approval: approval.clone(),
         };
-        let times = approvals::Times {
-            start_deadline: approval.start_deadline,
-            lease: approval.lease,
-            wait: approval.wait,
-        };
-        let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner, times);
-        let settings = chat::Settings {
-            lease: approval.lease,
-            while_pending: match approval.while_pending {
-                WhilePending::Defer => chat::WhilePending::Defer,
-                WhilePending::Reject => chat::WhilePending::Reject,
-                WhilePending::Cancel => chat::WhilePending::Cancel,
-            },
-        };
-        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.into(), settings);
+        let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner, approval.clone());
+        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.into(), approval);
         Ok(Self { config, api: Api { store, chat, approvals }, tasks })
     }
 

@@ -40,9 +40,6 @@ enum Command {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    // Two providers of cryptography could be linked; this is the one that is meant. It fails only if one is
-    // installed already, which is as good.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
     if matches!(cli.command, Some(Command::Openapi)) {
         println!("{}", app::document().await?);
         return Ok(());

@@ -9,4 +9,4 @@ mod history;
 mod step;
 mod turn;
 
-pub(crate) use turn::{Agent, Ended, Settings, Turn};
+pub(crate) use turn::{Agent, Ended, Turn};

@@ -44,35 +44,27 @@ pub(super) struct AskedCall {
 pub(super) async fn ask(
     model: &dyn LanguageModel,
     request: ModelRequest,
-    limits: StepLimits,
+    idle_timeout: Duration,
+    args_bytes: usize,
     clock: &dyn Clock,
     say: &(dyn Fn(TurnEvent) + Sync),
 ) -> (Said, Result<(), TurnError>) {
     let mut said = Said::default();
     let mut stream = model.stream(request);
     let result = loop {
-        match tokio::time::timeout(limits.idle_timeout, stream.next()).await {
+        match tokio::time::timeout(idle_timeout, stream.next()).await {
             Err(_elapsed) => break Err(silent()),
             Ok(None) if said.end.is_some() => break Ok(()),
             Ok(None) => break Err(broken_off(&ModelError::Malformed("no end".to_owned()))),
             Ok(Some(Err(error))) => break Err(broken_off(&error)),
             Ok(Some(Ok(event))) => {
-                if let Err(error) = said.take(event, limits.args_bytes, clock, say) {
+                if let Err(error) = said.take(event, args_bytes, clock, say) {
                     break Err(error);
                 }
             }
         }
     };
     (said, result)
-}
-
-/// What a step may take.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct StepLimits {
-    /// How long a model may be silent.
-    pub(super) idle_timeout: Duration,
-    /// Longest arguments of one call.
-    pub(super) args_bytes: usize,
 }
 
 impl Said {

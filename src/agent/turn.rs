@@ -2,16 +2,19 @@
 
 use super::execution::run_and_settle;
 use super::history;
-use super::step::{self, AskedCall, Said, StepEnd, StepLimits};
-use crate::domain::call::{Outcome, State, ToolCall, words};
+use super::step::{self, AskedCall, Said, StepEnd};
+use crate::config;
+use crate::domain::call::{State, ToolCall, words};
 use crate::domain::clock::Clock;
+use crate::domain::message::Part;
 use crate::domain::message::Usage;
 use crate::domain::permit::Permit;
+use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
-use crate::store::{CallTimes, Lease, NewCall, NewState, StepResult, Store, StoreError, TurnEnd};
-use crate::tools::gate::{Gate, Gated};
+use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
+use crate::tools::gate::Gate;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::sync::Arc;
@@ -25,26 +28,9 @@ pub(crate) struct Agent {
     pub(crate) clock: Arc<dyn Clock>,
     /// Owns running tools, so that nothing that goes away takes one with it.
     pub(crate) tasks: TaskTracker,
-    pub(crate) settings: Settings,
-}
-
-/// How turns are run.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    /// The operator's instructions to the model.
-    pub(crate) system_prompt: Option<String>,
-    /// Steps of one answer before the last one, which has no tools.
-    pub(crate) steps_max: usize,
-    /// Longest silence of a model.
-    pub(crate) idle_timeout: std::time::Duration,
-    /// Longest arguments of one call, in bytes.
-    pub(crate) args_bytes: usize,
-    /// Most calls of one step.
-    pub(crate) calls_per_step: usize,
-    /// Most calls of a thread that wait for a person.
-    pub(crate) pending_per_thread: u64,
-    /// Times given to calls.
-    pub(crate) times: CallTimes,
+    pub(crate) model: config::Model,
+    pub(crate) limits: config::Limits,
+    pub(crate) approval: config::Approval,
 }
 
 /// One turn: whose, and with what.
@@ -69,11 +55,9 @@ impl Agent {
         let mut usage = Usage::default();
         loop {
             let (n, request) = self.open(turn).await?;
-            let last = request.tools.is_empty() && n >= self.settings.steps_max;
+            let last = self.is_last(n);
             say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
-            let limits =
-                StepLimits { idle_timeout: self.settings.idle_timeout, args_bytes: self.settings.args_bytes };
-            let (said, result) = step::ask(turn.model, request, limits, self.clock.as_ref(), say).await;
+            let (said, result) = self.ask(turn.model, request, say).await;
             let step = i32::try_from(n).unwrap_or(i32::MAX);
             if let Err(error) = result {
                 self.break_off(turn, step, said).await?;
@@ -106,6 +90,21 @@ impl Agent {
         }
     }
 
+    /// Whether a step comes after all that may have tools.
+    fn is_last(&self, n: usize) -> bool {
+        n >= self.model.max_steps
+    }
+
+    async fn ask(
+        &self,
+        model: &dyn LanguageModel,
+        request: ModelRequest,
+        say: Say<'_>,
+    ) -> (Said, Result<(), TurnError>) {
+        let (silence, bytes) = (self.model.idle_timeout, self.limits.args_bytes);
+        step::ask(model, request, silence, bytes, self.clock.as_ref(), say).await
+    }
+
     /// Opens the next step: what the model will be told is computed and recorded in one transaction.
     async fn open(&self, turn: &Turn<'_>) -> Result<(usize, ModelRequest), TurnError> {
         let open = async {
@@ -120,16 +119,15 @@ impl Agent {
             write.commit().await?;
             Ok::<_, StoreError>(opened.then_some((n, history.messages)))
         };
-        let Some((n, messages)) = open.await.map_err(internal)? else { return Err(taken_for_dead()) };
-        let tools = if n >= self.settings.steps_max { Vec::new() } else { self.offered(turn) };
-        Ok((n, ModelRequest { system: self.settings.system_prompt.clone(), messages, tools }))
+        let Some((n, messages)) = open.await.map_err(internal)? else { return Err(TurnError::taken_over()) };
+        let tools = if self.is_last(n) { Vec::new() } else { self.offered(turn) };
+        Ok((n, ModelRequest { system: self.model.system_prompt.clone(), messages, tools }))
     }
 
     fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
-        let chosen = turn.lease.run.options.tools.as_deref();
         let specs = self.gate.registry().specs();
         specs
-            .filter(|spec| chosen.is_none_or(|chosen| chosen.contains(&spec.name)))
+            .filter(|spec| turn.lease.run.options.offers(&spec.name))
             .map(|spec| {
                 Arc::new(ToolDefinition {
                     name: spec.name.clone(),
@@ -164,38 +162,35 @@ impl Agent {
             let calls = calls
                 .into_iter()
                 .enumerate()
-                .map(|(ordinal, call)| self.judge(turn, ordinal, call, &mut pending))
+                .map(|(ordinal, call)| self.judge(turn, (n, ordinal), call, &mut pending))
                 .collect();
-            let times = self.settings.times;
-            write.commit_step(turn.lease, n, &result, calls, times).await
+            write.commit_step(turn.lease, n, &result, calls, &self.approval).await
         };
         let committed = commit.await.map_err(internal)?;
-        let (calls, permits) = committed.ok_or_else(taken_for_dead)?;
+        let (calls, permits) = committed.ok_or_else(TurnError::taken_over)?;
         Ok((reason, calls, permits))
     }
 
-    fn judge(&self, turn: &Turn<'_>, ordinal: usize, call: AskedCall, pending: &mut u64) -> NewCall {
-        let offered = |name: &str| {
-            let chosen = turn.lease.run.options.tools.as_deref();
-            chosen.is_none_or(|chosen| chosen.iter().any(|tool| tool == name))
-        };
+    fn judge(&self, turn: &Turn<'_>, place: (i32, usize), call: AskedCall, pending: &mut u64) -> NewCall {
+        let (step, ordinal) = place;
+        let last = usize::try_from(step).is_ok_and(|n| self.is_last(n));
+        let offered = |name: &str| !last && turn.lease.run.options.offers(name);
         let judged = self.gate.judge(&call.name, &call.arguments, offered);
-        let limit = |why: String| NewState::Invalid(format!("{why} The tool did not run."));
-        let state = if ordinal >= self.settings.calls_per_step {
-            limit(format!("More than {} calls in one step.", self.settings.calls_per_step))
+        let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
+        let judgement = if ordinal >= self.limits.calls_per_step {
+            limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
         } else if !call.whole {
             limit("The call broke off before its arguments were complete.".to_owned())
         } else {
-            match judged.verdict {
-                Gated::Cleared(cleared) => NewState::Cleared(cleared),
-                Gated::Invalid(why) => NewState::Invalid(why),
-                Gated::Held(_) if *pending >= self.settings.pending_per_thread => {
+            match judged.judgement {
+                Judgement::Held(_) if *pending >= self.limits.pending_per_thread => {
                     limit(format!("{} calls of this conversation wait for approval already.", *pending))
                 }
-                Gated::Held(held) => {
+                Judgement::Held(reason) => {
                     *pending += 1;
-                    NewState::Held(held.reason)
+                    Judgement::Held(reason)
                 }
+                other => other,
             }
         };
         let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
@@ -208,7 +203,7 @@ impl Agent {
             schema_hash: judged.schema_hash,
             idempotent: judged.idempotent,
             risk: judged.risk,
-            state,
+            judgement,
         }
     }
 
@@ -236,16 +231,14 @@ impl Agent {
             .map(|permit| {
                 let (store, gate, tool_call_id) =
                     (self.store.clone(), self.gate.clone(), permit.tool_call_id());
-                let (asked, ran) = (permit.asked().clone(), permit.input().clone());
                 let task = self.tasks.spawn(async move { run_and_settle(&store, &gate, permit).await });
-                async move { (tool_call_id, asked, ran, task.await) }
+                async move { (tool_call_id, task.await) }
             })
             .collect();
         let mut failed = None;
-        while let Some((tool_call_id, asked, ran, settled)) = running.next().await {
+        while let Some((tool_call_id, settled)) = running.next().await {
             let shown = match settled {
-                Ok(Ok(Some(Outcome::Succeeded(output)))) => Shown::Output(output),
-                Ok(Ok(Some(outcome))) => Shown::Error(self.gate.words(&outcome, &asked, &ran)),
+                Ok(Ok(Some(shown))) => shown,
                 Ok(Ok(None)) | Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
@@ -262,7 +255,7 @@ impl Agent {
     async fn break_off(&self, turn: &Turn<'_>, n: i32, said: Said) -> Result<(), TurnError> {
         let parts = said.parts.into_iter().filter(|part| {
             // A call that was never stored is no call.
-            !matches!(part, crate::domain::message::Part::ToolCall { .. })
+            !matches!(part, Part::ToolCall { .. })
         });
         let result = StepResult {
             parts: parts.collect(),
@@ -283,12 +276,5 @@ impl Agent {
 /// A fault of this server, as clients read it.
 fn internal(error: StoreError) -> TurnError {
     tracing::error!(%error, "a turn failed");
-    TurnError { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
-}
-
-fn taken_for_dead() -> TurnError {
-    TurnError {
-        code: TurnErrorCode::Interrupted,
-        message: "The answer was ended by somebody else.".to_owned(),
-    }
+    TurnError::internal()
 }

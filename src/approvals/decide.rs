@@ -3,14 +3,14 @@
 use super::Approvals;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
-use crate::domain::decision::{Answer, Surface, Verdict};
+use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
-use crate::store::{NewDecision, StoreError, Thread};
+use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
 
 /// What somebody says about a call.
 #[derive(Debug, Clone)]
-pub(crate) struct Decision {
+pub(crate) struct DecisionRequest {
     /// The call.
     pub(crate) tool_call_id: ToolCallId,
     /// Yes or no.
@@ -61,9 +61,9 @@ impl Approvals {
     pub(crate) async fn decide(
         &self,
         principal: &Principal,
-        decision: Decision,
+        request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let (thread, call, replayed) = self.commit_decision(principal, &decision).await?;
+        let (thread, call, replayed) = self.commit_decision(principal, &request).await?;
         if matches!(call.state, State::Approved(_)) {
             self.execute(&thread, &call);
         }
@@ -74,15 +74,15 @@ impl Approvals {
     async fn commit_decision(
         &self,
         principal: &Principal,
-        decision: &Decision,
+        request: &DecisionRequest,
     ) -> Result<(Thread, ToolCall, bool), DecideError> {
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.write().await?;
-            let found = write.call(principal, decision.tool_call_id).await?;
+            let found = write.call(principal, request.tool_call_id).await?;
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
             if !matches!(call.state, State::Pending) {
-                return match is_repeat(&call, &decision.answer) {
+                return match is_repeat(&call, &request.answer) {
                     true => Ok((thread, call, true)),
                     false => Err(DecideError::Closed(Box::new(call))),
                 };
@@ -92,8 +92,17 @@ impl Approvals {
                 write.commit().await?;
                 continue;
             }
-            let (answer, new) = self.check(principal, &call, decision)?;
-            if write.decide(&thread, &call, &answer, &new, self.times.start_deadline).await? {
+            let answer = self.check(&call, request)?;
+            let runs = match &answer {
+                Answer::Approve { inputs: Some(inputs) } => inputs,
+                Answer::Approve { inputs: None } | Answer::Reject { .. } => &call.input,
+            };
+            let voice = Voice {
+                actor: principal.actor(),
+                surface: request.surface,
+                input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
+            };
+            if write.decide(&thread, &call, &answer, &voice, self.times.start_deadline).await? {
                 let decided = write.call(principal, call.id).await?.ok_or(DecideError::NotFound)?;
                 write.commit().await?;
                 return Ok((decided.1, decided.0, false));
@@ -101,50 +110,30 @@ impl Approvals {
         }
     }
 
-    /// Whether a pending call can be decided so.
-    fn check(
-        &self,
-        principal: &Principal,
-        call: &ToolCall,
-        decision: &Decision,
-    ) -> Result<(Answer, NewDecision), DecideError> {
+    /// The answer to a pending call as it may be taken: inputs that are the model's own are no edit.
+    fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Answer, DecideError> {
         let tool = self.gate.registry().get(&call.name);
-        let approves = matches!(decision.answer, Answer::Approve { .. });
+        let approves = matches!(request.answer, Answer::Approve { .. });
         if approves && tool.is_none() {
             return Err(DecideError::ToolUnavailable(call.name.clone()));
         }
         let current = self.shown_hash(call);
-        if decision.input_hash.as_ref().is_some_and(|shown| *shown != current) {
+        if request.input_hash.as_ref().is_some_and(|shown| *shown != current) {
             return Err(DecideError::Stale { input_hash: current });
         }
-        let (answer, verdict, reason) = match &decision.answer {
+        match &request.answer {
             Answer::Approve { inputs } => {
                 let inputs = inputs.clone().filter(|inputs| *inputs != call.input);
                 let runs = inputs.as_ref().unwrap_or(&call.input);
                 let errors = tool.map_or_else(Vec::new, |tool| self.gate.errors(tool, runs));
-                if !errors.is_empty() {
-                    return Err(DecideError::InvalidInputs(errors));
+                if errors.is_empty() {
+                    Ok(Answer::Approve { inputs })
+                } else {
+                    Err(DecideError::InvalidInputs(errors))
                 }
-                (Answer::Approve { inputs }, Verdict::Approve, None)
             }
-            Answer::Reject { reason } => {
-                (Answer::Reject { reason: reason.clone() }, Verdict::Reject, reason.clone())
-            }
-        };
-        let edited = match &answer {
-            Answer::Approve { inputs } => inputs.as_ref(),
-            Answer::Reject { .. } => None,
-        };
-        let schema_hash = tool.map_or(&call.schema_hash, |tool| &tool.schema_hash);
-        let new = NewDecision {
-            verdict,
-            by: principal.actor(),
-            edited: edited.is_some(),
-            reason,
-            input_hash: input_hash(&call.name, edited.unwrap_or(&call.input), schema_hash),
-            surface: decision.surface,
-        };
-        Ok((answer, new))
+            Answer::Reject { reason } => Ok(Answer::Reject { reason: reason.clone() }),
+        }
     }
 }
 

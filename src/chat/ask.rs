@@ -1,6 +1,7 @@
 //! What a request wants, and the run that answers it.
 
-use super::{Chat, Started, WhilePending};
+use super::{Chat, Started};
+use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};

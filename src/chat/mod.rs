@@ -12,12 +12,12 @@ pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedMessage, ThreadName};
 
 use crate::agent::Agent;
 use crate::approvals::Approvals;
+use crate::config;
 use crate::domain::id::RunId;
 use crate::llm::LanguageModel;
 use crate::store::Store;
 use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The chat of one server.
 #[derive(Debug, Clone)]
@@ -27,28 +27,8 @@ pub(crate) struct Chat {
     pub(crate) approvals: Approvals,
     /// The first is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: config::Approval,
     live: LiveTurns,
-}
-
-/// How turns are held.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
-    /// How long a turn may be silent before it is taken for dead.
-    pub(crate) lease: Duration,
-    /// What a new message does while calls wait for a person.
-    pub(crate) while_pending: WhilePending,
-}
-
-/// What a new message does while calls wait for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WhilePending {
-    /// The conversation goes on; the model is told that they wait.
-    Defer,
-    /// The message is refused.
-    Reject,
-    /// The calls are cancelled.
-    Cancel,
 }
 
 /// A turn under way, to read along.
@@ -64,7 +44,7 @@ impl Chat {
         agent: Agent,
         approvals: Approvals,
         models: Arc<[Arc<dyn LanguageModel>]>,
-        settings: Settings,
+        settings: config::Approval,
     ) -> Self {
         Self { store, agent, approvals, models, settings, live: LiveTurns::default() }
     }

@@ -79,10 +79,7 @@ impl Telling {
         let say = |event| self.log.say(event);
         tokio::select! {
             ended = self.chat.agent.run(&turn, &say) => ended,
-            () = self.heartbeat(lease) => Err(TurnError {
-                code: TurnErrorCode::Interrupted,
-                message: "The answer was ended by somebody else.".to_owned(),
-            }),
+            () = self.heartbeat(lease) => Err(TurnError::taken_over()),
         }
     }
 
@@ -109,10 +106,7 @@ impl Telling {
     async fn end(&self, lease: &Lease, ended: Ended) -> TurnEvent {
         match self.commit_end(lease, &ended.end).await {
             Ok(true) => TurnEvent::Finished { reason: ended.reason, usage: ended.usage },
-            Ok(false) => TurnEvent::Failed(TurnError {
-                code: TurnErrorCode::Interrupted,
-                message: "The answer was ended by somebody else.".to_owned(),
-            }),
+            Ok(false) => TurnEvent::Failed(TurnError::taken_over()),
             Err(error) => TurnEvent::Failed(internal(&error)),
         }
     }
@@ -180,5 +174,5 @@ impl Telling {
 
 fn internal(error: &StoreError) -> TurnError {
     tracing::error!(%error, "a turn failed");
-    TurnError { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
+    TurnError::internal()
 }

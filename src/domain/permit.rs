@@ -1,7 +1,7 @@
 //! The permit: without one no tool can run.
 
 use super::call::{Execution, Input};
-use super::id::{ThreadId, ToolCallId};
+use super::id::ToolCallId;
 
 /// The right to run one call once.
 ///
@@ -39,7 +39,6 @@ use super::id::{ThreadId, ToolCallId};
 #[derive(Debug)]
 pub struct Permit {
     tool_call_id: ToolCallId,
-    thread_id: ThreadId,
     tool_name: String,
     asked: Input,
     input: Input,
@@ -50,24 +49,18 @@ impl Permit {
     /// For the store, once the row is committed as executing.
     pub(crate) fn committed(
         tool_call_id: ToolCallId,
-        thread_id: ThreadId,
         tool_name: String,
         asked: Input,
         edited: Option<Input>,
         execution: Execution,
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
-        Self { tool_call_id, thread_id, tool_name, asked, input, execution }
+        Self { tool_call_id, tool_name, asked, input, execution }
     }
 
     /// The call. It is also the key to give to a downstream service that knows idempotency keys.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.tool_call_id
-    }
-
-    /// The thread the call was made in.
-    pub fn thread_id(&self) -> ThreadId {
-        self.thread_id
     }
 
     /// The tool that may run.

@@ -12,6 +12,17 @@ pub enum Requirement {
     },
 }
 
+/// What becomes of a call that a model asks for.
+#[derive(Debug)]
+pub enum Judgement {
+    /// It runs now.
+    Cleared(Cleared),
+    /// The marker that stands where its execution would: it waits for a person, for this reason.
+    Held(String),
+    /// It cannot be run; why, for the model.
+    Invalid(String),
+}
+
 /// Evidence that the policy said a call may run without a person. Only [`evaluate`] makes one, and without
 /// one no call is stored as executing when the model asks for it.
 #[derive(Debug)]

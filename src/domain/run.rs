@@ -55,6 +55,26 @@ pub struct TurnError {
     pub message: String,
 }
 
+impl TurnError {
+    /// A fault of this server.
+    pub fn internal() -> Self {
+        Self { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
+    }
+
+    /// The turn was taken for dead, or its thread deleted.
+    pub fn taken_over() -> Self {
+        let message = "The answer was ended by somebody else.".to_owned();
+        Self { code: TurnErrorCode::Interrupted, message }
+    }
+}
+
+impl RunOptions {
+    /// Whether the model may see this tool.
+    pub fn offers(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
+    }
+}
+
 /// The kinds of failure a stream can end with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnErrorCode {

@@ -6,7 +6,7 @@ use super::body::{self, JsonObject, Strict};
 use super::error::ApiError;
 use super::payload::{DataStream, Json, Tag};
 use super::request_id::RequestId;
-use crate::approvals::{Decided, Decision};
+use crate::approvals::{Decided, DecisionRequest};
 use crate::chat::{Ask, PostedMessage, Started, ThreadName};
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
@@ -212,7 +212,7 @@ struct ValidateTool {
 /// What became of a decision.
 #[derive(Debug, Object)]
 #[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
-struct Validated {
+struct ValidateToolResult {
     /// Whether it was rejected as asked, or ran and gave a result.
     success: bool,
     /// What the model will read.
@@ -228,14 +228,14 @@ enum ValidateAnswer {
     /// Decided, and at its end.
     #[oai(status = 200)]
     Done(
-        Json<Validated>,
+        Json<ValidateToolResult>,
         /// `true` where the same had been decided before; the tool did not run again.
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
     /// Decided, and still under way: ask again to wait again.
     #[oai(status = 202)]
-    UnderWay(Json<Validated>, #[oai(header = "idempotent-replayed")] Option<String>),
+    UnderWay(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
 pub(super) struct Qa(pub(super) Api);
@@ -304,17 +304,18 @@ impl Qa {
         } else {
             Answer::Reject { reason: body.reason.filter(|reason| !reason.trim().is_empty()) }
         };
-        let decision = Decision { tool_call_id, answer, input_hash: body.input_hash, surface: Surface::Rest };
+        let decision =
+            DecisionRequest { tool_call_id, answer, input_hash: body.input_hash, surface: Surface::Rest };
         let Decided { call, replayed } = self.0.approvals.decide(&caller.0, decision).await?;
         let replayed = replayed.then(|| "true".to_owned());
         Ok(match call.end() {
-            Some(_) => ValidateAnswer::Done(Json(Validated::of(&call)), replayed),
-            None => ValidateAnswer::UnderWay(Json(Validated::of(&call)), replayed),
+            Some(_) => ValidateAnswer::Done(Json(ValidateToolResult::of(&call)), replayed),
+            None => ValidateAnswer::UnderWay(Json(ValidateToolResult::of(&call)), replayed),
         })
     }
 }
 
-impl Validated {
+impl ValidateToolResult {
     fn of(call: &ToolCall) -> Self {
         let result = call.end().map_or(words::UNDER_WAY, |end| end.result.as_str());
         let state = match &call.state {

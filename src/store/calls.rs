@@ -3,7 +3,7 @@
 use super::entity::{message, step, thread, tool_call};
 use super::events::Subject;
 use super::threads::threads_of;
-use super::{NewDecision, Read, StoreError, Thread, Write, rows};
+use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{Execution, Outcome, ToolCall, input_hash, rejection, words};
 use crate::domain::decision::{Answer, Surface, Verdict};
@@ -114,7 +114,7 @@ impl Write {
         thread: &Thread,
         call: &ToolCall,
         answer: &Answer,
-        decision: &NewDecision,
+        by: &Voice,
         start_deadline: Duration,
     ) -> Result<bool, StoreError> {
         let now = self.now.as_micros();
@@ -138,19 +138,13 @@ impl Write {
             }
         };
         let moved = moved.only(tool_call::Column::ExpiresAt.gt(now));
-        self.decided(thread, call, moved, decision, event).await
+        self.decided(thread, call, moved, &NewDecision::of(answer, by), event).await
     }
 
     /// Closes a pending call whose time is over. False if it does not stand so any more.
     pub(crate) async fn expire(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
-        let decision = NewDecision {
-            verdict: Verdict::Expire,
-            by: system::EXPIRY.to_owned(),
-            edited: false,
-            reason: None,
-            input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
-            surface: Surface::Sweeper,
-        };
+        let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+        let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
         let expired = self
             .ended("expired", words::EXPIRED.to_owned())
             .set(tool_call::Column::Validated, Expr::value(false))
@@ -177,16 +171,10 @@ impl Write {
                 .to_owned();
             pending = pending.filter(tool_call::Column::MessageId.in_subquery(cut));
         }
-        let found = pending.all(&self.read.tx).await?;
+        let found = pending.all(&self.tx).await?;
         for call in self.with_decisions(found).await? {
-            let decision = NewDecision {
-                verdict: Verdict::Cancel,
-                by: actor.to_owned(),
-                edited: false,
-                reason: None,
-                input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
-                surface: Surface::Rest,
-            };
+            let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+            let decision = NewDecision::new(Verdict::Cancel, actor, Surface::Rest, hash);
             let cancelled = self
                 .ended("cancelled", words::CANCELLED.to_owned())
                 .set(tool_call::Column::Validated, Expr::value(false));
@@ -232,13 +220,18 @@ impl Write {
         Ok(true)
     }
 
+    /// A fresh execution, begun now.
+    pub(super) fn execution(&self) -> Execution {
+        Execution { id: ExecId::new(self.clock.uuid()), started_at: self.now }
+    }
+
     /// One guarded move. False if no row stood where it had to.
     async fn apply(&self, thread: &Thread, id: ToolCallId, moved: Move) -> Result<bool, StoreError> {
         let done = moved
             .update
             .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         Ok(done.rows_affected == 1)
     }
@@ -252,7 +245,7 @@ impl Write {
         owner: &str,
         lease: Duration,
     ) -> Result<Option<Permit>, StoreError> {
-        let execution = Execution { id: ExecId::new(self.clock.uuid()), started_at: self.now };
+        let execution = self.execution();
         let now = self.now.as_micros();
         let attempt = ExprTrait::add(Expr::col(tool_call::Column::ExecAttempt), 1);
         let fresh = tool_call::Column::ExecAttempt.eq(0);
@@ -272,11 +265,11 @@ impl Write {
         let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
         let data = json!({ "tool_name": call.name });
         self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
-        let found = tool_call::Entity::find_by_id(call.id.to_string()).all(&self.read.tx).await?;
+        let found = tool_call::Entity::find_by_id(call.id.to_string()).all(&self.tx).await?;
         let Some(stored) = self.with_decisions(found).await?.pop() else { return Ok(None) };
         self.commit().await?;
         let edited = stored.edited_input().cloned();
-        Ok(Some(Permit::committed(stored.id, thread.id, stored.name, stored.input, edited, execution)))
+        Ok(Some(Permit::committed(stored.id, stored.name, stored.input, edited, execution)))
     }
 
     /// Writes how an execution went, by who holds it. It may come late, after the execution was taken for dead.
@@ -309,7 +302,7 @@ impl Write {
             Outcome::Failed(_) => ("failed", EventType::ToolFailed, None),
             Outcome::Interrupted => ("interrupted", EventType::ToolInterrupted, None),
         };
-        let found = tool_call::Entity::find_by_id(call.to_string()).one(&self.read.tx).await?;
+        let found = tool_call::Entity::find_by_id(call.to_string()).one(&self.tx).await?;
         let Some(row) = found else { return Ok(false) };
         let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
         let settled = self
@@ -333,10 +326,8 @@ impl Write {
     /// Puts in order what an earlier process left behind, where only one process writes and before it begins
     /// anything: what was running may have happened, and nobody runs it again.
     pub(crate) async fn recover(&self) -> Result<Recovered, StoreError> {
-        let left = tool_call::Entity::find()
-            .filter(tool_call::Column::State.eq("executing"))
-            .all(&self.read.tx)
-            .await?;
+        let left =
+            tool_call::Entity::find().filter(tool_call::Column::State.eq("executing")).all(&self.tx).await?;
         let mut interrupted_calls = 0;
         for row in left {
             let call = rows::call(row, None)?;

@@ -4,26 +4,54 @@ use super::Read;
 use super::entity::decision;
 use super::rows;
 use super::{StoreError, Write};
-use crate::domain::decision::{Decision, Surface, Verdict};
+use crate::domain::decision::{Answer, Decision, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use std::collections::HashMap;
 
 /// A decision to write down.
 #[derive(Debug, Clone)]
-pub(crate) struct NewDecision {
+pub(super) struct NewDecision {
     /// What is said.
-    pub(crate) verdict: Verdict,
+    pub(super) verdict: Verdict,
     /// Who says it.
-    pub(crate) by: String,
+    pub(super) by: String,
     /// Whether other inputs than the model's are approved.
-    pub(crate) edited: bool,
+    pub(super) edited: bool,
     /// Why.
-    pub(crate) reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The hash of the inputs decided on.
-    pub(crate) input_hash: String,
+    pub(super) input_hash: String,
+    /// Where it came in.
+    pub(super) surface: Surface,
+}
+
+impl NewDecision {
+    /// One of the model's own inputs, without a word of why.
+    pub(super) fn new(verdict: Verdict, by: &str, surface: Surface, input_hash: String) -> Self {
+        Self { verdict, by: by.to_owned(), edited: false, reason: None, input_hash, surface }
+    }
+
+    /// A person's.
+    pub(super) fn of(answer: &Answer, by: &Voice) -> Self {
+        let (verdict, edited, reason) = match answer {
+            Answer::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
+            Answer::Reject { reason } => (Verdict::Reject, false, reason.clone()),
+        };
+        let Voice { actor, surface, input_hash } = by.clone();
+        Self { verdict, by: actor, edited, reason, input_hash, surface }
+    }
+}
+
+/// Who decides, where, and what they saw.
+#[derive(Debug, Clone)]
+pub(crate) struct Voice {
+    /// Who says it.
+    pub(crate) actor: String,
     /// Where it came in.
     pub(crate) surface: Surface,
+    /// The hash of the inputs decided on.
+    pub(crate) input_hash: String,
 }
 
 impl Write {
@@ -42,7 +70,7 @@ impl Write {
             source: Set(None),
             at: Set(self.now.as_micros()),
         };
-        decision::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        decision::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())
     }
 }

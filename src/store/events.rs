@@ -41,7 +41,7 @@ impl Write {
             prev_hash: Set(None),
             hash: Set(None),
         };
-        event::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())
     }
 }

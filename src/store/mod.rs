@@ -15,9 +15,10 @@ mod steps;
 mod threads;
 mod transcript;
 
-pub(crate) use decisions::NewDecision;
+use decisions::NewDecision;
+pub(crate) use decisions::Voice;
 pub(crate) use runs::{Lease, NewRun, Question, TurnEnd};
-pub(crate) use steps::{CallTimes, NewCall, NewState, StepResult};
+pub(crate) use steps::{NewCall, StepResult};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Transcript};
 

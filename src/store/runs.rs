@@ -150,7 +150,7 @@ impl Write {
             created_at: Set(self.now.as_micros()),
             finished_at: Set(None),
         };
-        run::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        run::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.touch_thread(thread).await?;
         self.run_event(EventType::RunStarted, thread, run_id).await?;
         self.leave_behind(thread, run_id).await?;
@@ -179,7 +179,7 @@ impl Write {
             created_at: Set(self.now.as_micros()),
             erased_at: Set(None),
         };
-        message::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        message::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Write {
             .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))
             .filter(run::Column::RunId.eq(run.id.to_string()))
             .filter(run::Column::Status.is_in(["waiting", "failed"]))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         if moved.rows_affected == 0 {
             return Ok(None);
@@ -219,7 +219,7 @@ impl Write {
             .filter(run::Column::RunId.eq(lease.run.id.to_string()))
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(&lease.holder))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         Ok(renewed.rows_affected == 1)
     }
@@ -242,7 +242,7 @@ impl Write {
 
     /// Closes every turn that is running; only where one process writes, and before it begins any.
     pub(super) async fn close_all_turns(&self) -> Result<u64, StoreError> {
-        let left = run::Entity::find().filter(run::Column::Status.eq("running")).all(&self.read.tx).await?;
+        let left = run::Entity::find().filter(run::Column::Status.eq("running")).all(&self.tx).await?;
         let mut closed = 0;
         for row in left {
             let run = rows::run(row)?;
@@ -255,7 +255,7 @@ impl Write {
 
     /// A thread by its id, whoever owns it: for what the server does by itself.
     pub(super) async fn any_thread(&self, id: ThreadId) -> Result<Thread, StoreError> {
-        let found = super::entity::thread::Entity::find_by_id(id.to_string()).one(&self.read.tx).await?;
+        let found = super::entity::thread::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
         found
             .map(Thread::of)
             .transpose()?
@@ -286,7 +286,7 @@ impl Write {
             .filter(run::Column::RunId.eq(run_id.to_string()))
             .filter(run::Column::Status.eq("running"))
             .filter(guard)
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         if moved.rows_affected == 0 {
             return Ok(false);
@@ -296,7 +296,7 @@ impl Write {
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(message_id.to_string()))
             .filter(step::Column::Status.eq("streaming"))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         self.set_message_status(message_id, message_status).await?;
         let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.as_str() }));
@@ -313,7 +313,7 @@ impl Write {
             .col_expr(message::Column::Status, Expr::value(status))
             .filter(message::Column::MessageId.eq(id.to_string()))
             .filter(message::Column::Status.ne("superseded"))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         Ok(())
     }
@@ -331,7 +331,7 @@ impl Write {
             .col_expr(message::Column::Status, Expr::value("superseded"))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Ordinal.gte(ordinal))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         let cut = Query::select()
             .column(message::Column::MessageId)
@@ -343,7 +343,7 @@ impl Write {
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::Status.eq("waiting"))
             .filter(run::Column::AssistantMessageId.in_subquery(cut))
-            .all(&self.read.tx)
+            .all(&self.tx)
             .await?;
         for row in waiting {
             let run_id = rows::id("runs", &row.run_id)?;
@@ -358,7 +358,7 @@ impl Write {
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::Status.eq("waiting"))
             .filter(run::Column::RunId.lt(newer.to_string()))
-            .all(&self.read.tx)
+            .all(&self.tx)
             .await?;
         for row in waiting {
             self.settle_behind(thread, rows::id("runs", &row.run_id)?).await?;
@@ -373,7 +373,7 @@ impl Write {
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::RunId.gt(run_id.to_string()))
             .limit(1)
-            .one(&self.read.tx)
+            .one(&self.tx)
             .await?;
         if newer.is_some() && !self.has_open_calls(run_id).await? {
             self.leave_waiting(thread, run_id, "completed", EventType::RunCompleted).await?;
@@ -393,7 +393,7 @@ impl Write {
             .col_expr(run::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(run::Column::RunId.eq(run_id.to_string()))
             .filter(run::Column::Status.eq("waiting"))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         if moved.rows_affected == 1 {
             self.run_event(event, thread, run_id).await?;

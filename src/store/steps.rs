@@ -3,21 +3,20 @@
 use super::entity::{run, sent_answer, step, tool_call};
 use super::events::Subject;
 use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
+use crate::config::Approval;
 use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash};
-use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
-use crate::domain::id::{ExecId, MessageId, ToolCallId};
+use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Part, Usage};
 use crate::domain::permit::Permit;
-use crate::domain::policy::Cleared;
+use crate::domain::policy::Judgement;
 use crate::domain::run::Run;
 use crate::domain::turn::FinishReason;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::time::Duration;
 
 /// What a step said.
 #[derive(Debug, Clone)]
@@ -47,27 +46,7 @@ pub(crate) struct NewCall {
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
     pub(crate) risk: RiskLevel,
-    pub(crate) state: NewState,
-}
-
-/// How a call begins.
-#[derive(Debug)]
-pub(crate) enum NewState {
-    /// It runs at once: the policy said so.
-    Cleared(Cleared),
-    /// It waits for a person, for this reason.
-    Held(String),
-    /// It cannot be run; why, for the model.
-    Invalid(String),
-}
-
-/// Times given to the calls of a step.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CallTimes {
-    /// How long a person may take to answer.
-    pub(crate) pending_ttl: Duration,
-    /// How long an execution may be silent before it is taken for dead.
-    pub(crate) lease: Duration,
+    pub(crate) judgement: Judgement,
 }
 
 impl Read {
@@ -120,7 +99,7 @@ impl Write {
             finished_at: Set(None),
             erased_at: Set(None),
         };
-        step::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+        step::Entity::insert(row).exec_without_returning(&self.tx).await?;
         for seal in seals {
             let row = sent_answer::ActiveModel {
                 tool_call_id: Set(seal.tool_call_id.to_string()),
@@ -131,7 +110,7 @@ impl Write {
                 step: Set(n),
                 at: Set(self.now.as_micros()),
             };
-            sent_answer::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
+            sent_answer::Entity::insert(row).exec_without_returning(&self.tx).await?;
         }
         Ok(true)
     }
@@ -144,7 +123,7 @@ impl Write {
         n: i32,
         result: &StepResult,
         calls: Vec<NewCall>,
-        times: CallTimes,
+        times: &Approval,
     ) -> Result<Option<(Vec<ToolCall>, Vec<Permit>)>, StoreError> {
         let Lease { thread, run, .. } = lease;
         if !self.still_running(lease).await? {
@@ -166,9 +145,7 @@ impl Write {
         self.commit().await?;
         let permits = running
             .into_iter()
-            .map(|(id, name, input, execution)| {
-                Permit::committed(id, thread.id, name, input, None, execution)
-            })
+            .map(|it| Permit::committed(it.id, it.name, it.input, None, it.execution))
             .collect();
         Ok(Some((stored, permits)))
     }
@@ -193,7 +170,7 @@ impl Write {
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .filter(step::Column::N.eq(n))
             .filter(step::Column::Status.eq("streaming"))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         if written.rows_affected == 1 {
             Ok(())
@@ -207,40 +184,79 @@ impl Write {
         let held = run::Entity::find_by_id(run.id.to_string())
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(holder))
-            .one(&self.read.tx)
+            .one(&self.tx)
             .await?;
         self.lock_thread(thread).await?;
         Ok(held.is_some() && !self.is_deleted(thread).await?)
     }
 
+    /// Stores a call as it was judged. If it runs at once, what its permit will be made of.
     async fn insert_call(
         &self,
         place: &Place<'_>,
         call: NewCall,
-        times: CallTimes,
-    ) -> Result<Option<(ToolCallId, String, Input, Execution)>, StoreError> {
-        let now = self.now.as_micros();
-        let NewCall { id, provider_call_id, name, arguments, input, schema_hash, idempotent, risk, state } =
-            call;
-        let execution = Execution { id: ExecId::new(self.clock.uuid()), started_at: self.now };
+        times: &Approval,
+    ) -> Result<Option<Running>, StoreError> {
+        let (id, execution) = (call.id, self.execution());
+        let row = self.call_row(place, &call, execution, times);
+        tool_call::Entity::insert(row).exec_without_returning(&self.tx).await?;
+
+        let NewCall { name, input, schema_hash, risk, judgement, .. } = call;
+        let Lease { thread, run, .. } = place.lease;
+        let subject = Subject { thread, run_id: run.id, tool_call_id: Some(id) };
         let hash = input_hash(&name, &input, &schema_hash);
+        let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
+        self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone()).await?;
+        match judgement {
+            Judgement::Cleared(_) => {
+                let cleared = NewDecision::new(Verdict::Approve, system::POLICY, Surface::Policy, hash);
+                self.record_decision(id, &cleared).await?;
+                self.event(EventType::ToolStarted, system::POLICY, &subject, facts).await?;
+                Ok(Some(Running { id, name, input, execution }))
+            }
+            Judgement::Held(reason) => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.as_str(),
+                    "input_hash": hash,
+                    "reason": reason,
+                    "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
+                });
+                self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
+                Ok(None)
+            }
+            Judgement::Invalid(_) => {
+                self.event(EventType::ToolFailed, system::INVALID, &subject, facts).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn call_row(
+        &self,
+        place: &Place<'_>,
+        call: &NewCall,
+        execution: Execution,
+        times: &Approval,
+    ) -> tool_call::ActiveModel {
+        let now = self.now.as_micros();
+        // No text column of Postgres takes U+0000.
+        let text = |text: &str| Set(text.replace('\0', "\u{fffd}"));
         let mut row = tool_call::ActiveModel {
-            tool_call_id: Set(id.to_string()),
+            tool_call_id: Set(call.id.to_string()),
             thread_id: Set(place.lease.thread.id.to_string()),
             message_id: Set(place.lease.run.assistant_message_id.to_string()),
             step: Set(place.n),
             ordinal: Set(place.ordinal),
             run_id: Set(place.lease.run.id.to_string()),
-            // Postgres takes no NUL in a text.
-            provider_call_id: Set(provider_call_id.replace('\0', "\u{fffd}")),
-            wire_call_id: Set(place.wire_call_id.replace('\0', "\u{fffd}")),
-            name: Set(name.replace('\0', "\u{fffd}")),
-            arguments: Set(arguments.replace('\0', "\u{fffd}")),
-            schema_hash: Set(schema_hash),
+            provider_call_id: text(&call.provider_call_id),
+            wire_call_id: text(&place.wire_call_id),
+            name: text(&call.name),
+            arguments: text(&call.arguments),
+            schema_hash: Set(call.schema_hash.clone()),
             held: Set(false),
-            idempotent: Set(idempotent),
-            risk_level: Set(risk.as_str().to_owned()),
-            reason: Set(None),
+            idempotent: Set(call.idempotent),
+            risk_level: Set(call.risk.as_str().to_owned()),
             exec_attempt: Set(0),
             created_at: Set(now),
             ..Default::default()
@@ -250,68 +266,39 @@ impl Write {
             row.decided_by = Set(Some(by.to_owned()));
             row.decided_at = Set(Some(now));
         };
-        let mut expires_at = None;
-        match &state {
-            NewState::Cleared(_) => {
+        match &call.judgement {
+            Judgement::Cleared(_) => {
                 decided(&mut row, true, system::POLICY);
                 row.state = Set("executing".to_owned());
                 row.exec_id = Set(Some(execution.id.to_string()));
-                row.exec_owner = Set(Some(place.lease.holder.to_owned()));
+                row.exec_owner = Set(Some(place.lease.holder.clone()));
                 row.exec_attempt = Set(1);
                 row.started_at = Set(Some(now));
                 row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
             }
-            NewState::Held(reason) => {
-                expires_at = Some(self.now.plus(times.pending_ttl));
+            Judgement::Held(reason) => {
                 row.state = Set("pending".to_owned());
                 row.held = Set(true);
                 row.reason = Set(Some(reason.clone()));
-                row.expires_at = Set(expires_at.map(Timestamp::as_micros));
+                row.expires_at = Set(Some(self.now.plus(times.pending_ttl).as_micros()));
             }
-            NewState::Invalid(why) => {
+            Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);
                 row.state = Set("invalid".to_owned());
-                row.result = Set(Some(why.clone()));
+                row.result = Set(Some(why.replace('\0', "\u{fffd}")));
                 row.finished_at = Set(Some(now));
             }
         }
-        tool_call::Entity::insert(row).exec_without_returning(&self.read.tx).await?;
-
-        let subject =
-            Subject { thread: &place.lease.thread, run_id: place.lease.run.id, tool_call_id: Some(id) };
-        let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
-        self.event(EventType::ToolCalled, &place.lease.thread.actor(), &subject, facts.clone()).await?;
-        match state {
-            NewState::Cleared(_) => {
-                let decision = NewDecision {
-                    verdict: Verdict::Approve,
-                    by: system::POLICY.to_owned(),
-                    edited: false,
-                    reason: None,
-                    input_hash: hash,
-                    surface: Surface::Policy,
-                };
-                self.record_decision(id, &decision).await?;
-                self.event(EventType::ToolStarted, system::POLICY, &subject, facts).await?;
-                Ok(Some((id, name, input, execution)))
-            }
-            NewState::Held(reason) => {
-                let data = json!({
-                    "tool_name": name,
-                    "risk_level": risk.as_str(),
-                    "input_hash": hash,
-                    "reason": reason,
-                    "expires_at": expires_at.map(Timestamp::to_rfc3339),
-                });
-                self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
-                Ok(None)
-            }
-            NewState::Invalid(_) => {
-                self.event(EventType::ToolFailed, system::INVALID, &subject, facts).await?;
-                Ok(None)
-            }
-        }
+        row
     }
+}
+
+/// A call that was stored as executing.
+struct Running {
+    id: ToolCallId,
+    name: String,
+    input: Input,
+    execution: Execution,
 }
 
 /// Where a call stands.

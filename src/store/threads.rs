@@ -188,7 +188,7 @@ impl Write {
             deleted_at: Set(None),
         };
         let insert = thread::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
-        if insert.exec_without_returning(&self.read.tx).await? == 1 {
+        if insert.exec_without_returning(&self.tx).await? == 1 {
             return Ok(made);
         }
         // Another request gave the name to a thread of its own since this one looked.
@@ -198,7 +198,7 @@ impl Write {
 
     /// Locks a thread until the transaction ends, so that what is read of it stays true.
     pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<(), StoreError> {
-        thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.read.tx).await?;
+        thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Write {
             .col_expr(thread::Column::UpdatedAt, Expr::value(self.now.as_micros()))
             .filter(owned_by(owner))
             .filter(thread::Column::ThreadId.eq(id.to_string()))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         self.thread(owner, id).await
     }
@@ -228,7 +228,7 @@ impl Write {
             .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))
             .filter(owned_by(owner))
             .filter(thread::Column::ThreadId.eq(id.to_string()))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         Ok(deleted.rows_affected == 1)
     }
@@ -238,7 +238,7 @@ impl Write {
         thread::Entity::update_many()
             .col_expr(thread::Column::UpdatedAt, Expr::value(self.now.as_micros()))
             .filter(thread::Column::ThreadId.eq(thread.id.to_string()))
-            .exec(&self.read.tx)
+            .exec(&self.tx)
             .await?;
         Ok(())
     }

@@ -5,8 +5,9 @@
 
 use super::registry::Registered;
 use super::{InputError, Permit, ToolRegistry};
+use crate::config::Limits;
 use crate::domain::call::{Input, Outcome, RiskLevel, unknown_schema_hash};
-use crate::domain::policy::{self, Cleared, Requirement};
+use crate::domain::policy::{self, Judgement, Requirement};
 use crate::domain::strict_json;
 use futures::FutureExt;
 use serde_json::Value;
@@ -20,19 +21,8 @@ use std::time::Duration;
 pub(crate) struct Gate {
     registry: Arc<ToolRegistry>,
     limits: Limits,
-}
-
-/// What the gate allows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// Longest arguments of one call, in bytes.
-    pub(crate) args_bytes: usize,
-    /// Deepest nesting of arguments.
-    pub(crate) json_depth: usize,
-    /// Longest answer of a call for the model, in bytes.
-    pub(crate) result_bytes: usize,
     /// Longest time a tool may take.
-    pub(crate) timeout: Duration,
+    timeout: Duration,
 }
 
 /// A call, judged.
@@ -42,30 +32,12 @@ pub(crate) struct Judged {
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
     pub(crate) risk: RiskLevel,
-    pub(crate) verdict: Gated,
-}
-
-/// What becomes of a call.
-#[derive(Debug)]
-pub(crate) enum Gated {
-    /// It may run now.
-    Cleared(Cleared),
-    /// It does not run: a person is asked.
-    Held(Held),
-    /// It cannot be run; why, for the model.
-    Invalid(String),
-}
-
-/// The marker that stands where a tool's execution would: the call waits for a person.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) reason: String,
-    _made_by_the_gate: (),
+    pub(crate) judgement: Judgement,
 }
 
 impl Gate {
-    pub(crate) fn new(registry: Arc<ToolRegistry>, limits: Limits) -> Self {
-        Self { registry, limits }
+    pub(crate) fn new(registry: Arc<ToolRegistry>, limits: Limits, timeout: Duration) -> Self {
+        Self { registry, limits, timeout }
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
@@ -82,21 +54,23 @@ impl Gate {
                 schema_hash: unknown_schema_hash(),
                 idempotent: false,
                 risk: RiskLevel::High,
-                verdict: Gated::Invalid(format!("There is no tool named {tool_name:?}. It did not run.")),
+                judgement: Judgement::Invalid(format!(
+                    "There is no tool named {tool_name:?}. It did not run."
+                )),
             };
         };
-        let judged = |input, verdict| Judged {
+        let judged = |input, judgement| Judged {
             input,
             schema_hash: tool.schema_hash.clone(),
             idempotent: tool.spec.idempotent,
             risk: tool.spec.risk,
-            verdict,
+            judgement,
         };
         let input = match self.parse(arguments) {
             Ok(input) => input,
             Err(why) => {
                 let why = format!("The arguments cannot be read: {why}. The tool did not run.");
-                return judged(Input::new(), Gated::Invalid(why));
+                return judged(Input::new(), Judgement::Invalid(why));
             }
         };
         let errors = tool.errors(&input);
@@ -107,13 +81,13 @@ impl Gate {
                 let _infallible = write!(why, " {place}: {};", error.message);
             }
             why.push_str(" the tool did not run.");
-            return judged(input, Gated::Invalid(why));
+            return judged(input, Judgement::Invalid(why));
         }
-        let verdict = match policy::evaluate(tool_name, tool.spec.hil) {
-            Requirement::Skip(cleared) => Gated::Cleared(cleared),
-            Requirement::NeedsApproval { reason } => Gated::Held(Held { reason, _made_by_the_gate: () }),
+        let judgement = match policy::evaluate(tool_name, tool.spec.hil) {
+            Requirement::Skip(cleared) => Judgement::Cleared(cleared),
+            Requirement::NeedsApproval { reason } => Judgement::Held(reason),
         };
-        judged(input, verdict)
+        judged(input, judgement)
     }
 
     /// What does not fit in inputs that a person gives: the tool's schema, and the limits that a model's
@@ -149,7 +123,7 @@ impl Gate {
         };
         let tool_call_id = permit.tool_call_id();
         let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
-        match tokio::time::timeout(self.limits.timeout, work).await {
+        match tokio::time::timeout(self.timeout, work).await {
             Ok(Ok(Ok(output))) => Outcome::Succeeded(output),
             Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
             Ok(Err(_panic)) => {

@@ -52,11 +52,10 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// Prepares the client; nothing is sent. A TLS provider has to be installed for the process before
-    /// (`rustls::crypto::ring::default_provider().install_default()`), also for plain HTTP.
+    /// Prepares the client; nothing is sent. Installs ring as the process's TLS provider if it has none.
     ///
     /// # Errors
-    /// The base URL is not a plain one of HTTP, the key cannot stand in a header, or there is no TLS provider.
+    /// The base URL is not a plain one of HTTP, the key cannot stand in a header.
     /// Neither the URL nor the key is in the text.
     pub fn new(config: OpenAiConfig) -> Result<Self, ModelError> {
         let OpenAiConfig { id, base_url, api_key } = config;

@@ -30,10 +30,8 @@ pub(super) struct Http(reqwest::Client);
 impl Http {
     /// The client, or what is in the way of one.
     pub(super) fn new() -> Result<Self, String> {
-        // reqwest panics without one.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            return Err("no TLS provider is installed".to_owned());
-        }
+        // reqwest panics without one, even for plain HTTP. If the process has chosen another, that one stays.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             // The conversation goes to the host that was configured and to no other.
