@@ -12,7 +12,7 @@ pub mod app;
 mod approvals;
 mod chat;
 pub mod config;
-pub mod domain;
+mod domain;
 mod http;
 pub mod llm;
 mod store;

@@ -21,48 +21,48 @@ pub type Input = Map<String, Value>;
 
 /// A call as it is stored.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToolCall {
+pub(crate) struct ToolCall {
     /// Its id, minted here.
-    pub id: ToolCallId,
+    pub(crate) id: ToolCallId,
     /// Its thread.
-    pub thread_id: ThreadId,
+    pub(crate) thread_id: ThreadId,
     /// The assistant's message that made it.
-    pub message_id: MessageId,
+    pub(crate) message_id: MessageId,
     /// The run it belongs to.
-    pub run_id: RunId,
+    pub(crate) run_id: RunId,
     /// The step of the message.
-    pub step: i32,
+    pub(crate) step: i32,
     /// Its place in the step.
-    pub ordinal: i32,
+    pub(crate) ordinal: i32,
     /// The id the model knows it by, unique in the thread.
-    pub wire_call_id: String,
+    pub(crate) wire_call_id: String,
     /// The tool.
-    pub name: String,
+    pub(crate) name: String,
     /// What the model asked for; empty if that was not a JSON object.
-    pub input: Input,
+    pub(crate) input: Input,
     /// The tool's schema when it was asked for.
-    pub schema_hash: String,
+    pub(crate) schema_hash: String,
     /// Whether a person is asked.
-    pub held: bool,
+    pub(crate) held: bool,
     /// Whether running it twice does no more than running it once.
-    pub idempotent: bool,
+    pub(crate) idempotent: bool,
     /// How much harm it can do.
-    pub risk: RiskLevel,
+    pub(crate) risk: RiskLevel,
     /// Why a person is asked.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// Where it stands.
-    pub state: State,
+    pub(crate) state: State,
     /// The decision in force.
-    pub decision: Option<Decision>,
+    pub(crate) decision: Option<Decision>,
     /// When it was asked for.
-    pub created_at: Timestamp,
+    pub(crate) created_at: Timestamp,
     /// When a person's time to answer runs out.
-    pub expires_at: Option<Timestamp>,
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
 /// Where a call stands, with the facts of that state and who moves it on.
 #[derive(Debug, Clone, PartialEq)]
-pub enum State {
+pub(crate) enum State {
     /// A person is asked; a decision or the sweeper moves it.
     Pending,
     /// A person said yes and nobody has begun; a claim moves it, until the start deadline.
@@ -87,32 +87,32 @@ pub enum State {
 
 /// A yes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Approval {
+pub(crate) struct Approval {
     /// Inputs to run in place of the model's, if a person changed them.
-    pub inputs: Option<Input>,
+    pub(crate) inputs: Option<Input>,
 }
 
 /// One execution: who holds it may settle the call, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Execution {
+pub(crate) struct Execution {
     /// Its id.
-    pub id: ExecId,
+    pub(crate) id: ExecId,
     /// When it was claimed.
-    pub started_at: Timestamp,
+    pub(crate) started_at: Timestamp,
 }
 
 /// How a call ended, for the model and for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub(crate) struct End {
     /// The words the model reads.
-    pub result: String,
+    pub(crate) result: String,
     /// When.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
 /// How an execution went.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The tool gave this.
     Succeeded(Value),
     /// The tool failed, in these words.
@@ -134,7 +134,7 @@ pub enum RiskLevel {
 
 impl RiskLevel {
     /// The level's word.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
             Self::Medium => "medium",
@@ -144,43 +144,43 @@ impl RiskLevel {
 }
 
 /// The words the model reads of calls that gave no output of their own.
-pub mod words {
+pub(crate) mod words {
     /// It may have happened.
-    pub const INTERRUPTED: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+    pub(crate) const INTERRUPTED: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
                                    Do not repeat it without asking the user.";
     /// Nobody answered.
-    pub const EXPIRED: &str = "Nobody approved this in time, it expired. The tool did not run.";
+    pub(crate) const EXPIRED: &str = "Nobody approved this in time, it expired. The tool did not run.";
     /// It was withdrawn.
-    pub const CANCELLED: &str = "Cancelled, the tool did not run.";
+    pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
     /// Told while nobody has decided.
-    pub const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
+    pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";
     /// Told while it runs.
-    pub const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
+    pub(crate) const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
                                  repeat the call.";
     /// Begins what is told of a failure.
-    pub const FAILED: &str = "The tool failed:";
+    pub(crate) const FAILED: &str = "The tool failed:";
     /// Begins what is told of a call that a person changed.
-    pub const EDITED: &str = "A person changed the inputs from";
+    pub(crate) const EDITED: &str = "A person changed the inputs from";
     /// Ends what is told of the change; what came of the call follows.
-    pub const EDITED_END: &str = " before approving. ";
+    pub(crate) const EDITED_END: &str = " before approving. ";
     /// A person said no.
-    pub const REJECTED: &str = "Tool execution rejected by user.";
+    pub(crate) const REJECTED: &str = "Tool execution rejected by user.";
     /// Stands between that and the person's reason, if they gave one.
-    pub const REASON: &str = "Reason: ";
+    pub(crate) const REASON: &str = "Reason: ";
     /// Begins a user message that is really the server's: how a call went whose outcome came after its answer.
     /// The tool, the call's id and the outcome follow.
-    pub const NOTE: &str = "[tool outcome]";
+    pub(crate) const NOTE: &str = "[tool outcome]";
 }
 
 impl ToolCall {
     /// What runs, or ran: the approver's inputs if they changed them, else the model's.
-    pub fn effective_input(&self) -> &Input {
+    pub(crate) fn effective_input(&self) -> &Input {
         self.edited_input().unwrap_or(&self.input)
     }
 
     /// The inputs a person put in place of the model's.
-    pub fn edited_input(&self) -> Option<&Input> {
+    pub(crate) fn edited_input(&self) -> Option<&Input> {
         match &self.state {
             State::Approved(approval)
             | State::Executing(approval, _)
@@ -196,7 +196,7 @@ impl ToolCall {
     }
 
     /// How it ended, if it has.
-    pub fn end(&self) -> Option<&End> {
+    pub(crate) fn end(&self) -> Option<&End> {
         match &self.state {
             State::Pending | State::Approved(_) | State::Executing(..) => None,
             State::Succeeded(.., end)
@@ -210,7 +210,7 @@ impl ToolCall {
     }
 
     /// Its execution, if it was claimed.
-    pub fn execution(&self) -> Option<Execution> {
+    pub(crate) fn execution(&self) -> Option<Execution> {
         match &self.state {
             State::Executing(_, execution)
             | State::Succeeded(_, execution, ..)
@@ -221,7 +221,7 @@ impl ToolCall {
     }
 
     /// Whether a person's yes or no is known to be final: `NULL`, true or false of the column `validated`.
-    pub fn validated(&self) -> Option<bool> {
+    pub(crate) fn validated(&self) -> Option<bool> {
         match &self.state {
             State::Pending => None,
             State::Approved(_)
@@ -234,7 +234,7 @@ impl ToolCall {
     }
 
     /// What the model is told while the outcome is not known.
-    pub fn placeholder(&self) -> Option<&'static str> {
+    pub(crate) fn placeholder(&self) -> Option<&'static str> {
         match &self.state {
             State::Pending => Some(words::AWAITING),
             State::Approved(_) | State::Executing(..) => Some(words::UNDER_WAY),
@@ -245,7 +245,7 @@ impl ToolCall {
 
 impl State {
     /// The state's word on the wire and in the table.
-    pub const fn as_str(&self) -> &'static str {
+    pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Approved(_) => "approved",
@@ -261,7 +261,7 @@ impl State {
     }
 
     /// The word of the `8:` line and of the data parts: one word for all that a yes leads to.
-    pub const fn validation_word(&self) -> &'static str {
+    pub(crate) const fn validation_word(&self) -> &'static str {
         match self {
             Self::Approved(_) | Self::Executing(..) | Self::Succeeded(..) | Self::Failed(..) => "approved",
             Self::Pending
@@ -276,7 +276,7 @@ impl State {
 
 impl Outcome {
     /// The words the model reads, at most `bytes_max` of them, beginning with the edit if there was one.
-    pub fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
+    pub(crate) fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
         let told = match self {
             Self::Succeeded(Value::String(text)) if !text.is_empty() => text.clone(),
             Self::Succeeded(output) => output.to_string(),
@@ -294,7 +294,7 @@ impl Outcome {
 }
 
 /// The rejection as the model and the caller read it.
-pub fn rejection(reason: Option<&str>) -> String {
+pub(crate) fn rejection(reason: Option<&str>) -> String {
     match reason {
         Some(reason) => format!("{} {}{reason}", words::REJECTED, words::REASON),
         None => words::REJECTED.to_owned(),
@@ -302,7 +302,7 @@ pub fn rejection(reason: Option<&str>) -> String {
 }
 
 /// The text, or as much of it as `bytes_max` holds and a mark that it goes on.
-pub fn cut(mut text: String, bytes_max: usize) -> String {
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     const MARK: &str = " […cut]";
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(MARK.len())));
@@ -312,19 +312,19 @@ pub fn cut(mut text: String, bytes_max: usize) -> String {
 }
 
 /// SHA-256 of the value's canonical JSON (RFC 8785), 64 hex digits.
-pub fn canonical_hash(value: &Value) -> String {
+pub(crate) fn canonical_hash(value: &Value) -> String {
     // Every value has a canonical form: it came from JSON, so its keys are text and its numbers finite.
     let text = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a person saw: the tool, the inputs, and what the tool takes.
-pub fn input_hash(tool_name: &str, input: &Input, schema_hash: &str) -> String {
+pub(crate) fn input_hash(tool_name: &str, input: &Input, schema_hash: &str) -> String {
     canonical_hash(&json!([tool_name, input, schema_hash]))
 }
 
 /// The hash of a tool nobody knows: its schema is `false`, which accepts nothing.
-pub fn unknown_schema_hash() -> String {
+pub(crate) fn unknown_schema_hash() -> String {
     canonical_hash(&Value::Bool(false))
 }
 

@@ -9,29 +9,29 @@ use uuid::Uuid;
 
 /// A moment: microseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp(i64);
+pub(crate) struct Timestamp(i64);
 
 const RFC3339_MICROS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
 
 impl Timestamp {
     /// The moment this many microseconds after 1970 began.
-    pub const fn from_micros(micros: i64) -> Self {
+    pub(crate) const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
     /// Microseconds since 1970.
-    pub const fn as_micros(self) -> i64 {
+    pub(crate) const fn as_micros(self) -> i64 {
         self.0
     }
 
     /// This moment and a while; the end of time if that is past it.
-    pub fn plus(self, while_: Duration) -> Self {
+    pub(crate) fn plus(self, while_: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(while_.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// RFC 3339, UTC, always six digits of a second, so that the texts sort as the moments do.
-    pub fn to_rfc3339(self) -> String {
+    pub(crate) fn to_rfc3339(self) -> String {
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)
             .ok()
             .and_then(|at| at.format(RFC3339_MICROS).ok())
@@ -40,7 +40,7 @@ impl Timestamp {
 }
 
 /// Where time and ids come from.
-pub trait Clock: Send + Sync + Debug {
+pub(crate) trait Clock: Send + Sync + Debug {
     /// Now, by this process's clock. On Postgres the store asks the database instead.
     fn now(&self) -> Timestamp;
     /// A fresh UUIDv7 (RFC 9562): ids of one process ascend.
@@ -49,7 +49,7 @@ pub trait Clock: Send + Sync + Debug {
 
 /// The machine's clock and randomness.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]

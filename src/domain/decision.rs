@@ -5,28 +5,28 @@ use super::clock::Timestamp;
 
 /// A decision as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub(crate) struct Decision {
     /// What was said.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// Who said it: `user:<sub>`, `system:policy` and the like.
-    pub by: String,
+    pub(crate) by: String,
     /// When.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// Whether other inputs than the model's were approved.
-    pub edited: bool,
+    pub(crate) edited: bool,
     /// Why, in the decider's words.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// The hash of the inputs decided on.
-    pub input_hash: String,
+    pub(crate) input_hash: String,
     /// Where it came in.
-    pub surface: Surface,
+    pub(crate) surface: Surface,
     /// The rule that said it, where a rule did.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
 }
 
 /// What can be said about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Run it.
     Approve,
     /// Do not run it.
@@ -39,7 +39,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// The verdict's word on the wire and in the table.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
             Self::Reject => "reject",
@@ -51,7 +51,7 @@ impl Verdict {
 
 /// Where a decision came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Surface {
+pub(crate) enum Surface {
     /// A route of the HTTP interface.
     Rest,
     /// A message of a page, in the next POST of a chat.
@@ -64,7 +64,7 @@ pub enum Surface {
 
 impl Surface {
     /// The surface's word on the wire and in the table.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
             Self::Stream => "stream",
@@ -76,7 +76,7 @@ impl Surface {
 
 /// A person's answer to the question whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// Run it, with these inputs if any are given, else as proposed.
     Approve {
         /// Inputs in place of the model's.

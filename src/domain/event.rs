@@ -2,7 +2,7 @@
 
 /// The kinds of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventType {
+pub(crate) enum EventType {
     /// The model asked for a call.
     ToolCalled,
     /// A person is asked.
@@ -39,7 +39,7 @@ pub enum EventType {
 
 impl EventType {
     /// The type's name on the wire and in the table.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::ToolCalled => "tool.called",
             Self::ToolRequiresApproval => "tool.requires_approval",
@@ -62,13 +62,13 @@ impl EventType {
 }
 
 /// The server acting by itself, in events and decisions.
-pub mod system {
+pub(crate) mod system {
     /// The policy let a call run, or forbade it.
-    pub const POLICY: &str = "system:policy";
+    pub(crate) const POLICY: &str = "system:policy";
     /// Time ran out.
-    pub const EXPIRY: &str = "system:expiry";
+    pub(crate) const EXPIRY: &str = "system:expiry";
     /// What a crash left behind was put in order.
-    pub const SWEEPER: &str = "system:sweeper";
+    pub(crate) const SWEEPER: &str = "system:sweeper";
     /// The model asked for what cannot be run.
-    pub const INVALID: &str = "system:invalid";
+    pub(crate) const INVALID: &str = "system:invalid";
 }

@@ -14,15 +14,15 @@ use uuid::Uuid;
 pub struct InvalidId;
 
 macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => { $(
+    ($($(#[$doc:meta])* $vis:vis $name:ident),+ $(,)?) => { $(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Uuid);
+        $vis struct $name(Uuid);
 
         impl $name {
             /// The id with this number.
-            pub const fn new(uuid: Uuid) -> Self {
+            pub(crate) const fn new(uuid: Uuid) -> Self {
                 Self(uuid)
             }
         }
@@ -45,15 +45,15 @@ macro_rules! ids {
 
 ids! {
     /// A conversation.
-    ThreadId,
+    pub(crate) ThreadId,
     /// A message of a thread.
-    MessageId,
+    pub(crate) MessageId,
     /// From a user message to the final answer, pauses included.
-    RunId,
+    pub(crate) RunId,
     /// A tool call; minted here, because providers repeat and omit theirs.
-    ToolCallId,
+    pub ToolCallId,
     /// One execution of a call; who holds it may settle the call.
-    ExecId,
+    pub(crate) ExecId,
 }
 
 fn canonical(text: &str) -> Result<Uuid, InvalidId> {

@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 /// A message as it is stored.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message {
+pub(crate) struct Message {
     /// Its id, minted by the server.
-    pub id: MessageId,
+    pub(crate) id: MessageId,
     /// The name the page gave it, if it did.
-    pub client_id: Option<String>,
+    pub(crate) client_id: Option<String>,
     /// The thread it stands in.
-    pub thread_id: ThreadId,
+    pub(crate) thread_id: ThreadId,
     /// The run it began (a user's) or belongs to (an assistant's).
-    pub run_id: RunId,
+    pub(crate) run_id: RunId,
     /// Its place in the thread.
-    pub ordinal: i64,
+    pub(crate) ordinal: i64,
     /// What it says, and so who says it.
-    pub body: Body,
+    pub(crate) body: Body,
     /// How far it has come.
-    pub status: MessageStatus,
+    pub(crate) status: MessageStatus,
     /// When it was stored.
-    pub created_at: Timestamp,
+    pub(crate) created_at: Timestamp,
 }
 
 impl Message {
     /// The steps of an assistant's message; a person's has none.
-    pub fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[Step] {
         match &self.body {
             Body::User(_) => &[],
             Body::Assistant(steps) => steps,
@@ -36,14 +36,14 @@ impl Message {
     }
 
     /// Its calls, in order.
-    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.steps().iter().flat_map(|step| &step.calls)
     }
 }
 
 /// Who speaks, with the words.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Body {
+pub(crate) enum Body {
     /// A person's words.
     User(String),
     /// A model's steps, in order.
@@ -52,7 +52,7 @@ pub enum Body {
 
 /// How far a message has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageStatus {
+pub(crate) enum MessageStatus {
     /// As it will stay, or held.
     Complete,
     /// A turn is writing it now.
@@ -65,24 +65,24 @@ pub enum MessageStatus {
 
 /// One model call and what it said.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Its place in the message, from 0.
-    pub n: i32,
+    pub(crate) n: i32,
     /// Whether it may be sent to the model again.
-    pub status: StepStatus,
+    pub(crate) status: StepStatus,
     /// What it said, in order.
-    pub parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     /// The calls its parts name, in order.
-    pub calls: Vec<ToolCall>,
+    pub(crate) calls: Vec<ToolCall>,
     /// Tokens read and written, where the provider told.
-    pub usage: Option<Usage>,
+    pub(crate) usage: Option<Usage>,
     /// What the provider wants back, unchanged, with the provider's name.
-    pub provider_state: Option<ProviderState>,
+    pub(crate) provider_state: Option<ProviderState>,
 }
 
 /// Whether a step was written whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepStatus {
+pub(crate) enum StepStatus {
     /// Being written.
     Streaming,
     /// Whole: its calls are stored with it.
@@ -94,7 +94,7 @@ pub enum StepStatus {
 /// A piece of a step, as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub(crate) enum Part {
     /// Words for the person.
     Text {
         /// The words.
@@ -114,11 +114,11 @@ pub enum Part {
 
 /// What a provider wants back with a step: thought signatures, item ids.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ProviderState {
+pub(crate) struct ProviderState {
     /// The provider that said it, and the only one it is sent to.
-    pub provider: String,
+    pub(crate) provider: String,
     /// Its words.
-    pub state: serde_json::Value,
+    pub(crate) state: serde_json::Value,
 }
 
 /// Tokens of one model call, or of a turn.
@@ -133,7 +133,7 @@ pub struct Usage {
 impl Usage {
     /// Both together.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),

@@ -2,7 +2,7 @@
 
 /// What the policy requires of a call.
 #[derive(Debug)]
-pub enum Requirement {
+pub(crate) enum Requirement {
     /// Nobody is asked.
     Skip(Cleared),
     /// A person is asked, for this reason.
@@ -14,7 +14,7 @@ pub enum Requirement {
 
 /// What becomes of a call that a model asks for.
 #[derive(Debug)]
-pub enum Judgement {
+pub(crate) enum Judgement {
     /// It runs now.
     Cleared(Cleared),
     /// The marker that stands where its execution would: it waits for a person, for this reason.
@@ -26,10 +26,10 @@ pub enum Judgement {
 /// Evidence that the policy said a call may run without a person. Only [`evaluate`] makes one, and without
 /// one no call is stored as executing when the model asks for it.
 #[derive(Debug)]
-pub struct Cleared(());
+pub(crate) struct Cleared(());
 
 /// Decides by the tool's own word: `HIL` asks.
-pub fn evaluate(tool_name: &str, hil: bool) -> Requirement {
+pub(crate) fn evaluate(tool_name: &str, hil: bool) -> Requirement {
     if hil {
         Requirement::NeedsApproval { reason: format!("{tool_name} runs only with a person's approval") }
     } else {

@@ -5,35 +5,35 @@ use super::id::{MessageId, RunId, ThreadId};
 
 /// A run as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub(crate) struct Run {
     /// Its id.
-    pub id: RunId,
+    pub(crate) id: RunId,
     /// Its thread.
-    pub thread_id: ThreadId,
+    pub(crate) thread_id: ThreadId,
     /// The question.
-    pub user_message_id: MessageId,
+    pub(crate) user_message_id: MessageId,
     /// The answer, made with the run and kept through pauses and retries.
-    pub assistant_message_id: MessageId,
+    pub(crate) assistant_message_id: MessageId,
     /// Where it stands.
-    pub status: RunStatus,
+    pub(crate) status: RunStatus,
     /// What it asks the model with.
-    pub options: RunOptions,
+    pub(crate) options: RunOptions,
     /// When its turn is taken for dead; only while it runs.
-    pub lease_until: Option<Timestamp>,
+    pub(crate) lease_until: Option<Timestamp>,
 }
 
 /// What the caller chose for a run; a continuation keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunOptions {
+pub(crate) struct RunOptions {
     /// The model, or the default one.
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// The tools the model may see, or all.
-    pub tools: Option<Vec<String>>,
+    pub(crate) tools: Option<Vec<String>>,
 }
 
 /// Where a run stands, and who moves it on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunStatus {
+pub(crate) enum RunStatus {
     /// A turn holds its lease and moves it.
     Running,
     /// It has held calls; a continuation moves it, or its last decision if the user wrote on.
@@ -48,21 +48,21 @@ pub enum RunStatus {
 
 /// Why a turn ended before its time: the code clients see, and a sentence for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TurnError {
+pub(crate) struct TurnError {
     /// What kind of failure.
-    pub code: TurnErrorCode,
+    pub(crate) code: TurnErrorCode,
     /// One sentence, safe to show: nothing internal, nothing a provider said.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 impl TurnError {
     /// A fault of this server.
-    pub fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         Self { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
     }
 
     /// The turn was taken for dead, or its thread deleted.
-    pub fn taken_over() -> Self {
+    pub(crate) fn taken_over() -> Self {
         let message = "The answer was ended by somebody else.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
     }
@@ -70,14 +70,14 @@ impl TurnError {
 
 impl RunOptions {
     /// Whether the model may see this tool.
-    pub fn offers(&self, tool: &str) -> bool {
+    pub(crate) fn offers(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
 }
 
 /// The kinds of failure a stream can end with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnErrorCode {
+pub(crate) enum TurnErrorCode {
     /// The model was silent for too long.
     UpstreamTimeout,
     /// The model's server refused or broke off.
@@ -94,7 +94,7 @@ pub enum TurnErrorCode {
 
 impl TurnErrorCode {
     /// The code's word on the wire and in the table.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::UpstreamError => "upstream_error",

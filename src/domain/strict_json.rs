@@ -13,7 +13,7 @@ use std::fmt;
 /// # Errors
 /// The parser's sentence: malformed text, a repeated key, a NUL character, or more than `depth_max`
 /// levels of arrays and objects.
-pub fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Strict { depth_left: depth_max }.deserialize(&mut deserializer)?;
     deserializer.end()?;

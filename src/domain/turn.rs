@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// One thing a turn says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TurnEvent {
+pub(crate) enum TurnEvent {
     /// A model call begins, in this message.
     StepStarted {
         /// The assistant's message.
@@ -70,7 +70,7 @@ pub enum TurnEvent {
 
 /// What a page shows of an ended call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shown {
+pub(crate) enum Shown {
     /// The tool's own output.
     Output(Value),
     /// Why there is none.
@@ -79,7 +79,7 @@ pub enum Shown {
 
 impl Shown {
     /// What a page shows of this call, if it has ended.
-    pub fn of(call: &ToolCall) -> Option<Self> {
+    pub(crate) fn of(call: &ToolCall) -> Option<Self> {
         match &call.state {
             State::Succeeded(_, _, output, _) => Some(Self::Output(output.clone())),
             _ => call.end().map(|end| Self::Error(end.result.clone())),
@@ -87,7 +87,7 @@ impl Shown {
     }
 
     /// The value in a tool result of AI SDK 4.
-    pub fn into_result(self) -> Value {
+    pub(crate) fn into_result(self) -> Value {
         match self {
             Self::Output(output) => output,
             Self::Error(text) => json!({ "error": text }),
@@ -114,7 +114,7 @@ pub enum FinishReason {
 
 impl FinishReason {
     /// The reason's word on the wire and in the table.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",

@@ -5,9 +5,10 @@
 pub mod openai;
 pub mod scripted;
 
-use crate::domain::call::Input;
-use crate::domain::message::Usage;
-use crate::domain::turn::FinishReason;
+pub use crate::domain::call::Input;
+pub use crate::domain::message::Usage;
+pub use crate::domain::turn::FinishReason;
+
 use futures::stream::BoxStream;
 use serde_json::Value;
 use std::fmt::Debug;

@@ -7,6 +7,7 @@ pub(crate) mod gate;
 mod registry;
 
 pub use crate::domain::call::{Input, RiskLevel};
+pub use crate::domain::id::ToolCallId;
 pub use crate::domain::permit::Permit;
 pub(crate) use registry::InputError;
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};

@@ -8,8 +8,7 @@ use futures::future::join_all;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
-use holdpoint::domain::call::words;
-use holdpoint::domain::turn::FinishReason;
+use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
@@ -20,6 +19,10 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+
+/// What is told of a call that nobody saw the end of.
+const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+                       Do not repeat it without asking the user.";
 
 /// Set for the child only. Not `HOLDPOINT_…`: the server refuses to start on a variable of that kind it does not know.
 const CHILD: &str = "CRASH_CHILD_SERVER";
@@ -224,7 +227,7 @@ async fn killed_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_
     let client = &server.client;
     let call = client.call(&id).await;
     assert_eq!((&call["state"], &call["validated"]), (&json!("interrupted"), &json!(true)));
-    assert_eq!(call["result"], words::INTERRUPTED);
+    assert_eq!(call["result"], UNKNOWN);
     assert_eq!(call["started_at"], running["started_at"]);
     assert!(call["finished_at"].is_string());
     assert_eq!(call.get("output"), None);
@@ -232,15 +235,14 @@ async fn killed_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_
 
     let repeat = client.approve(&id).await;
     assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
-    let stored =
-        json!({ "success": false, "result": words::INTERRUPTED, "toolCallId": id, "state": "interrupted" });
+    let stored = json!({ "success": false, "result": UNKNOWN, "toolCallId": id, "state": "interrupted" });
     assert_eq!(repeat.body, stored);
     assert_eq!(client.reject(&id).await.code(), "already_decided");
 
     place.go();
     let told = client.go_on(&thread).await;
     assert_eq!(told.codes(), "a8ef0ed");
-    assert_eq!(*told.one('a'), json!({ "toolCallId": id, "result": { "error": words::INTERRUPTED } }));
+    assert_eq!(*told.one('a'), json!({ "toolCallId": id, "result": { "error": UNKNOWN } }));
     assert_eq!(*told.one('8'), json!([{ "toolCallId": id, "validated": "interrupted" }]));
     assert!(told.text().starts_with("The outcome is unknown"), "{}", told.text());
     assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
@@ -331,7 +333,7 @@ async fn killed_while_an_ungated_tool_runs_its_outcome_is_unknown_and_the_thread
     let rows = place.rows().await;
     let calls = rows.all("SELECT state, held, decided_by, exec_attempt, result FROM tool_calls").await;
     let expected = json!({ "state": "interrupted", "held": false, "decided_by": "system:policy", "exec_attempt": 1,
-                           "result": words::INTERRUPTED });
+                           "result": UNKNOWN });
     assert_eq!(calls, [expected]);
     let runs = rows.all("SELECT status, error_code FROM runs").await;
     assert_eq!(runs, [json!({ "status": "failed", "error_code": "interrupted" })]);
@@ -422,8 +424,7 @@ async fn what_was_taken_for_dead_and_ends_late_is_told_as_a_note() {
     assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
     let told = place.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
     let note = "[tool outcome] transfer, call p-10: {\"transferred\":\"10\"}";
-    let expected =
-        [json!({ "kind": "answer", "text": words::INTERRUPTED }), json!({ "kind": "note", "text": note })];
+    let expected = [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })];
     assert_eq!(told, expected);
     assert_eq!(place.ledger(), ["transfer 10"]);
 }

@@ -1,7 +1,7 @@
 //! A turn: what is said, in which order, and what stays.
 
 use crate::support::{Embedded, call};
-use holdpoint::domain::turn::FinishReason;
+use holdpoint::llm::FinishReason;
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use holdpoint::domain::message::Usage;
-use holdpoint::domain::turn::FinishReason;
+use holdpoint::llm::FinishReason;
+use holdpoint::llm::Usage;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelRequest};
 use serde_json::Value;
 use std::collections::VecDeque;
