@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::approvals::Approvals;
 use crate::chat::Chat;
-use crate::config::{Config, Provider};
+use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
 use crate::http::{self, Api};
 use crate::llm::openai::{OpenAi, OpenAiConfig};
@@ -39,6 +39,12 @@ pub struct AppError {
 impl AppError {
     fn new(what: &'static str, why: impl ToString) -> Self {
         Self { what, why: why.to_string() }
+    }
+}
+
+impl From<ConfigError> for AppError {
+    fn from(error: ConfigError) -> Self {
+        Self::new("configuration", error)
     }
 }
 
@@ -127,12 +133,13 @@ impl App {
     /// date, and puts in order what an earlier process left behind.
     ///
     /// # Errors
-    /// The database cannot be opened or brought up to date.
+    /// The configuration cannot be used, or the database not be opened or brought up to date.
     pub async fn build(
         config: Config,
         tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
+        config.check()?;
         let app = Self::join(config, tools, models).await?;
         app.prepare().await?;
         Ok(app)
@@ -189,7 +196,7 @@ impl App {
         let settings = http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
-            loopback_only: loopback && !self.config.auth.allow_insecure,
+            loopback_only: !self.config.auth.allow_insecure,
             docs: self.config.server.docs.unwrap_or(loopback),
         };
         http::endpoint(self.api.clone(), settings, self.tasks.clone())
@@ -198,8 +205,13 @@ impl App {
     /// Serves until `stop`, then lets what is under way finish for the grace time.
     ///
     /// # Errors
-    /// The listener has no address.
+    /// The listener has no address, or one that faces more than this machine without leave.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), AppError> {
+        let address = listener.local_addr().map_err(|error| AppError::new("server.bind", error))?;
+        if !address.ip().is_loopback() && !self.config.auth.allow_insecure {
+            let why = "without authentication only this machine may be faced, or auth.allow_insecure = true";
+            return Err(AppError::new("server.bind", why));
+        }
         let grace = self.config.server.grace;
         http::server::serve(listener, self.endpoint(), stop, grace)
             .await

@@ -305,7 +305,7 @@ impl Config {
         Ok(read)
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let wrong = |key, why: &str| Err(ConfigError::Value { key, why: why.to_owned() });
         if !self.server.bind.ip().is_loopback() && !self.auth.allow_insecure {
             return wrong(

@@ -55,8 +55,9 @@ async fn main() -> anyhow::Result<()> {
     let tools = app::demo_tools(&config)?;
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
-    let app = App::build(config, tools, vec![model]).await?;
+    // Building puts in order what an earlier process left behind. One that has the address is no earlier one.
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
+    let app = App::build(config, tools, vec![model]).await?;
     println!("holdpoint listens on http://{}", listener.local_addr()?);
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {

@@ -6,9 +6,9 @@
 
 use crate::domain::call::{ToolCall, words};
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus};
+use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
 use crate::llm::{ModelCall, ModelMessage};
-use crate::store::{Seal, SealKind, Transcript};
+use crate::store::{Seal, SealKind, Sent, Transcript};
 use std::collections::HashSet;
 
 /// What the model reads, and what of it is said for the first time.
@@ -104,16 +104,21 @@ impl Projection<'_> {
         (kind, text)
     }
 
-    /// Notes that were told before this user message.
+    /// Notes that were told before this user message, in the order in which they were told.
     fn sent_notes(&mut self, question: MessageId) {
-        for call in all_calls(self.transcript) {
-            for sent in self.transcript.told(call.id) {
-                let before = self.transcript.questions.get(&sent.message_id) == Some(&question);
-                if sent.kind == SealKind::Note && before {
-                    self.history.messages.push(ModelMessage::User(sent.text.clone()));
-                }
+        let mut notes = Vec::new();
+        for (place, message) in self.transcript.messages.iter().enumerate() {
+            if self.transcript.questions.get(&message.id) != Some(&question) {
+                continue;
+            }
+            for (call, sent) in self.transcript.sent.iter() {
+                let told_there = sent.iter().filter(|sent| sent.message_id == message.id);
+                let told_there = told_there.filter(|sent| sent.kind == SealKind::Note);
+                notes.extend(told_there.map(|sent| (place, *call, sent.text.clone())));
             }
         }
+        notes.sort();
+        self.history.messages.extend(notes.into_iter().map(|(_, _, text)| ModelMessage::User(text)));
     }
 
     /// Outcomes that the model was told otherwise, or not at all because their message was cut off.
@@ -141,23 +146,18 @@ impl Projection<'_> {
         let end = call.end()?;
         let note = format!("{} {}, call {}: {}", words::NOTE, call.name, call.wire_call_id, end.result);
         let told = self.transcript.told(call.id);
+        let stands = |sent: &Sent| {
+            let question = self.transcript.questions.get(&sent.message_id);
+            question.is_some_and(|question| standing.contains(question))
+        };
         if cut_off {
             // What the branch that was cut off knew, this one does not; only an effect is worth telling.
             call.execution()?;
-            let known = told.iter().any(|sent| {
-                let question = self.transcript.questions.get(&sent.message_id);
-                sent.text == note && question.is_some_and(|question| standing.contains(question))
-            });
+            let known = told.iter().any(|sent| sent.text == note && stands(sent));
             return (!known).then_some((call.id, note));
         }
-        let last = told.last()?;
+        // A note before a message that was cut off is not told any more.
+        let last = told.iter().rfind(|sent| sent.kind != SealKind::Note || stands(sent))?;
         (last.text != end.result && last.text != note).then_some((call.id, note))
     }
-}
-
-/// Every call of the thread, oldest first: the order in which notes stand.
-fn all_calls(transcript: &Transcript) -> Vec<&ToolCall> {
-    let mut calls: Vec<&ToolCall> = transcript.messages.iter().flat_map(Message::calls).collect();
-    calls.sort_by_key(|call| call.id);
-    calls
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// More calls than this in one step are no mistake any more but a broken server.
 const CALLS_MAX: usize = 256;
+/// Nor are more words and thoughts than this, in bytes.
+const WORDS_BYTES_MAX: usize = 4 << 20;
 
 /// What a model said in one step.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub(super) struct Said {
     pub(super) parts: Vec<Part>,
     pub(super) calls: Vec<AskedCall>,
     pub(super) end: Option<StepEnd>,
+    /// Bytes of words and thoughts so far.
+    words_bytes: usize,
 }
 
 /// How a step ended.
@@ -77,6 +81,7 @@ impl Said {
     ) -> Result<(), TurnError> {
         match event {
             ModelEvent::Text(delta) => {
+                self.count(&delta)?;
                 if let Some(Part::Text { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
                 } else {
@@ -85,6 +90,7 @@ impl Said {
                 say(TurnEvent::Text(delta));
             }
             ModelEvent::Reasoning(delta) => {
+                self.count(&delta)?;
                 if let Some(Part::Reasoning { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
                 } else {
@@ -123,6 +129,14 @@ impl Said {
             ModelEvent::Finished { reason, usage, provider_state } => {
                 self.end = Some(StepEnd { reason, usage, provider_state });
             }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, delta: &str) -> Result<(), TurnError> {
+        self.words_bytes = self.words_bytes.saturating_add(delta.len());
+        if self.words_bytes > WORDS_BYTES_MAX {
+            return Err(broken_off(&ModelError::Malformed(format!("more than {WORDS_BYTES_MAX} bytes"))));
         }
         Ok(())
     }

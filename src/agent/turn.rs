@@ -6,8 +6,7 @@ use super::step::{self, AskedCall, Said, StepEnd};
 use crate::config;
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::clock::Clock;
-use crate::domain::message::Part;
-use crate::domain::message::Usage;
+use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
@@ -47,6 +46,14 @@ pub(crate) struct Ended {
     pub(crate) usage: Usage,
 }
 
+/// A step that is open, and what the model is asked in it.
+struct Opened {
+    n: i32,
+    /// Whether it comes after all that may have tools.
+    last: bool,
+    request: ModelRequest,
+}
+
 type Say<'a> = &'a (dyn Fn(TurnEvent) + Sync);
 
 impl Agent {
@@ -54,19 +61,21 @@ impl Agent {
     pub(crate) async fn run(&self, turn: &Turn<'_>, say: Say<'_>) -> Result<Ended, TurnError> {
         let mut usage = Usage::default();
         loop {
-            let (n, request) = self.open(turn).await?;
-            let last = self.is_last(n);
+            let Opened { n, last, request } = self.open(turn).await?;
             say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
             let (said, result) = self.ask(turn.model, request, say).await;
-            let step = i32::try_from(n).unwrap_or(i32::MAX);
             if let Err(error) = result {
-                self.break_off(turn, step, said).await?;
+                self.break_off(turn, n, said).await?;
                 return Err(error);
             }
             let step_usage = said.end.as_ref().and_then(|end| end.usage);
             usage = usage.plus(step_usage.unwrap_or_default());
-            let (reason, calls, permits) = self.commit(turn, step, said).await?;
-            self.settle_ungated(&calls, permits, say).await?;
+            let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
+            self.tell_stored(&calls, say);
+            if !permits.is_empty() {
+                self.run_cleared(permits, say).await?;
+                calls = self.tell_decided(turn, calls, say).await?;
+            }
 
             let held = calls.iter().filter(|call| call.held);
             let holds: Vec<_> = held.map(|call| (call.id, call.state.validation_word())).collect();
@@ -90,11 +99,6 @@ impl Agent {
         }
     }
 
-    /// Whether a step comes after all that may have tools.
-    fn is_last(&self, n: usize) -> bool {
-        n >= self.model.max_steps
-    }
-
     async fn ask(
         &self,
         model: &dyn LanguageModel,
@@ -106,22 +110,25 @@ impl Agent {
     }
 
     /// Opens the next step: what the model will be told is computed and recorded in one transaction.
-    async fn open(&self, turn: &Turn<'_>) -> Result<(usize, ModelRequest), TurnError> {
+    async fn open(&self, turn: &Turn<'_>) -> Result<Opened, TurnError> {
         let open = async {
             let write = self.store.write().await?;
             let transcript = write.transcript(&turn.lease.thread).await?;
             let answer = turn.lease.run.assistant_message_id;
             let steps = transcript.messages.iter().find(|message| message.id == answer);
-            let n = steps.map_or(0, |message| message.steps().len());
-            let history = history::project(&transcript, answer, n == 0, turn.model.provider());
-            let number = i32::try_from(n).unwrap_or(i32::MAX);
-            let opened = write.open_step(turn.lease, number, &history.seals).await?;
+            let steps = steps.map_or(&[][..], |message| message.steps());
+            let whole = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
+            let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
+            let history = history::project(&transcript, answer, steps.is_empty(), turn.model.provider());
+            let opened = write.open_step(turn.lease, n, &history.seals).await?;
             write.commit().await?;
-            Ok::<_, StoreError>(opened.then_some((n, history.messages)))
+            Ok::<_, StoreError>(opened.then_some((n, whole, history.messages)))
         };
-        let Some((n, messages)) = open.await.map_err(internal)? else { return Err(TurnError::taken_over()) };
-        let tools = if self.is_last(n) { Vec::new() } else { self.offered(turn) };
-        Ok((n, ModelRequest { system: self.model.system_prompt.clone(), messages, tools }))
+        let (n, whole, messages) = open.await.map_err(internal)?.ok_or_else(TurnError::taken_over)?;
+        let last = whole >= self.model.max_steps;
+        let tools = if last { Vec::new() } else { self.offered(turn) };
+        let request = ModelRequest { system: self.model.system_prompt.clone(), messages, tools };
+        Ok(Opened { n, last, request })
     }
 
     fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
@@ -143,9 +150,10 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         n: i32,
+        last: bool,
         said: Said,
     ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), TurnError> {
-        let Said { parts, calls, end } = said;
+        let Said { parts, calls, end, .. } = said;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
         // Providers disagree about the reason; what counts is whether there are calls.
         let reason = if calls.is_empty() { end.reason } else { FinishReason::ToolCalls };
@@ -162,7 +170,7 @@ impl Agent {
             let calls = calls
                 .into_iter()
                 .enumerate()
-                .map(|(ordinal, call)| self.judge(turn, (n, ordinal), call, &mut pending))
+                .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut pending))
                 .collect();
             write.commit_step(turn.lease, n, &result, calls, &self.approval).await
         };
@@ -171,9 +179,14 @@ impl Agent {
         Ok((reason, calls, permits))
     }
 
-    fn judge(&self, turn: &Turn<'_>, place: (i32, usize), call: AskedCall, pending: &mut u64) -> NewCall {
-        let (step, ordinal) = place;
-        let last = usize::try_from(step).is_ok_and(|n| self.is_last(n));
+    fn judge(
+        &self,
+        turn: &Turn<'_>,
+        last: bool,
+        ordinal: usize,
+        call: AskedCall,
+        pending: &mut u64,
+    ) -> NewCall {
         let offered = |name: &str| !last && turn.lease.run.options.offers(name);
         let judged = self.gate.judge(&call.name, &call.arguments, offered);
         let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
@@ -207,31 +220,53 @@ impl Agent {
         }
     }
 
-    /// Tells the stored calls and runs those that were cleared, side by side.
-    async fn settle_ungated(
-        &self,
-        calls: &[ToolCall],
-        permits: Vec<Permit>,
-        say: Say<'_>,
-    ) -> Result<(), TurnError> {
+    /// Tells the calls that are stored, and the end of those that cannot be run.
+    fn tell_stored(&self, calls: &[ToolCall], say: Say<'_>) {
         for call in calls {
-            say(TurnEvent::CallStored {
-                tool_call_id: call.id,
-                tool_name: call.name.clone(),
-                input: call.input.clone(),
-            });
+            let (tool_call_id, tool_name) = (call.id, call.name.clone());
+            say(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() });
         }
         for call in calls.iter().filter(|call| matches!(call.state, State::Invalid(_))) {
             if let Some(shown) = Shown::of(call) {
                 say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
             }
         }
+    }
+
+    /// The calls of the step as they stand after a while: somebody may have decided one meanwhile, and is not
+    /// told that it waits.
+    async fn tell_decided(
+        &self,
+        turn: &Turn<'_>,
+        calls: Vec<ToolCall>,
+        say: Say<'_>,
+    ) -> Result<Vec<ToolCall>, TurnError> {
+        if !calls.iter().any(|call| call.held) {
+            return Ok(calls);
+        }
+        let read = async {
+            let read = self.store.read().await?;
+            read.held_calls(turn.lease.run.assistant_message_id).await
+        };
+        let held = read.await.map_err(internal)?;
+        for call in &held {
+            if let Some(shown) = Shown::of(call) {
+                say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+            }
+        }
+        Ok(held)
+    }
+
+    /// Runs the calls that were cleared, side by side, and tells how each went.
+    async fn run_cleared(&self, permits: Vec<Permit>, say: Say<'_>) -> Result<(), TurnError> {
         let mut running: FuturesUnordered<_> = permits
             .into_iter()
             .map(|permit| {
                 let (store, gate, tool_call_id) =
                     (self.store.clone(), self.gate.clone(), permit.tool_call_id());
-                let task = self.tasks.spawn(async move { run_and_settle(&store, &gate, permit).await });
+                let lease = self.approval.lease;
+                let task =
+                    self.tasks.spawn(async move { run_and_settle(&store, &gate, permit, lease).await });
                 async move { (tool_call_id, task.await) }
             })
             .collect();

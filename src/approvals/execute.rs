@@ -14,6 +14,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Approvals {
     /// Begins to run an approved call, unless somebody else has.
     pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
+        // A process that has the tool may still come, until the start deadline.
+        if self.gate.registry().get(&call.name).is_none() {
+            return;
+        }
         let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
         self.tasks.spawn(async move {
             if let Err(error) = approvals.claim_and_run(&thread, &call).await {
@@ -26,7 +30,7 @@ impl Approvals {
     async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) -> Result<(), StoreError> {
         let write = self.store.write().await?;
         if let Some(permit) = write.claim(thread, call, &self.owner, self.times.lease).await? {
-            run_and_settle(&self.store, &self.gate, permit).await?;
+            run_and_settle(&self.store, &self.gate, permit, self.times.lease).await?;
         }
         Ok(())
     }

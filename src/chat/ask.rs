@@ -227,13 +227,13 @@ impl Chat {
         match latest.status {
             RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),
             RunStatus::Running => return Err(AskError::TurnInProgress),
-            RunStatus::Waiting => {
+            // A turn may have broken between its hold and its end.
+            RunStatus::Waiting | RunStatus::Failed => {
                 let held = write.held_calls(latest.assistant_message_id).await?;
                 if held.iter().any(|call| call.end().is_none()) {
                     return Ok(Next::Announce(latest));
                 }
             }
-            RunStatus::Failed => {}
         }
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
         resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)

@@ -5,76 +5,62 @@
 
 use crate::domain::id::RunId;
 use crate::domain::turn::TurnEvent;
-use bytes::BytesMut;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 /// What one turn said.
 #[derive(Debug, Default)]
-pub(crate) struct TurnLog {
-    events: Mutex<Vec<TurnEvent>>,
-    /// How much there is, and whether more can come.
-    progress: watch::Sender<Progress>,
-}
+pub(crate) struct TurnLog(watch::Sender<Said>);
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Progress {
-    events: usize,
+#[derive(Debug, Default)]
+struct Said {
+    events: Vec<TurnEvent>,
+    /// Whether nothing follows.
     over: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded stays whole even if a holder panicked: each change is one call.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TurnLog {
     /// Says one thing.
     pub(crate) fn say(&self, event: TurnEvent) {
-        let mut events = lock(&self.events);
-        events.push(event);
-        let count = events.len();
-        drop(events);
-        self.progress.send_modify(|progress| progress.events = count);
+        self.0.send_modify(|said| said.events.push(event));
     }
 
     /// Says that nothing follows.
     pub(crate) fn close(&self) {
-        self.progress.send_modify(|progress| progress.over = true);
+        self.0.send_modify(|said| said.over = true);
     }
 
     /// A reader at the beginning.
-    pub(crate) fn reader(self: Arc<Self>) -> Reader {
-        let progress = self.progress.subscribe();
-        Reader { log: self, read: 0, progress }
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { said: self.0.subscribe(), read: 0 }
     }
 }
 
 /// One client's place in a log.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    log: Arc<TurnLog>,
+    said: watch::Receiver<Said>,
     read: usize,
-    progress: watch::Receiver<Progress>,
 }
 
 impl Reader {
-    /// Waits for what is new and encodes all of it; `None` at the end.
-    pub(crate) async fn next(&mut self, encode: impl Fn(&TurnEvent, &mut BytesMut)) -> Option<BytesMut> {
-        let seen = self.read;
-        // The sender is gone only with the log, which this reader keeps.
-        let progress = self.progress.wait_for(|now| now.events > seen || now.over).await.ok()?;
-        drop(progress);
-        let mut out = BytesMut::new();
-        let events = lock(&self.log.events);
-        for event in events.iter().skip(seen) {
-            encode(event, &mut out);
-        }
-        self.read = events.len();
-        drop(events);
-        (!out.is_empty()).then_some(out)
+    /// Waits for what is new and reads all of it; false at the end.
+    pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent)) -> bool {
+        let read = self.read;
+        // Without a log nothing follows either.
+        let Ok(said) = self.said.wait_for(|said| said.events.len() > read || said.over).await else {
+            return false;
+        };
+        said.events.iter().skip(read).for_each(&mut each);
+        self.read = said.events.len();
+        self.read > read
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded stays whole even if a holder panicked: each change is one call.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The turns that this process runs.

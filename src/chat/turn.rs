@@ -136,21 +136,27 @@ impl Telling {
         let held = read.held_calls(run.assistant_message_id).await?;
         drop(read);
         let outcomes = held.into_iter().map(|call| chat.approvals.outcome(principal, call));
-        futures::future::try_join_all(outcomes).await?;
+        let held = futures::future::try_join_all(outcomes).await?;
+        let all_ended = held.iter().all(|call| call.end().is_some());
         let write = chat.store.write().await?;
-        let held = write.held_calls(run.assistant_message_id).await?;
-        let lease = if held.iter().all(|call| call.end().is_some()) {
-            write.resume_run(thread, run, chat.settings.lease).await?
-        } else {
-            None
-        };
+        write.lock_thread(thread).await?;
+        // Somebody else may have gone on meanwhile, up to another hold: this yes is not for that one.
+        let now = write.held_calls(run.assistant_message_id).await?;
+        let same = now.iter().map(|call| call.id).eq(held.iter().map(|call| call.id));
+        let lease =
+            if all_ended && same { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
         if lease.is_some() {
             chat.live.adopt(self.run_id, &self.log);
         }
         write.commit().await?;
-        match lease {
-            Some(lease) => self.turn(&lease, &held).await,
-            None => {
+        match (lease, chat.live.find(self.run_id)) {
+            (Some(lease), _) => self.turn(&lease, &held).await,
+            // Another continuation goes on: this one reads along.
+            (None, Some(other)) if all_ended => {
+                let mut reader = other.reader();
+                while reader.next(|event| self.log.say(event.clone())).await {}
+            }
+            (None, _) => {
                 self.tell_held(&held);
                 let reason = FinishReason::ToolCalls;
                 self.log.say(TurnEvent::Finished { reason, usage: Usage::default() });

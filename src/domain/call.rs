@@ -15,6 +15,7 @@ use super::decision::Decision;
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
 
 /// The named inputs of a call.
 pub type Input = Map<String, Value>;
@@ -164,6 +165,9 @@ pub(crate) mod words {
     pub(crate) const EDITED: &str = "A person changed the inputs from";
     /// Ends what is told of the change; what came of the call follows.
     pub(crate) const EDITED_END: &str = " before approving. ";
+    /// Told while a call runs that nobody was asked about.
+    pub(crate) const RUNNING: &str = "Under way, or cut off: the outcome is not known yet. It will be told later; \
+                                      do not repeat the call.";
     /// A person said no.
     pub(crate) const REJECTED: &str = "Tool execution rejected by user.";
     /// Stands between that and the person's reason, if they gave one.
@@ -177,6 +181,12 @@ impl ToolCall {
     /// What runs, or ran: the approver's inputs if they changed them, else the model's.
     pub(crate) fn effective_input(&self) -> &Input {
         self.edited_input().unwrap_or(&self.input)
+    }
+
+    /// The inputs as a page shows them: of a call that cannot be run, none.
+    pub(crate) fn shown_input(&self) -> &Input {
+        static NONE: LazyLock<Input> = LazyLock::new(Input::new);
+        if matches!(self.state, State::Invalid(_)) { &NONE } else { self.effective_input() }
     }
 
     /// The inputs a person put in place of the model's.
@@ -237,7 +247,8 @@ impl ToolCall {
     pub(crate) fn placeholder(&self) -> Option<&'static str> {
         match &self.state {
             State::Pending => Some(words::AWAITING),
-            State::Approved(_) | State::Executing(..) => Some(words::UNDER_WAY),
+            State::Approved(_) | State::Executing(..) if self.held => Some(words::UNDER_WAY),
+            State::Approved(_) | State::Executing(..) => Some(words::RUNNING),
             _ => None,
         }
     }
@@ -289,8 +300,13 @@ impl Outcome {
             let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
             format!("{} {asked} to {ran}{}{told}", words::EDITED, words::EDITED_END)
         };
-        cut(told, bytes_max)
+        cut(without_nul(&told), bytes_max)
     }
+}
+
+/// The text with U+FFFD for U+0000, which no text column of Postgres takes.
+pub(crate) fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 /// The rejection as the model and the caller read it.

@@ -2,8 +2,10 @@
 
 use super::call::{Execution, Input};
 use super::id::ToolCallId;
+use std::fmt;
+use std::marker::PhantomData;
 
-/// The right to run one call once.
+/// The right to run one call of the tool `T` once; of a tool known only at run time where there is no `T`.
 ///
 /// A permit comes into being in one place: the store hands it out after the commit that made the call's row
 /// `executing`. That row was either inserted so on the policy's word, or moved so from `approved` by
@@ -11,38 +13,42 @@ use super::id::ToolCallId;
 ///
 /// Nobody else can make one:
 ///
-/// ```compile_fail
-/// use holdpoint::tools::Permit;
-/// let permit = Permit { };
-/// ```
-///
 /// ```compile_fail,E0624
-/// let permit = holdpoint::tools::Permit::committed();
+/// let permit = holdpoint::tools::Permit::<()>::committed();
 /// ```
 ///
 /// It is used up by running:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// fn twice(permit: holdpoint::tools::Permit) {
 ///     let again = permit.clone();
 /// }
 /// ```
 ///
-/// And so a tool cannot be run past it:
+/// A tool cannot be run without one:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0061
 /// use holdpoint::tools::{Tool, ToolError};
 /// async fn run<T: Tool>(tool: &T, input: T::Input) -> Result<T::Output, ToolError> {
 ///     tool.execute(input).await
 /// }
 /// ```
-#[derive(Debug)]
-pub struct Permit {
+///
+/// And a tool that was permitted cannot run another with it:
+///
+/// ```compile_fail,E0308
+/// use holdpoint::tools::{Permit, Tool, ToolError};
+/// async fn run<T: Tool, U: Tool>(tool: &U, input: U::Input, permit: Permit<T>) -> Result<U::Output, ToolError> {
+///     tool.execute(input, permit).await
+/// }
+/// ```
+pub struct Permit<T: ?Sized = ()> {
     tool_call_id: ToolCallId,
     tool_name: String,
     asked: Input,
     input: Input,
     execution: Execution,
+    tool: PhantomData<fn(&T)>,
 }
 
 impl Permit {
@@ -55,9 +61,24 @@ impl Permit {
         execution: Execution,
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
-        Self { tool_call_id, tool_name, asked, input, execution }
+        Self { tool_call_id, tool_name, asked, input, execution, tool: PhantomData }
     }
 
+    /// The same right, if it is for the tool of this name.
+    pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
+        let Self { tool_call_id, tool_name, asked, input, execution, tool: _ } = self;
+        (tool_name == name).then(|| Permit {
+            tool_call_id,
+            tool_name,
+            asked,
+            input,
+            execution,
+            tool: PhantomData,
+        })
+    }
+}
+
+impl<T: ?Sized> Permit<T> {
     /// The call. It is also the key to give to a downstream service that knows idempotency keys.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.tool_call_id
@@ -81,5 +102,15 @@ impl Permit {
     /// The execution that this permit stands for.
     pub(crate) fn execution(&self) -> Execution {
         self.execution
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Permit<T> {
+    /// Without the inputs, which are no business of a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("tool_call_id", &self.tool_call_id)
+            .field("tool_name", &self.tool_name)
+            .finish_non_exhaustive()
     }
 }

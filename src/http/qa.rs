@@ -338,9 +338,9 @@ fn stream_of(started: Started, request_id: RequestId) -> ChatStream {
     let run_id = started.run_id.to_string();
     let reader = started.log.reader();
     let pieces = stream::unfold((reader, request_id), |(mut reader, request_id)| async move {
-        let encode = |event: &TurnEvent, out: &mut BytesMut| data_v1::encode(event, &request_id.0, out);
-        let piece = reader.next(encode).await?;
-        Some((Ok::<_, std::io::Error>(piece.freeze()), (reader, request_id)))
+        let mut out = BytesMut::new();
+        let more = reader.next(|event: &TurnEvent| data_v1::encode(event, &request_id.0, &mut out)).await;
+        more.then(|| (Ok::<_, std::io::Error>(out.freeze()), (reader, request_id)))
     });
     ChatStream::Stream(DataStream(Body::from_bytes_stream(pieces)), "v1".to_owned(), run_id)
 }

@@ -203,6 +203,7 @@ impl Write {
             .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
             .set(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()))
             .only(tool_call::Column::State.eq("pending"));
+        self.lock_thread(thread).await?;
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
         }
@@ -216,7 +217,7 @@ impl Write {
             "surface": decision.surface.as_str(),
         });
         self.event(event, &decision.by, &subject, data).await?;
-        self.settle_behind(thread, call.run_id).await?;
+        self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
     }
 
@@ -259,6 +260,7 @@ impl Write {
             .only(tool_call::Column::State.eq("approved"))
             .only(fresh_or_harmless)
             .only(tool_call::Column::StartDeadline.gt(now));
+        self.lock_thread(thread).await?;
         if !self.apply(thread, call.id, claimed).await? {
             return Ok(None);
         }
@@ -311,6 +313,7 @@ impl Write {
             .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
             .only(tool_call::Column::ExecId.eq(execution.id.to_string()))
             .only(tool_call::Column::State.is_in(from.iter().copied()));
+        self.lock_thread(&thread).await?;
         if !self.apply(&thread, call, settled).await? {
             return Ok(false);
         }
@@ -319,7 +322,7 @@ impl Write {
         let data = json!({ "tool_name": row.name, "state": state });
         let actor = actor.or(row.decided_by.as_deref()).unwrap_or(system::POLICY);
         self.event(event, actor, &subject, data).await?;
-        self.settle_behind(&thread, run_id).await?;
+        self.complete_if_passed(&thread, run_id).await?;
         Ok(true)
     }
 

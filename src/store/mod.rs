@@ -20,15 +20,16 @@ pub(crate) use decisions::Voice;
 pub(crate) use runs::{Lease, NewRun, Question, TurnEnd};
 pub(crate) use steps::{NewCall, StepResult};
 pub(crate) use threads::{NewThread, Page, Thread};
-pub(crate) use transcript::{Seal, SealKind, Transcript};
+pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 
 use crate::domain::clock::{Clock, Timestamp};
 use holdpoint_migrations::{Migrator, MigratorTrait};
+use sea_orm::sqlx;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{
     AccessMode, ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction,
-    DbBackend, DbErr, FromQueryResult, IsolationLevel, SqliteTransactionMode, Statement, TransactionOptions,
-    TransactionTrait,
+    DbBackend, DbErr, FromQueryResult, IsolationLevel, RuntimeErr, SqliteTransactionMode, Statement,
+    TransactionOptions, TransactionTrait,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -54,9 +55,37 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the database could not be reached or had no connection to give.
+    /// Whether the database could not be reached, or broke off, or has no room: what became of the request is
+    /// unknown, and asking again is safe.
     pub(crate) fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Database(DbErr::Conn(_) | DbErr::ConnectionAcquire(_)))
+        match self {
+            Self::Database(DbErr::ConnectionAcquire(_)) => true,
+            Self::Database(
+                DbErr::Conn(RuntimeErr::SqlxError(error))
+                | DbErr::Exec(RuntimeErr::SqlxError(error))
+                | DbErr::Query(RuntimeErr::SqlxError(error)),
+            ) => is_unavailable(error),
+            Self::Database(_) | Self::Inconsistent { .. } => false,
+        }
+    }
+}
+
+fn is_unavailable(error: &sqlx::Error) -> bool {
+    // Postgres: connection, rollback, resources, operator (appendix A of its manual, by class).
+    const CLASSES: [&str; 4] = ["08", "40", "53", "57"];
+    // SQLite: BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN (the low byte of its extended codes).
+    const CODES: [u32; 6] = [5, 6, 8, 10, 13, 14];
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| match code.parse::<u32>() {
+            Ok(number) if code.len() < 5 => CODES.contains(&(number & 0xff)),
+            _ => CLASSES.iter().any(|class| code.starts_with(class)),
+        }),
+        _ => false,
     }
 }
 

@@ -144,7 +144,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
     let risks = [RiskLevel::Low, RiskLevel::Medium, RiskLevel::High];
     // The arguments of an invalid call may be any text, and nobody acts on them.
     let input: Input = match row.state.as_str() {
-        "invalid" => Input::new(),
+        "invalid" => serde_json::from_str(&row.arguments).unwrap_or_default(),
         _ => json(TABLE, &row.arguments)?,
     };
     let tool_call_id = id(TABLE, &row.tool_call_id)?;

@@ -70,18 +70,18 @@ impl TurnEnd {
 }
 
 impl Read {
-    /// The run whose answer stands last in the thread.
+    /// The run whose answer stands last in the thread. Places tell, not ids: a clock can be set back.
     pub(crate) async fn latest_run(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
-        let standing = Query::select()
-            .column(message::Column::MessageId)
-            .from(message::Entity)
-            .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
-            .and_where(message::Column::Status.ne("superseded"))
-            .to_owned();
+        let last = message::Entity::find()
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(message::Column::Role.eq("assistant"))
+            .filter(message::Column::Status.ne("superseded"))
+            .order_by_desc(message::Column::Ordinal)
+            .one(&self.tx)
+            .await?;
+        let Some(last) = last else { return Ok(None) };
         let found = run::Entity::find()
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::AssistantMessageId.in_subquery(standing))
-            .order_by_desc(run::Column::RunId)
+            .filter(run::Column::AssistantMessageId.eq(last.message_id))
             .one(&self.tx)
             .await?;
         found.map(rows::run).transpose()
@@ -153,7 +153,7 @@ impl Write {
         run::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.touch_thread(thread).await?;
         self.run_event(EventType::RunStarted, thread, run_id).await?;
-        self.leave_behind(thread, run_id).await?;
+        self.complete_passed_runs(thread).await?;
         Ok(Lease { thread: thread.clone(), run: begun, holder, time: new.lease })
     }
 
@@ -190,6 +190,7 @@ impl Write {
         run: &Run,
         time: Duration,
     ) -> Result<Option<Lease>, StoreError> {
+        self.lock_thread(thread).await?;
         let holder = self.clock.uuid().to_string();
         let lease_until = self.now.plus(time);
         let moved = run::Entity::update_many()
@@ -226,10 +227,11 @@ impl Write {
 
     /// Ends a turn. False if it was taken for dead meanwhile.
     pub(crate) async fn end_turn(&self, lease: &Lease, end: &TurnEnd) -> Result<bool, StoreError> {
+        self.lock_thread(&lease.thread).await?;
         let held = run::Column::Owner.eq(&lease.holder);
         let ended = self.move_from_running(&lease.thread, &lease.run, held, end).await?;
         if ended {
-            self.settle_behind(&lease.thread, lease.run.id).await?;
+            self.complete_if_passed(&lease.thread, lease.run.id).await?;
         }
         Ok(ended)
     }
@@ -347,41 +349,48 @@ impl Write {
             .await?;
         for row in waiting {
             let run_id = rows::id("runs", &row.run_id)?;
-            self.leave_waiting(thread, run_id, "cancelled", EventType::RunCancelled).await?;
+            self.close_waiting(thread, run_id, "cancelled", EventType::RunCancelled).await?;
         }
         Ok(())
     }
 
     /// The user went on: runs that wait for nothing any more are over.
-    async fn leave_behind(&self, thread: &Thread, newer: RunId) -> Result<(), StoreError> {
+    async fn complete_passed_runs(&self, thread: &Thread) -> Result<(), StoreError> {
         let waiting = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::Status.eq("waiting"))
-            .filter(run::Column::RunId.lt(newer.to_string()))
             .all(&self.tx)
             .await?;
         for row in waiting {
-            self.settle_behind(thread, rows::id("runs", &row.run_id)?).await?;
+            self.complete_if_passed(thread, rows::id("runs", &row.run_id)?).await?;
         }
         Ok(())
     }
 
     /// After a change to a run's calls: if the user went on without it and none of its calls is open, it is
-    /// over.
-    pub(super) async fn settle_behind(&self, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
-        let newer = run::Entity::find()
-            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::RunId.gt(run_id.to_string()))
+    /// over. The thread has to be locked, or two who close its last calls at once would each see the other's
+    /// as open.
+    pub(super) async fn complete_if_passed(&self, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
+        let answer = Query::select()
+            .column(run::Column::AssistantMessageId)
+            .from(run::Entity)
+            .and_where(run::Column::RunId.eq(run_id.to_string()))
+            .to_owned();
+        let answer = message::Entity::find().filter(message::Column::MessageId.in_subquery(answer));
+        let Some(answer) = answer.one(&self.tx).await? else { return Ok(()) };
+        let behind = message::Entity::find()
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(message::Column::Ordinal.gt(answer.ordinal))
             .limit(1)
             .one(&self.tx)
             .await?;
-        if newer.is_some() && !self.has_open_calls(run_id).await? {
-            self.leave_waiting(thread, run_id, "completed", EventType::RunCompleted).await?;
+        if behind.is_some() && !self.has_open_calls(run_id).await? {
+            self.close_waiting(thread, run_id, "completed", EventType::RunCompleted).await?;
         }
         Ok(())
     }
 
-    async fn leave_waiting(
+    async fn close_waiting(
         &self,
         thread: &Thread,
         run_id: RunId,

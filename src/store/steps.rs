@@ -4,7 +4,7 @@ use super::entity::{run, sent_answer, step, tool_call};
 use super::events::Subject;
 use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash};
+use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -47,6 +47,23 @@ pub(crate) struct NewCall {
     pub(crate) idempotent: bool,
     pub(crate) risk: RiskLevel,
     pub(crate) judgement: Judgement,
+}
+
+impl NewCall {
+    /// No text column of Postgres takes U+0000, and what a provider says may hold any.
+    fn scrub(&mut self) {
+        let scrub = |text: &mut String| {
+            if text.contains('\0') {
+                *text = without_nul(text);
+            }
+        };
+        scrub(&mut self.provider_call_id);
+        scrub(&mut self.name);
+        scrub(&mut self.arguments);
+        if let Judgement::Invalid(why) = &mut self.judgement {
+            scrub(why);
+        }
+    }
 }
 
 impl Read {
@@ -122,9 +139,12 @@ impl Write {
         lease: &Lease,
         n: i32,
         result: &StepResult,
-        calls: Vec<NewCall>,
+        mut calls: Vec<NewCall>,
         times: &Approval,
     ) -> Result<Option<(Vec<ToolCall>, Vec<Permit>)>, StoreError> {
+        for call in &mut calls {
+            call.scrub();
+        }
         let Lease { thread, run, .. } = lease;
         if !self.still_running(lease).await? {
             return Ok(None);
@@ -181,12 +201,12 @@ impl Write {
 
     async fn still_running(&self, lease: &Lease) -> Result<bool, StoreError> {
         let Lease { thread, run, holder, .. } = lease;
+        self.lock_thread(thread).await?;
         let held = run::Entity::find_by_id(run.id.to_string())
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(holder))
             .one(&self.tx)
             .await?;
-        self.lock_thread(thread).await?;
         Ok(held.is_some() && !self.is_deleted(thread).await?)
     }
 
@@ -240,8 +260,6 @@ impl Write {
         times: &Approval,
     ) -> tool_call::ActiveModel {
         let now = self.now.as_micros();
-        // No text column of Postgres takes U+0000.
-        let text = |text: &str| Set(text.replace('\0', "\u{fffd}"));
         let mut row = tool_call::ActiveModel {
             tool_call_id: Set(call.id.to_string()),
             thread_id: Set(place.lease.thread.id.to_string()),
@@ -249,10 +267,10 @@ impl Write {
             step: Set(place.n),
             ordinal: Set(place.ordinal),
             run_id: Set(place.lease.run.id.to_string()),
-            provider_call_id: text(&call.provider_call_id),
-            wire_call_id: text(&place.wire_call_id),
-            name: text(&call.name),
-            arguments: text(&call.arguments),
+            provider_call_id: Set(call.provider_call_id.clone()),
+            wire_call_id: Set(place.wire_call_id.clone()),
+            name: Set(call.name.clone()),
+            arguments: Set(call.arguments.clone()),
             schema_hash: Set(call.schema_hash.clone()),
             held: Set(false),
             idempotent: Set(call.idempotent),
@@ -285,7 +303,7 @@ impl Write {
             Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);
                 row.state = Set("invalid".to_owned());
-                row.result = Set(Some(why.replace('\0', "\u{fffd}")));
+                row.result = Set(Some(why.clone()));
                 row.finished_at = Set(Some(now));
             }
         }

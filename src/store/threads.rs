@@ -104,6 +104,9 @@ impl Read {
         {
             return Ok(Some(found));
         }
+        if name.contains('\0') {
+            return Ok(None);
+        }
         self.one_thread(owner, thread::Column::ClientId.eq(name)).await
     }
 

@@ -76,7 +76,7 @@ impl Folded {
             "step": step,
             "toolCallId": call.id,
             "toolName": call.name,
-            "args": call.effective_input(),
+            "args": call.shown_input(),
         });
         if let (Some(shown), Some(fields)) = (Shown::of(call), invocation.as_object_mut()) {
             fields.insert("state".to_owned(), json!("result"));

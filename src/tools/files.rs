@@ -77,7 +77,7 @@ impl Tool for ListFiles {
     type Input = ListInput;
     type Output = Value;
 
-    async fn execute(&self, _: ListInput, _: Permit) -> Result<Value, ToolError> {
+    async fn execute(&self, _: ListInput, _: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
         blocking(move || files.list()).await
     }
@@ -92,7 +92,7 @@ impl Tool for ReadFile {
     type Input = FileInput;
     type Output = Value;
 
-    async fn execute(&self, input: FileInput, _: Permit) -> Result<Value, ToolError> {
+    async fn execute(&self, input: FileInput, _: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
         blocking(move || files.read(&input.path)).await
     }
@@ -108,7 +108,7 @@ impl Tool for WriteFile {
     type Input = WriteInput;
     type Output = Value;
 
-    async fn execute(&self, input: WriteInput, permit: Permit) -> Result<Value, ToolError> {
+    async fn execute(&self, input: WriteInput, permit: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
         let temporary = format!("{TEMPORARY}{}", permit.tool_call_id());
         blocking(move || files.write(&input.path, &input.content, &temporary)).await
@@ -125,7 +125,7 @@ impl Tool for DeleteFile {
     type Input = FileInput;
     type Output = Value;
 
-    async fn execute(&self, input: FileInput, _: Permit) -> Result<Value, ToolError> {
+    async fn execute(&self, input: FileInput, _: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
         blocking(move || files.delete(&input.path)).await
     }

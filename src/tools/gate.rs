@@ -6,7 +6,7 @@
 use super::registry::Registered;
 use super::{InputError, Permit, ToolRegistry};
 use crate::config::Limits;
-use crate::domain::call::{Input, Outcome, RiskLevel, unknown_schema_hash};
+use crate::domain::call::{Input, Outcome, RiskLevel, cut, unknown_schema_hash};
 use crate::domain::policy::{self, Judgement, Requirement};
 use crate::domain::strict_json;
 use futures::FutureExt;
@@ -15,6 +15,9 @@ use std::fmt::Write;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Longest account of what does not fit, in bytes.
+const WHY_BYTES_MAX: usize = 4096;
 
 /// The gate of one server.
 #[derive(Debug, Clone)]
@@ -80,6 +83,8 @@ impl Gate {
                 let place = if error.pointer.is_empty() { "/" } else { &error.pointer };
                 let _infallible = write!(why, " {place}: {};", error.message);
             }
+            // Each error quotes what was wrong.
+            let mut why = cut(why, WHY_BYTES_MAX);
             why.push_str(" the tool did not run.");
             return judged(input, Judgement::Invalid(why));
         }
@@ -124,7 +129,7 @@ impl Gate {
         let tool_call_id = permit.tool_call_id();
         let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
         match tokio::time::timeout(self.timeout, work).await {
-            Ok(Ok(Ok(output))) => Outcome::Succeeded(output),
+            Ok(Ok(Ok(output))) => Outcome::Succeeded(self.bounded(output)),
             Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
             Ok(Err(_panic)) => {
                 tracing::error!(%tool_call_id, "a tool panicked");
@@ -135,6 +140,18 @@ impl Gate {
                 Outcome::Interrupted
             }
         }
+    }
+
+    /// The output, or as much of its text as is allowed.
+    fn bounded(&self, output: Value) -> Value {
+        let text = match &output {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if text.len() <= self.limits.result_bytes {
+            return output;
+        }
+        Value::String(cut(text, self.limits.result_bytes))
     }
 
     /// The words the model reads of this outcome.

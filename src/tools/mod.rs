@@ -1,6 +1,6 @@
 //! Tools: the trait, the registry, and the gate in front of them.
 //!
-//! To add a tool: copy one of `files.rs`, give it a name and the two flags, and register it.
+//! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
 pub mod files;
 pub(crate) mod gate;
@@ -39,7 +39,7 @@ use serde::de::DeserializeOwned;
 ///     type Input = Add;
 ///     type Output = i64;
 ///
-///     async fn execute(&self, input: Add, _permit: Permit) -> Result<i64, ToolError> {
+///     async fn execute(&self, input: Add, _permit: Permit<Self>) -> Result<i64, ToolError> {
 ///         input.a.checked_add(input.b).ok_or_else(|| ToolError::new("the sum is too large"))
 ///     }
 /// }
@@ -55,7 +55,7 @@ use serde::de::DeserializeOwned;
 ///     const DESCRIPTION: &'static str = "Does something, but does it ask?";
 ///     type Input = ();
 ///     type Output = ();
-///     async fn execute(&self, _: (), _: Permit) -> Result<(), ToolError> {
+///     async fn execute(&self, _: (), _: Permit<Self>) -> Result<(), ToolError> {
 ///         Ok(())
 ///     }
 /// }
@@ -67,8 +67,8 @@ pub trait Tool: Send + Sync + 'static {
     const DESCRIPTION: &'static str;
     /// Human in the loop: whether a person has to say yes to each call.
     const HIL: bool;
-    /// Whether running a call twice does no more than running it once. Only such a call is ever run again
-    /// after a crash.
+    /// Whether running a call twice does no more than running it once. Stored with each call; only such a call
+    /// may ever be run again after a crash.
     const IDEMPOTENT: bool = false;
     /// How much harm it can do, shown to the person.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
@@ -86,7 +86,7 @@ pub trait Tool: Send + Sync + 'static {
     fn execute(
         &self,
         input: Self::Input,
-        permit: Permit,
+        permit: Permit<Self>,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 }
 

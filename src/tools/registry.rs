@@ -1,7 +1,7 @@
 //! The tools a server knows, by name.
 
 use super::{Input, Permit, RiskLevel, Tool, ToolError};
-use crate::domain::call::canonical_hash;
+use crate::domain::call::{canonical_hash, cut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use schemars::generate::SchemaSettings;
@@ -82,6 +82,9 @@ impl<T: Tool> DynTool for Typed<T> {
 
     fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
         async move {
+            let permit = permit
+                .for_tool::<T>(T::NAME)
+                .ok_or_else(|| ToolError::new("this is another tool's permit"))?;
             let input = serde_json::from_value(Value::Object(permit.input().clone()))
                 .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))?;
             let output = self.0.execute(input, permit).await?;
@@ -91,6 +94,11 @@ impl<T: Tool> DynTool for Typed<T> {
         .boxed()
     }
 }
+
+/// Nobody reads more errors of one input than this.
+const ERRORS_MAX: usize = 16;
+/// Longest message of one of them, in bytes: it quotes what was wrong.
+const MESSAGE_BYTES_MAX: usize = 512;
 
 /// Why a tool cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -128,9 +136,10 @@ impl Registered {
     pub(crate) fn errors(&self, input: &Input) -> Vec<InputError> {
         self.validator
             .iter_errors(&Value::Object(input.clone()))
+            .take(ERRORS_MAX)
             .map(|error| InputError {
                 pointer: error.instance_path().to_string(),
-                message: error.to_string(),
+                message: cut(error.to_string(), MESSAGE_BYTES_MAX),
             })
             .collect()
     }

@@ -226,3 +226,26 @@ fn secrets_are_never_said() {
     }
     assert!(told.is_empty(), "{}", told.join("\n"));
 }
+
+#[tokio::test]
+async fn a_second_server_that_finds_the_address_taken_touches_nothing() {
+    use crate::support::Embedded;
+    let dir = tempfile::tempdir().unwrap();
+    let database = format!("sqlite://{}/shared.db", dir.path().display());
+    let app = Embedded::with(|config| {
+        config.database.url = database.clone().into();
+        config.approval.wait = std::time::Duration::ZERO;
+    })
+    .await;
+    let (_, id) = app.held("wait_for_me", "10").await;
+    app.client.approve(&id).await;
+    app.ledger.wait_begun().await;
+    let address = app.client.base.strip_prefix("http://").unwrap().to_owned();
+    let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    second.args(["--bind", &address, "--database-url", &database]).current_dir(dir.path());
+    let output = second.output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("server.bind"), "{output:?}");
+    assert_eq!(app.client.call(&id).await["state"], "executing");
+    app.ledger.go.add_permits(1);
+}

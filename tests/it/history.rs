@@ -130,3 +130,67 @@ async fn what_was_regenerated_away_is_not_told_but_its_effect_is() {
     let note = "[tool outcome] pay, call p-10: {\"paid\":\"10\"}";
     assert_eq!(told[..], [user(note), user("please pay 10")]);
 }
+
+#[tokio::test]
+async fn a_note_before_a_message_that_was_edited_is_told_again() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("It waits.").says("It is paid.").says("Edited.");
+    app.client.say(&thread, "and now?").await;
+    app.client.approve(&id).await;
+    app.client.say(&thread, "is it done?").await;
+    let texts = ["please pay 10", "and now?", "is it really done?"];
+    let messages: Vec<_> = texts.iter().map(|text| json!({ "role": "user", "content": text })).collect();
+    assert_eq!(app.client.turn(&thread, &json!({ "messages": messages })).await.text(), "Edited.");
+    let told = &app.scene.requests()[3].messages;
+    let note = "[tool outcome] pay, call p-10: {\"paid\":\"10\"}";
+    assert_eq!(told[told.len() - 2..], [user(note), user("is it really done?")]);
+}
+
+#[tokio::test]
+async fn notes_stay_in_the_order_in_which_they_were_told() {
+    let app = Embedded::start().await;
+    let (thread, first) = app.held("pay", "1").await;
+    let second = app.hold_in(&thread, "pay", "2").await;
+    app.scene.says("Both wait.").says("The second is paid.");
+    app.client.say(&thread, "and now?").await;
+    app.client.approve(&second).await;
+    app.client.say(&thread, "the second?").await;
+    app.client.approve(&first).await;
+    // The answer is written anew: the first call's outcome is told now, behind the note that stands there.
+    let texts = ["please pay 1", "please pay 2", "and now?", "the second?"];
+    let messages: Vec<_> = texts.iter().map(|text| json!({ "role": "user", "content": text })).collect();
+    app.scene.calls(&[call("l", "look", &json!({ "note": "x" }))]).says("Both are paid.");
+    app.client.turn(&thread, &json!({ "messages": messages })).await;
+    let requests = app.scene.requests();
+    let [.., before, after] = &requests[..] else { panic!() };
+    assert_eq!(after.messages[..before.messages.len()], before.messages[..]);
+    let notes = ["2", "1"].map(|n| user(&format!("[tool outcome] pay, call p-{n}: {{\"paid\":\"{n}\"}}")));
+    assert_eq!(before.messages[before.messages.len() - 3..before.messages.len() - 1], notes);
+}
+
+#[tokio::test]
+async fn an_output_with_a_character_no_database_takes_is_kept_and_told() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("mumble", "a").await;
+    let answer = app.client.approve(&id).await;
+    assert_eq!(
+        (&answer.body["state"], &answer.body["result"]),
+        (&json!("succeeded"), &json!("\u{fffd}a\u{fffd}"))
+    );
+    app.scene.says("Said.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Said.");
+}
+
+#[tokio::test]
+async fn the_model_reads_the_arguments_it_gave_and_briefly_why_they_do_not_fit() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let wrong = json!({ "note": vec![7; 20_000] });
+    app.scene.calls(&[call("a", "pay", &wrong)]).says("I see.");
+    app.client.say(&thread, "go").await;
+    let told = &app.scene.requests()[1].messages;
+    let ModelMessage::Assistant { calls, .. } = &told[1] else { panic!("{told:?}") };
+    assert_eq!(json!(calls[0].input), wrong);
+    assert!(answers(told)[0].1.len() < 5000);
+}

@@ -295,17 +295,16 @@ async fn tools_and_models_are_told() {
     let tools = app.client.get("/tools").await.body;
     let names: Vec<&Value> =
         tools["results"].as_array().unwrap().iter().map(|tool| &tool["tool_name"]).collect();
-    assert_eq!(names, ["break", "look", "pay", "refuse", "wait_for_me"]);
+    assert_eq!(names, ["break", "dawdle", "look", "mumble", "pay", "refuse", "wait_for_me"]);
     let pay = app.client.get("/tools/pay").await;
     let schema = &pay.body["input_schema"];
     let expected = json!({ "tool_name": "pay", "description": "A probe.", "hil": true, "idempotent": false,
-                           "risk_level": pay.body["risk_level"], "input_schema": schema });
+                           "risk_level": "high", "input_schema": schema });
     assert_eq!((pay.status, &pay.body), (200, &expected));
-    assert!(["low", "medium", "high"].map(Value::from).contains(&pay.body["risk_level"]), "{}", pay.body);
     assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["note"])));
     assert_eq!(schema["additionalProperties"], false);
     assert_eq!(app.client.get("/tools/look").await.body["hil"], false);
-    assert_eq!(tools["results"][2], pay.body);
+    assert_eq!(tools["results"][4], pay.body);
     for name in ["PAY", "steal", "pay%20"] {
         assert_error(&app.client.get(&format!("/tools/{name}")).await, 404, "not_found", name);
     }

@@ -150,7 +150,7 @@ async fn the_last_step_has_no_tools() {
     let turn = app.client.say(&thread, "look").await;
     assert_eq!(turn.text(), "Enough.");
     let tools: Vec<usize> = app.scene.requests().iter().map(|request| request.tools.len()).collect();
-    assert_eq!(tools, [5, 5, 0]);
+    assert_eq!(tools, [7, 7, 0]);
 }
 
 #[tokio::test]
@@ -169,4 +169,60 @@ async fn only_chosen_tools_are_offered_and_others_are_unknown() {
         let refused = app.client.post(&path, &body).await;
         assert_eq!((refused.status, refused.code()), (422, code));
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_broke_behind_its_hold_still_stops_at_it() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    // As a crash between the commit of the hold and that of the turn's end leaves it.
+    app.rows.change("DROP TRIGGER runs_moves").await.unwrap();
+    let broken =
+        "UPDATE runs SET status = 'failed', error_code = 'interrupted', error_message = 'x', finished_at = 1";
+    assert_eq!(app.rows.change(broken).await, Ok(1));
+    let waiting = app.client.go_on(&thread).await;
+    assert_eq!((waiting.codes().as_str(), app.scene.requests().len()), ("8ed", 1));
+    app.client.approve(&id).await;
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+}
+
+#[tokio::test]
+async fn what_is_decided_while_another_call_runs_is_not_told_as_pending() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "dawdle", &json!({"note": "1"})), call("b", "pay", &json!({"note": "2"}))];
+    app.scene.calls(&two);
+    let decide = async {
+        app.ledger.wait_begun().await;
+        let pending = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending'").await;
+        app.client.reject(pending[0]["tool_call_id"].as_str().unwrap()).await;
+        app.ledger.go.add_permits(1);
+    };
+    let (turn, ()) = futures::join!(app.client.say(&thread, "both"), decide);
+    assert_eq!(turn.codes(), "fbcbc99aa8ed");
+    assert_eq!(turn.one('8')[0]["validated"], "rejected");
+    assert_eq!(turn.all('a')[1]["result"], json!({ "error": "Tool execution rejected by user." }));
+}
+
+#[tokio::test]
+async fn continuations_that_wait_for_a_running_call_all_tell_how_it_ended() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    app.scene.says("It waited.");
+    let go_on = async {
+        app.ledger.wait_begun().await;
+        let first = app.client.begin_to_go_on(&thread).await;
+        let second = app.client.begin_to_go_on(&thread).await;
+        app.ledger.go.add_permits(1);
+        futures::join!(app.client.read_on(first), app.client.read_on(second))
+    };
+    let (approved, (first, second)) = futures::join!(app.client.approve(&id), go_on);
+    assert_eq!(approved.body["state"], "succeeded");
+    for turn in [&first, &second] {
+        assert_eq!(*turn.one('8'), json!([{ "toolCallId": id, "validated": "approved" }]));
+        assert_eq!(turn.one('a')["result"], json!({ "waited": "10" }));
+    }
+    assert!(first.text() == "It waited." || second.text() == "It waited.");
+    assert_eq!(app.scene.requests().len(), 2, "the model was asked once");
 }

@@ -12,16 +12,20 @@ END $$;
 
 CREATE FUNCTION holdpoint_tool_call_born() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid') THEN
-        RAISE EXCEPTION 'a tool call begins as pending, executing, rejected or invalid';
-    END IF;
+    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
+        OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
+    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, or decided by the policy'; END IF;
     RETURN NEW;
 END $$;
 
 CREATE FUNCTION holdpoint_tool_call_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    erasing BOOLEAN := OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL;
+    erasing BOOLEAN := OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL;
 BEGIN
+    -- What is erased stays erased, and erasing changes nothing but payloads.
+    IF OLD.erased_at IS DISTINCT FROM NEW.erased_at AND (NOT erasing OR OLD.state <> NEW.state)
+    THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
+
     IF (OLD.tool_call_id, OLD.thread_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
         OLD.provider_call_id, OLD.wire_call_id, OLD.name, OLD.schema_hash, OLD.held, OLD.idempotent,
         OLD.risk_level, OLD.created_at)
@@ -78,6 +82,20 @@ CREATE FUNCTION holdpoint_step_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
     THEN RAISE EXCEPTION 'a step is written once'; END IF;
+    IF OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL
+        AND (OLD.finished_at IS NULL OR OLD.status <> NEW.status OR OLD.finished_at <> NEW.finished_at))
+    THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_message_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.message_id, OLD.thread_id, OLD.run_id, OLD.ordinal, OLD.role, OLD.client_id, OLD.created_at)
+       IS DISTINCT FROM
+       (NEW.message_id, NEW.thread_id, NEW.run_id, NEW.ordinal, NEW.role, NEW.client_id, NEW.created_at)
+       OR (OLD.content IS DISTINCT FROM NEW.content
+           AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+    THEN RAISE EXCEPTION 'what was said does not change'; END IF;
     RETURN NEW;
 END $$;
 
@@ -117,3 +135,20 @@ CREATE TRIGGER events_fixed BEFORE UPDATE ON events
     FOR EACH ROW EXECUTE FUNCTION holdpoint_event_fixed();
 CREATE TRIGGER events_kept BEFORE DELETE ON events
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER messages_fixed BEFORE UPDATE ON messages
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_message_fixed();
+CREATE TRIGGER messages_kept BEFORE DELETE ON messages
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+
+-- TRUNCATE deletes without the DELETE triggers.
+CREATE TRIGGER messages_whole BEFORE TRUNCATE ON messages
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER tool_calls_whole BEFORE TRUNCATE ON tool_calls
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER decisions_whole BEFORE TRUNCATE ON decisions
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER sent_answers_whole BEFORE TRUNCATE ON sent_answers
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER events_whole BEFORE TRUNCATE ON events
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();

@@ -2,7 +2,8 @@
 
 CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
 WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
-BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, executing, rejected or invalid'); END;
+  OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
+BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, or decided by the policy'); END;
 
 CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
 BEGIN SELECT RAISE(ABORT, 'tool calls are never deleted'); END;
@@ -15,7 +16,7 @@ WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.thread_id IS NOT NEW.thread
   OR OLD.schema_hash IS NOT NEW.schema_hash OR OLD.held IS NOT NEW.held
   OR OLD.idempotent IS NOT NEW.idempotent OR OLD.risk_level IS NOT NEW.risk_level
   OR OLD.created_at IS NOT NEW.created_at
-  OR (OLD.arguments IS NOT NEW.arguments AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+  OR (OLD.arguments IS NOT NEW.arguments AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
 BEGIN SELECT RAISE(ABORT, 'what was shown does not change'); END;
 
 CREATE TRIGGER tool_calls_decided BEFORE UPDATE ON tool_calls
@@ -23,7 +24,7 @@ WHEN OLD.validated IS NOT NULL AND (
      OLD.validated IS NOT NEW.validated OR OLD.decided_by IS NOT NEW.decided_by
   OR OLD.decided_at IS NOT NEW.decided_at
   OR (OLD.validated_inputs IS NOT NEW.validated_inputs
-      AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)))
+      AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)))
 BEGIN SELECT RAISE(ABORT, 'a decision is final'); END;
 
 CREATE TRIGGER tool_calls_moves BEFORE UPDATE ON tool_calls
@@ -50,7 +51,7 @@ BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent'
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state
   AND (OLD.result IS NOT NEW.result OR OLD.output IS NOT NEW.output OR OLD.finished_at IS NOT NEW.finished_at)
-  AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
+  AND NOT (OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'an outcome does not change'); END;
 
 CREATE TRIGGER runs_moves BEFORE UPDATE ON runs
@@ -84,3 +85,41 @@ WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS N
 BEGIN SELECT RAISE(ABORT, 'events never change'); END;
 CREATE TRIGGER events_kept BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
+
+-- What is erased stays erased, and erasing changes nothing but payloads.
+CREATE TRIGGER tool_calls_erased BEFORE UPDATE ON tool_calls
+WHEN (OLD.erased_at IS NOT NULL AND OLD.erased_at IS NOT NEW.erased_at)
+  OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
+      AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
+BEGIN SELECT RAISE(ABORT, 'only what has ended is erased, once'); END;
+CREATE TRIGGER message_steps_erased BEFORE UPDATE ON message_steps
+WHEN OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND
+     (OLD.finished_at IS NULL OR OLD.status IS NOT NEW.status OR OLD.finished_at IS NOT NEW.finished_at))
+BEGIN SELECT RAISE(ABORT, 'only what has ended is erased, once'); END;
+
+CREATE TRIGGER messages_fixed BEFORE UPDATE ON messages
+WHEN OLD.message_id IS NOT NEW.message_id OR OLD.thread_id IS NOT NEW.thread_id
+  OR OLD.run_id IS NOT NEW.run_id OR OLD.ordinal IS NOT NEW.ordinal OR OLD.role IS NOT NEW.role
+  OR OLD.client_id IS NOT NEW.client_id OR OLD.created_at IS NOT NEW.created_at
+  OR (OLD.content IS NOT NEW.content AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+BEGIN SELECT RAISE(ABORT, 'what was said does not change'); END;
+CREATE TRIGGER messages_kept BEFORE DELETE ON messages
+BEGIN SELECT RAISE(ABORT, 'messages are never deleted'); END;
+
+-- INSERT OR REPLACE deletes without the DELETE triggers.
+CREATE TRIGGER tool_calls_new BEFORE INSERT ON tool_calls
+WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id)
+BEGIN SELECT RAISE(ABORT, 'tool calls are never replaced'); END;
+CREATE TRIGGER decisions_new BEFORE INSERT ON decisions
+WHEN EXISTS (SELECT 1 FROM decisions WHERE decision_id = NEW.decision_id
+    OR (tool_call_id = NEW.tool_call_id AND (actor = NEW.actor OR (final AND NEW.final))))
+BEGIN SELECT RAISE(ABORT, 'decisions are never replaced'); END;
+CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
+WHEN EXISTS (SELECT 1 FROM sent_answers WHERE tool_call_id = NEW.tool_call_id AND n = NEW.n)
+BEGIN SELECT RAISE(ABORT, 'what the model was told is never replaced'); END;
+CREATE TRIGGER events_new BEFORE INSERT ON events
+WHEN EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id)
+BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END;
+CREATE TRIGGER messages_new BEFORE INSERT ON messages
+WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id)
+BEGIN SELECT RAISE(ABORT, 'messages are never replaced'); END;

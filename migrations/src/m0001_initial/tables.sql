@@ -1,8 +1,8 @@
 -- Types are the ones SQLite and Postgres share. Times are microseconds since 1970. JSON is TEXT: jsonb
--- rewrites numbers and refuses NUL, and what was shown must be what runs, byte for byte.
+-- rewrites numbers and refuses the escape \u0000, and what was shown must be what runs, byte for byte.
 
 CREATE TABLE threads (
-    thread_id   TEXT PRIMARY KEY,
+    thread_id   TEXT NOT NULL PRIMARY KEY,
     tenant_id   TEXT NOT NULL,
     user_id     TEXT NOT NULL,
     session_id  TEXT NOT NULL REFERENCES threads (thread_id),
@@ -20,7 +20,7 @@ CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
 CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id);
 
 CREATE TABLE messages (
-    message_id  TEXT PRIMARY KEY,
+    message_id  TEXT NOT NULL PRIMARY KEY,
     thread_id   TEXT NOT NULL REFERENCES threads (thread_id),
     run_id      TEXT NOT NULL,
     ordinal     BIGINT NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE message_steps (
 );
 
 CREATE TABLE runs (
-    run_id               TEXT PRIMARY KEY,
+    run_id               TEXT NOT NULL PRIMARY KEY,
     thread_id            TEXT NOT NULL REFERENCES threads (thread_id),
     user_message_id      TEXT NOT NULL REFERENCES messages (message_id),
     assistant_message_id TEXT NOT NULL UNIQUE REFERENCES messages (message_id),
@@ -86,7 +86,7 @@ CREATE INDEX runs_thread ON runs (thread_id, run_id);
 CREATE INDEX runs_lease ON runs (lease_until) WHERE status = 'running';
 
 CREATE TABLE tool_calls (
-    tool_call_id        TEXT PRIMARY KEY,
+    tool_call_id        TEXT NOT NULL PRIMARY KEY,
     thread_id           TEXT NOT NULL REFERENCES threads (thread_id),
     message_id          TEXT NOT NULL,
     step                INTEGER NOT NULL,
@@ -156,7 +156,7 @@ CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending
 CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
 
 CREATE TABLE decisions (
-    decision_id  TEXT PRIMARY KEY,
+    decision_id  TEXT NOT NULL PRIMARY KEY,
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
     actor        TEXT NOT NULL,
     verdict      TEXT NOT NULL,
@@ -193,7 +193,7 @@ CREATE TABLE sent_answers (
 CREATE INDEX sent_answers_step ON sent_answers (message_id, step);
 
 CREATE TABLE events (
-    event_id     TEXT PRIMARY KEY,
+    event_id     TEXT NOT NULL PRIMARY KEY,
     seq          BIGINT UNIQUE,
     type         TEXT NOT NULL,
     at           BIGINT NOT NULL,

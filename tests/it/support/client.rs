@@ -167,7 +167,17 @@ impl Client {
     }
 
     pub(crate) async fn read(&self, request: reqwest::RequestBuilder) -> Turn {
-        let response = request.send().await.unwrap();
+        self.read_on(request.send().await.unwrap()).await
+    }
+
+    /// Begins to go on: there is a response once the server has seen how the thread stands.
+    pub(crate) async fn begin_to_go_on(&self, thread: &str) -> reqwest::Response {
+        let path = format!("/qa/chat_streamed/{thread}");
+        self.http.post(self.url(&path)).send().await.unwrap()
+    }
+
+    /// Reads a turn that has begun.
+    pub(crate) async fn read_on(&self, response: reqwest::Response) -> Turn {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let raw = response.text().await.unwrap();
         let parse = |line: &str| {

@@ -54,7 +54,11 @@ macro_rules! probe {
             type Input = Probe;
             type Output = serde_json::Value;
 
-            async fn execute(&self, $input: Probe, _permit: Permit) -> Result<serde_json::Value, ToolError> {
+            async fn execute(
+                &self,
+                $input: Probe,
+                _permit: Permit<Self>,
+            ) -> Result<serde_json::Value, ToolError> {
                 let $ledger = &self.0;
                 $ledger.write(format!("{} {}", $name, $input.note));
                 $body
@@ -72,7 +76,14 @@ probe!(WaitForMe, "wait_for_me", hil: true, |ledger, input| {
     Ok(serde_json::json!({ "waited": input.note }))
 });
 
-/// All probes: `look` runs by itself; `pay`, `refuse`, `break` and `wait_for_me` ask.
+probe!(Dawdle, "dawdle", hil: false, |ledger, input| {
+    ledger.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+    Ok(serde_json::json!({ "dawdled": input.note }))
+});
+probe!(Mumble, "mumble", hil: true, |_ledger, input| Ok(serde_json::json!(format!("\0{}\0", input.note))));
+
+/// All probes: `look` and `dawdle` run by themselves; `pay`, `refuse`, `break`, `wait_for_me` and `mumble` ask.
+/// `dawdle` and `wait_for_me` wait to be let go, and `mumble` gives a text with U+0000.
 pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     let mut registry = ToolRegistry::new();
     registry.register(Look(ledger.clone())).unwrap();
@@ -80,6 +91,8 @@ pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     registry.register(Refuse(ledger.clone())).unwrap();
     registry.register(Break(ledger.clone())).unwrap();
     registry.register(WaitForMe(ledger.clone())).unwrap();
+    registry.register(Dawdle(ledger.clone())).unwrap();
+    registry.register(Mumble(ledger.clone())).unwrap();
     registry
 }
 
@@ -102,7 +115,7 @@ impl Tool for ChangedPay {
     type Input = Payment;
     type Output = serde_json::Value;
 
-    async fn execute(&self, input: Payment, _permit: Permit) -> Result<serde_json::Value, ToolError> {
+    async fn execute(&self, input: Payment, _permit: Permit<Self>) -> Result<serde_json::Value, ToolError> {
         self.0.write(format!("changed pay {}", input.note));
         Ok(serde_json::json!({ "paid": input.note }))
     }
