@@ -100,7 +100,7 @@ pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppEr
 /// The OpenAPI document of every server.
 ///
 /// # Errors
-/// None that depends on anything outside: the document is made without a configuration.
+/// The in-memory database could not be opened.
 pub async fn document() -> Result<String, AppError> {
     let mut config = Config::default();
     config.database.url = "sqlite::memory:".into();
@@ -175,7 +175,7 @@ impl App {
         let store = &self.api.store;
         store.migrate().await?;
         // On Postgres other processes may be alive: there only a lease tells.
-        if store.is_private() {
+        if store.has_one_writer() {
             let write = store.write().await?;
             let recovered = write.recover().await?;
             write.commit().await?;
@@ -213,13 +213,10 @@ impl App {
             return Err(AppError::new("server.bind", why));
         }
         let grace = self.config.server.grace;
-        http::server::serve(listener, self.endpoint(), stop, grace)
+        let endpoint = self.endpoint();
+        http::server::serve(listener, endpoint, self.tasks, stop, grace)
             .await
             .map_err(|error| AppError::new("server.bind", error))?;
-        self.tasks.close();
-        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
-            tracing::warn!("work was left behind after the grace time");
-        }
         Ok(())
     }
 }

@@ -160,7 +160,8 @@ pub struct Approval {
     /// `start_deadline`: how long after a yes a call may be begun.
     #[serde(with = "humantime_serde")]
     pub start_deadline: Duration,
-    /// `lease`: how long an execution or a turn may be silent before it is taken for dead.
+    /// `lease`: how long a turn may be silent before it is taken for dead, and how long the outcome of a call is
+    /// tried to be written.
     #[serde(with = "humantime_serde")]
     pub lease: Duration,
     /// `wait`: how long a decider waits for the outcome.
@@ -298,7 +299,7 @@ impl Config {
             .build()
             .map_err(without_excerpt)?;
         if let Some(key) = fraction(&read.cache, "") {
-            return Err(config::ConfigError::Message(format!("{key}: expected no fraction")).into());
+            return Err(config::ConfigError::Message(format!("{key}: fractions are not allowed here")).into());
         }
         let read: Self = read.try_deserialize()?;
         read.check()?;

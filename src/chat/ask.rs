@@ -192,7 +192,7 @@ impl Chat {
         let question = match intent {
             Intent::Continue => return self.go_on(write, thread).await,
             Intent::New { text, client_id } => {
-                self.pass_holds(write, principal, thread).await?;
+                self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
             }
             Intent::Edit { ordinal, text, client_id } => {
@@ -208,7 +208,7 @@ impl Chat {
         Ok(Next::Begin(Box::new(write.begin_run(thread, new).await?)))
     }
 
-    async fn pass_holds(
+    async fn apply_while_pending(
         &self,
         write: &Write,
         principal: &Principal,

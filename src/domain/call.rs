@@ -64,11 +64,11 @@ pub(crate) struct ToolCall {
 /// Where a call stands, with the facts of that state and who moves it on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum State {
-    /// A person is asked; a decision or the sweeper moves it.
+    /// A person is asked; a decision moves it, or the first one that comes too late.
     Pending,
     /// A person said yes and nobody has begun; a claim moves it, until the start deadline.
     Approved(Approval),
-    /// Somebody runs it; who holds the execution settles it, the sweeper if they vanish.
+    /// Somebody runs it; who holds the execution settles it, or the next start if they vanish.
     Executing(Approval, Execution),
     /// It ran and gave this output.
     Succeeded(Approval, Execution, Value, End),
@@ -230,7 +230,8 @@ impl ToolCall {
         }
     }
 
-    /// Whether a person's yes or no is known to be final: `NULL`, true or false of the column `validated`.
+    /// The column `validated`: `None` while a person is asked, true once the call may run, by a person's word or
+    /// the policy's, false if it will not.
     pub(crate) fn validated(&self) -> Option<bool> {
         match &self.state {
             State::Pending => None,

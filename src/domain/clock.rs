@@ -25,9 +25,9 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment and a while; the end of time if that is past it.
-    pub(crate) fn plus(self, while_: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(while_.as_micros()).unwrap_or(i64::MAX)))
+    /// This moment and a duration, saturating.
+    pub(crate) fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// RFC 3339, UTC, always six digits of a second, so that the texts sort as the moments do.

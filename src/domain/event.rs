@@ -7,7 +7,7 @@ pub(crate) enum EventType {
     ToolCalled,
     /// A person is asked.
     ToolRequiresApproval,
-    /// A person, or the policy, said yes.
+    /// A person said yes.
     ToolApproved,
     /// A person said no.
     ToolRejected,
@@ -63,7 +63,7 @@ impl EventType {
 
 /// The server acting by itself, in events and decisions.
 pub(crate) mod system {
-    /// The policy let a call run, or forbade it.
+    /// The policy let a call run.
     pub(crate) const POLICY: &str = "system:policy";
     /// Time ran out.
     pub(crate) const EXPIRY: &str = "system:expiry";

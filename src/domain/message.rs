@@ -131,7 +131,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Both together.
+    /// The sum, saturating.
     #[must_use]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {

@@ -38,7 +38,8 @@ pub(super) struct CallView {
     schema_hash: String,
     /// Whether a person is, or was, asked.
     held: bool,
-    /// A person's answer: null while there is none.
+    /// Null while a person is asked; true once the call may run, by a person's word or the policy's; false if it
+    /// will not.
     validated: Validated,
     /// pending, approved, executing, succeeded, failed, interrupted, rejected, expired, cancelled or invalid.
     state: String,

@@ -1,4 +1,4 @@
-//! Errors on the wire: the only file with status codes.
+//! Errors on the wire: the only place where a failure gets its status.
 //!
 //! Every failure is `{"error":{"code","message","details"?}}`, those of the framework too. What goes out is
 //! written here; what a lower layer says of itself goes to the log.

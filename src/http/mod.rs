@@ -1,6 +1,6 @@
 //! HTTP: routes to what the layers below do, and their answers to bytes.
 //!
-//! To add a resource: a file like `threads.rs`, its routes in [`api`], then `cargo xtask openapi`.
+//! To add a resource: a file like `tools.rs`, named in [`Routes`] and [`api`], then `cargo xtask openapi`.
 
 mod auth;
 mod body;

@@ -23,10 +23,12 @@ const STREAMS_PER_CONNECTION: u32 = 200;
 /// How long the loop rests when the system has no socket to give.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`, then lets what is under way finish for at most `grace`.
+/// Serves until `stop`, then lets what is under way finish for at most `grace`: connections, and the turns and
+/// tools in `tasks`.
 pub(crate) async fn serve<E: Endpoint + 'static>(
     listener: TcpListener,
     endpoint: E,
+    tasks: TaskTracker,
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) -> std::io::Result<()> {
@@ -36,7 +38,6 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION);
     let graceful = GracefulShutdown::new();
-    let connections = TaskTracker::new();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -61,17 +62,22 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
             let endpoint = endpoint.clone();
             async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
         });
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).into_owned();
+        let connection = builder.serve_connection(TokioIo::new(socket), service).into_owned();
         let connection = graceful.watch(connection);
-        connections.spawn(async move {
+        tasks.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended early");
             }
         });
     }
     drop(listener);
-    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::warn!("connections were cut after the grace time");
+    let finished = async {
+        graceful.shutdown().await;
+        tasks.close();
+        tasks.wait().await;
+    };
+    if tokio::time::timeout(grace, finished).await.is_err() {
+        tracing::warn!("work was left behind after the grace time");
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ impl Read {
 }
 
 impl Write {
-    /// Decides a pending call whose time is not over. False if it does not stand so any more.
+    /// Decides a pending call whose time is not over. False if it is not pending any more.
     pub(crate) async fn decide(
         &self,
         thread: &Thread,
@@ -141,7 +141,7 @@ impl Write {
         self.decided(thread, call, moved, &NewDecision::of(answer, by), event).await
     }
 
-    /// Closes a pending call whose time is over. False if it does not stand so any more.
+    /// Closes a pending call whose time is over. False if it is not pending any more.
     pub(crate) async fn expire(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
         let hash = input_hash(&call.name, &call.input, &call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
@@ -237,7 +237,7 @@ impl Write {
         Ok(done.rows_affected == 1)
     }
 
-    /// Takes an approved call to run it, commits, and gives the permit. `None` if it does not stand so any
+    /// Takes an approved call to run it, commits, and gives the permit. `None` if it is not approved any
     /// more, or its time to start is over: then nobody may run it on this decision.
     pub(crate) async fn claim(
         self,
@@ -275,7 +275,7 @@ impl Write {
     }
 
     /// Writes how an execution went, by who holds it. It may come late, after the execution was taken for dead.
-    /// False if the call does not stand so any more.
+    /// False if the call is not this execution's any more.
     pub(crate) async fn settle(
         &self,
         call: ToolCallId,

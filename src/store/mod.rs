@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Whether only this process can have written to the database: what runs in it runs here.
-    pub(crate) fn is_private(&self) -> bool {
+    pub(crate) fn has_one_writer(&self) -> bool {
         self.db.get_database_backend() == DbBackend::Sqlite
     }
 

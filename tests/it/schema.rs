@@ -295,7 +295,8 @@ async fn sqlite_refuses_every_wrong_state() {
 
 #[tokio::test]
 async fn sqlite_replaces_no_row_by_another() {
-    let app = Embedded::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "1").await;
     app.client.reject(&id).await;
     app.scene.says("No.");

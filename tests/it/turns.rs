@@ -173,7 +173,8 @@ async fn only_chosen_tools_are_offered_and_others_are_unknown() {
 
 #[tokio::test]
 async fn a_turn_that_broke_behind_its_hold_still_stops_at_it() {
-    let app = Embedded::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "10").await;
     // As a crash between the commit of the hold and that of the turn's end leaves it.
     app.rows.change("DROP TRIGGER runs_moves").await.unwrap();

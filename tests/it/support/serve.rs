@@ -12,6 +12,11 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+/// The URL of a SQLite file in this folder.
+pub(crate) fn sqlite(dir: &TempDir) -> String {
+    format!("sqlite://{}/holdpoint.db", dir.path().display())
+}
+
 /// A server in this process. Dropping it leaves its runtime to end it.
 pub(crate) struct Embedded {
     pub(crate) client: Client,
@@ -27,7 +32,7 @@ pub(crate) struct Embedded {
 /// A configuration with a database of its own.
 pub(crate) fn config(dir: &TempDir) -> Config {
     let mut config = Config::default();
-    config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
+    config.database.url = sqlite(dir).into();
     config.server.bind = SocketAddr::from(([127, 0, 0, 1], 0));
     config
 }
@@ -35,6 +40,11 @@ pub(crate) fn config(dir: &TempDir) -> Config {
 impl Embedded {
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
+    }
+
+    /// On SQLite, whatever the others stand on: for what is said to it in its own words.
+    pub(crate) async fn on_sqlite(dir: &TempDir) -> Self {
+        Self::with(|config| config.database.url = sqlite(dir).into()).await
     }
 
     /// With the configuration changed so.
