@@ -155,20 +155,21 @@ impl App {
         let tasks = TaskTracker::new();
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
-        let gate = Gate::new(tools, config.limits.clone(), config.tools.timeout);
+        let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
+        let gate = Gate::new(tools.clone(), config.limits.clone(), config.tools.timeout);
         let approval = config.approval.clone();
         let agent = Agent {
             store: store.clone(),
             gate: gate.clone(),
-            clock,
+            clock: clock.clone(),
             tasks: tasks.clone(),
             model: config.model.clone(),
             limits: config.limits.clone(),
             approval: approval.clone(),
         };
         let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner, approval.clone());
-        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.into(), approval);
-        Ok(Self { config, api: Api { store, chat, approvals }, tasks })
+        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.clone(), approval);
+        Ok(Self { config, api: Api { store, chat, approvals, tools, models, clock }, tasks })
     }
 
     async fn prepare(&self) -> Result<(), AppError> {

@@ -95,10 +95,9 @@ impl Projection<'_> {
         if let Some(first) = self.transcript.told(call.id).first() {
             return (first.kind, first.text.clone());
         }
-        let (kind, text) = match (call.end(), call.placeholder()) {
-            (Some(end), _) => (SealKind::Answer, end.result.clone()),
-            (None, Some(placeholder)) => (SealKind::Placeholder, placeholder.to_owned()),
-            (None, None) => (SealKind::Placeholder, words::UNDER_WAY.to_owned()),
+        let (kind, text) = match call.end() {
+            Some(end) => (SealKind::Answer, end.result.clone()),
+            None => (SealKind::Placeholder, call.placeholder().to_owned()),
         };
         self.history.seals.push(Seal { tool_call_id: call.id, n: 0, kind, text: text.clone() });
         (kind, text)

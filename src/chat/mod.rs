@@ -22,12 +22,12 @@ use std::sync::Arc;
 /// The chat of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Chat {
-    pub(crate) store: Store,
-    pub(crate) agent: Agent,
-    pub(crate) approvals: Approvals,
+    store: Store,
+    agent: Agent,
+    approvals: Approvals,
     /// The first is the default.
-    pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
-    pub(crate) settings: config::Approval,
+    models: Arc<[Arc<dyn LanguageModel>]>,
+    settings: config::Approval,
     live: LiveTurns,
 }
 

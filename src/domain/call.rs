@@ -244,13 +244,12 @@ impl ToolCall {
         }
     }
 
-    /// What the model is told while the outcome is not known.
-    pub(crate) fn placeholder(&self) -> Option<&'static str> {
+    /// What the model is told while there is no end.
+    pub(crate) fn placeholder(&self) -> &'static str {
         match &self.state {
-            State::Pending => Some(words::AWAITING),
-            State::Approved(_) | State::Executing(..) if self.held => Some(words::UNDER_WAY),
-            State::Approved(_) | State::Executing(..) => Some(words::RUNNING),
-            _ => None,
+            State::Pending => words::AWAITING,
+            _ if self.held => words::UNDER_WAY,
+            _ => words::RUNNING,
         }
     }
 }

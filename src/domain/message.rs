@@ -63,6 +63,21 @@ pub(crate) enum MessageStatus {
     Superseded,
 }
 
+impl MessageStatus {
+    /// Every status.
+    pub(crate) const ALL: [Self; 4] = [Self::Complete, Self::Streaming, Self::Interrupted, Self::Superseded];
+
+    /// The status's word on the wire and in the table.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Streaming => "streaming",
+            Self::Interrupted => "interrupted",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
 /// One model call and what it said.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {

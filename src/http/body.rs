@@ -35,29 +35,23 @@ pub(super) async fn text(request: &Request, body: &mut RequestBody) -> Result<Op
     Ok(Some(text))
 }
 
-/// A JSON body in which no key stands twice and no text holds U+0000.
+/// A JSON body in which no key stands twice and no text holds U+0000; an `Option` may be absent.
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);
 
-/// A body that may be absent.
-#[derive(Debug)]
-pub(super) struct Optional<T>(pub(super) Option<T>);
-
-async fn read<T: DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<Option<T>> {
-    let Some(text) = text(request, body).await? else { return Ok(None) };
-    let value = strict_json::parse(&text, DEPTH_MAX)
-        .map_err(|error| ApiError::bad_request(format!("body: {error}")))?;
+async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {
+    let value = match text(request, body).await? {
+        Some(text) => strict_json::parse(&text, DEPTH_MAX)
+            .map_err(|error| ApiError::bad_request(format!("body: {error}")))?,
+        None if T::IS_REQUIRED => return Err(ApiError::bad_request("body: expected a JSON object").into()),
+        None => Value::Null,
+    };
     let read = serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "body" } else { path.as_str() };
         ApiError::bad_request(format!("{field}: {}", error.inner()))
     })?;
-    Ok(Some(read))
-}
-
-fn meta(schema: MetaSchemaRef, required: bool) -> Option<MetaRequest> {
-    let content = vec![MetaMediaType { content_type: CONTENT_TYPE, schema }];
-    Some(MetaRequest { description: None, content, required })
+    Ok(read)
 }
 
 impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {
@@ -71,31 +65,8 @@ impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {
     }
 
     fn request_meta() -> Option<MetaRequest> {
-        meta(T::schema_ref(), true)
-    }
-
-    async fn from_request(
-        request: &'a Request,
-        body: &mut RequestBody,
-        _options: ExtractParamOptions<()>,
-    ) -> Result<Self> {
-        let missing = || ApiError::bad_request("body: expected a JSON object");
-        Ok(Self(read(request, body).await?.ok_or_else(missing)?))
-    }
-}
-
-impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Optional<T> {
-    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
-
-    type ParamType = ();
-    type ParamRawType = ();
-
-    fn register(registry: &mut Registry) {
-        T::register(registry);
-    }
-
-    fn request_meta() -> Option<MetaRequest> {
-        meta(T::schema_ref(), false)
+        let content = vec![MetaMediaType { content_type: CONTENT_TYPE, schema: T::schema_ref() }];
+        Some(MetaRequest { description: None, content, required: T::IS_REQUIRED })
     }
 
     async fn from_request(

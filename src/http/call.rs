@@ -4,7 +4,7 @@ use super::Api;
 use super::auth::Caller;
 use super::body::JsonObject;
 use super::error::ApiError;
-use super::payload::{Ok200, Tag};
+use super::payload::{Json, Tag};
 use crate::approvals::Approvals;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::Decision;
@@ -183,10 +183,10 @@ impl Calls {
         operation_id = "getToolCall",
         tag = "Tag::ToolCalls"
     )]
-    async fn get(&self, caller: Caller, tool_call_id: Path<String>) -> Result<Ok200<CallView>, ApiError> {
+    async fn get(&self, caller: Caller, tool_call_id: Path<String>) -> Result<Json<CallView>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
         let (call, thread) = read.call(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
-        Ok(Ok200::json(CallView::of(&call, &thread, &self.0.approvals)))
+        Ok(Json(CallView::of(&call, &thread, &self.0.approvals)))
     }
 }

@@ -16,7 +16,10 @@ mod tools;
 
 use crate::approvals::Approvals;
 use crate::chat::Chat;
+use crate::domain::clock::Clock;
+use crate::llm::LanguageModel;
 use crate::store::Store;
+use crate::tools::ToolRegistry;
 use front::Front;
 use poem::endpoint::{BoxEndpoint, make};
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
@@ -29,6 +32,10 @@ pub(crate) struct Api {
     pub(crate) store: Store,
     pub(crate) chat: Chat,
     pub(crate) approvals: Approvals,
+    pub(crate) tools: Arc<ToolRegistry>,
+    /// The first is the default.
+    pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// How the server faces the world.
@@ -73,7 +80,7 @@ pub(crate) fn endpoint(
     let service = api(with.clone());
     let spec = Arc::<str>::from(service.spec());
     let store = with.store.clone();
-    let clock = with.chat.agent.clock.clone();
+    let clock = with.clock.clone();
     let mut routes = Route::new()
         .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
         .at("/readyz", get(make(move |_| ready(store.clone()))))

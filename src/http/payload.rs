@@ -22,23 +22,8 @@ pub(super) enum Tag {
     Tools,
 }
 
-/// JSON with status 200.
-#[derive(Debug)]
-pub(super) struct Ok200<T>(T);
-
-impl<T> Ok200<T> {
-    pub(super) fn json(value: T) -> Self {
-        Self(value)
-    }
-}
-
-impl<T: ToJSON> IntoResponse for Ok200<T> {
-    fn into_response(self) -> Response {
-        Json(self.0).into_response()
-    }
-}
-
-/// JSON as a payload, documented with its bare content type: some generators take no parameters there.
+/// JSON, documented with its bare content type: some generators take no parameters there. As a whole answer,
+/// status 200.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
@@ -60,17 +45,14 @@ impl<T: ToJSON> IntoResponse for Json<T> {
     }
 }
 
-impl<T: ToJSON> ApiResponse for Ok200<T> {
+impl<T: ToJSON> ApiResponse for Json<T> {
     fn meta() -> MetaResponses {
         MetaResponses {
             responses: vec![MetaResponse {
                 description: "Done",
                 status: Some(200),
                 status_range: None,
-                content: vec![MetaMediaType {
-                    content_type: Json::<T>::CONTENT_TYPE,
-                    schema: T::schema_ref(),
-                }],
+                content: vec![MetaMediaType { content_type: Self::CONTENT_TYPE, schema: T::schema_ref() }],
                 headers: vec![],
             }],
         }

@@ -2,14 +2,14 @@
 
 use super::Api;
 use super::auth::Caller;
-use super::body::{Optional, Strict};
+use super::body::Strict;
 use super::call::CallView;
 use super::error::ApiError;
-use super::payload::{Json, Ok200, PageOf, Tag, page_size};
+use super::payload::{Json, PageOf, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::domain::id::ThreadId;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Usage};
+use crate::domain::message::{Body, Message, Part, Usage};
 use crate::store::{NewThread, Read, Thread};
 use crate::stream::v4_message;
 use poem_openapi::param::{Path, Query};
@@ -165,13 +165,7 @@ impl MessageView {
             thread_id: message.thread_id.to_string(),
             run_id: message.run_id.to_string(),
             role: role.to_owned(),
-            status: match message.status {
-                MessageStatus::Complete => "complete",
-                MessageStatus::Streaming => "streaming",
-                MessageStatus::Interrupted => "interrupted",
-                MessageStatus::Superseded => "superseded",
-            }
-            .to_owned(),
+            status: message.status.as_str().to_owned(),
             parts,
             usage: usage.map(|usage| UsageView {
                 input_tokens: usage.input_tokens,
@@ -226,7 +220,7 @@ pub(super) struct Threads(pub(super) Api);
 impl Threads {
     /// Make a thread
     #[oai(path = "/threads", method = "post", operation_id = "createThread")]
-    async fn create(&self, caller: Caller, body: Optional<CreateThread>) -> Result<Created, ApiError> {
+    async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
         let body = body.0.unwrap_or_default();
         let title = body.title.map_or_else(|| Ok(DEFAULT_TITLE.to_owned()), title)?;
         let write = self.0.store.write().await?;
@@ -253,7 +247,7 @@ impl Threads {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Ok200<PageOf<ThreadView>>, ApiError> {
+    ) -> Result<Json<PageOf<ThreadView>>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
@@ -264,15 +258,15 @@ impl Threads {
             results.push(view(&read, thread).await?);
         }
         let next_cursor = results.last().filter(|_| page.has_more).map(|last| last.thread_id.clone());
-        Ok(Ok200::json(PageOf { results, has_more: page.has_more, next_cursor }))
+        Ok(Json(PageOf { results, has_more: page.has_more, next_cursor }))
     }
 
     /// One thread
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
-    async fn get(&self, caller: Caller, thread_id: Path<String>) -> Result<Ok200<ThreadView>, ApiError> {
+    async fn get(&self, caller: Caller, thread_id: Path<String>) -> Result<Json<ThreadView>, ApiError> {
         let read = self.0.store.read().await?;
         let thread = read.thread(&caller.0, id(&thread_id)?).await?.ok_or_else(ApiError::not_found)?;
-        Ok(Ok200::json(view(&read, thread).await?))
+        Ok(Json(view(&read, thread).await?))
     }
 
     /// Give a thread another title
@@ -282,13 +276,13 @@ impl Threads {
         caller: Caller,
         thread_id: Path<String>,
         body: Strict<UpdateThread>,
-    ) -> Result<Ok200<ThreadView>, ApiError> {
+    ) -> Result<Json<ThreadView>, ApiError> {
         let title = title(body.0.title)?;
         let write = self.0.store.write().await?;
         let renamed = write.rename_thread(&caller.0, id(&thread_id)?, &title).await?;
         let renamed = view(&write, renamed.ok_or_else(ApiError::not_found)?).await?;
         write.commit().await?;
-        Ok(Ok200::json(renamed))
+        Ok(Json(renamed))
     }
 
     /// Delete a thread
@@ -316,7 +310,7 @@ impl Threads {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Ok200<PageOf<AnyMessage>>, ApiError> {
+    ) -> Result<Json<PageOf<AnyMessage>>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
@@ -333,7 +327,7 @@ impl Threads {
             })
             .collect();
         let next_cursor = oldest.filter(|_| page.has_more);
-        Ok(Ok200::json(PageOf { results, has_more: page.has_more, next_cursor }))
+        Ok(Json(PageOf { results, has_more: page.has_more, next_cursor }))
     }
 }
 

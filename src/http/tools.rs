@@ -3,10 +3,12 @@
 use super::Api;
 use super::body::JsonObject;
 use super::error::ApiError;
-use super::payload::{Ok200, Tag};
+use super::payload::{Json, Tag};
+use crate::llm::LanguageModel;
 use crate::tools::ToolSpec;
 use poem_openapi::param::Path;
 use poem_openapi::{Object, OpenApi};
+use std::sync::Arc;
 
 /// A tool.
 #[derive(Debug, Object)]
@@ -63,28 +65,28 @@ pub(super) struct ToolRoutes(pub(super) Api);
 impl ToolRoutes {
     /// All tools
     #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
-    async fn list(&self) -> Result<Ok200<Tools>, ApiError> {
-        let specs = self.0.chat.agent.gate.registry().specs();
-        Ok(Ok200::json(Tools { results: specs.map(ToolView::of).collect() }))
+    async fn list(&self) -> Result<Json<Tools>, ApiError> {
+        let specs = self.0.tools.specs();
+        Ok(Json(Tools { results: specs.map(ToolView::of).collect() }))
     }
 
     /// One tool
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
-    async fn get(&self, name: Path<String>) -> Result<Ok200<ToolView>, ApiError> {
-        let mut specs = self.0.chat.agent.gate.registry().specs();
+    async fn get(&self, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
+        let mut specs = self.0.tools.specs();
         let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
-        Ok(Ok200::json(ToolView::of(spec)))
+        Ok(Json(ToolView::of(spec)))
     }
 
     /// All models
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
-    async fn models(&self) -> Result<Ok200<Models>, ApiError> {
-        let models = self.0.chat.models.iter().enumerate();
-        let view = |(place, model): (usize, &std::sync::Arc<dyn crate::llm::LanguageModel>)| ModelView {
+    async fn models(&self) -> Result<Json<Models>, ApiError> {
+        let models = self.0.models.iter().enumerate();
+        let view = |(place, model): (usize, &Arc<dyn LanguageModel>)| ModelView {
             id: model.id().to_owned(),
             provider: model.provider().to_owned(),
             default: place == 0,
         };
-        Ok(Ok200::json(Models { results: models.map(view).collect() }))
+        Ok(Json(Models { results: models.map(view).collect() }))
     }
 }

@@ -65,10 +65,9 @@ impl Write {
             edited: Set(new.edited),
             input_hash: Set(new.input_hash.clone()),
             reason: Set(new.reason.clone()),
-            remember: Set(None),
             surface: Set(new.surface.as_str().to_owned()),
-            source: Set(None),
             at: Set(self.now.as_micros()),
+            ..Default::default()
         };
         decision::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())

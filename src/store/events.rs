@@ -1,7 +1,6 @@
 //! Events: one row for each change, in its transaction. They hold hashes, never inputs or results.
 
 use super::entity::event;
-use super::rows::inconsistent;
 use super::{StoreError, Thread, Write};
 use crate::domain::event::EventType;
 use crate::domain::id::{RunId, ToolCallId};
@@ -23,12 +22,8 @@ impl Write {
         subject: &Subject<'_>,
         data: Value,
     ) -> Result<(), StoreError> {
-        if !data.is_object() {
-            return Err(inconsistent("events", "data is not an object"));
-        }
         let row = event::ActiveModel {
             event_id: Set(self.clock.uuid().to_string()),
-            seq: Set(None),
             event_type: Set(event_type.as_str().to_owned()),
             at: Set(self.now.as_micros()),
             actor: Set(actor.to_owned()),
@@ -38,8 +33,6 @@ impl Write {
             run_id: Set(Some(subject.run_id.to_string())),
             tool_call_id: Set(subject.tool_call_id.map(|id| id.to_string())),
             data: Set(data.to_string()),
-            prev_hash: Set(None),
-            hash: Set(None),
         };
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())

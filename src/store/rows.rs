@@ -50,12 +50,6 @@ impl Thread {
 
 pub(super) fn message(row: message::Model, steps: Vec<Step>) -> Result<Message, StoreError> {
     const TABLE: &str = "messages";
-    let statuses = [
-        ("complete", MessageStatus::Complete),
-        ("streaming", MessageStatus::Streaming),
-        ("interrupted", MessageStatus::Interrupted),
-        ("superseded", MessageStatus::Superseded),
-    ];
     let body = match row.role.as_str() {
         "user" => Body::User(needed(TABLE, "content", row.content)?),
         "assistant" => Body::Assistant(steps),
@@ -68,7 +62,7 @@ pub(super) fn message(row: message::Model, steps: Vec<Step>) -> Result<Message, 
         run_id: id(TABLE, &row.run_id)?,
         ordinal: row.ordinal,
         body,
-        status: word(TABLE, &statuses, &row.status)?,
+        status: word(TABLE, &MessageStatus::ALL.map(|status| (status.as_str(), status)), &row.status)?,
         created_at: Timestamp::from_micros(row.created_at),
     })
 }

@@ -144,11 +144,8 @@ impl Write {
             tools: Set(tools),
             owner: Set(Some(holder.clone())),
             lease_until: Set(begun.lease_until.map(Timestamp::as_micros)),
-            cancel_requested_at: Set(None),
-            error_code: Set(None),
-            error_message: Set(None),
             created_at: Set(self.now.as_micros()),
-            finished_at: Set(None),
+            ..Default::default()
         };
         run::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.touch_thread(thread).await?;
@@ -177,7 +174,6 @@ impl Write {
             client_id: Set(client_id),
             content: Set(text),
             created_at: Set(self.now.as_micros()),
-            erased_at: Set(None),
         };
         message::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())

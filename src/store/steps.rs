@@ -107,14 +107,8 @@ impl Write {
             n: Set(n),
             status: Set("streaming".to_owned()),
             parts: Set("[]".to_owned()),
-            finish_reason: Set(None),
-            input_tokens: Set(None),
-            output_tokens: Set(None),
-            provider: Set(None),
-            provider_state: Set(None),
             created_at: Set(self.now.as_micros()),
-            finished_at: Set(None),
-            erased_at: Set(None),
+            ..Default::default()
         };
         step::Entity::insert(row).exec_without_returning(&self.tx).await?;
         for seal in seals {

@@ -188,7 +188,7 @@ impl Write {
             title: Set(made.title.clone()),
             created_at: Set(self.now.as_micros()),
             updated_at: Set(self.now.as_micros()),
-            deleted_at: Set(None),
+            ..Default::default()
         };
         let insert = thread::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
         if insert.exec_without_returning(&self.tx).await? == 1 {

@@ -5,26 +5,17 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "decisions")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) decision_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) tool_call_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) actor: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) verdict: String,
     #[sea_orm(column_name = "final")]
     pub(in crate::store) is_final: bool,
     pub(in crate::store) edited: bool,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) input_hash: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) reason: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
-    pub(in crate::store) remember: Option<String>,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) surface: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) source: Option<String>,
     pub(in crate::store) at: i64,
 }

@@ -5,30 +5,18 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "events")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) event_id: String,
-    pub(in crate::store) seq: Option<i64>,
-    #[sea_orm(column_name = "type", column_type = "Text")]
+    #[sea_orm(column_name = "type")]
     pub(in crate::store) event_type: String,
     pub(in crate::store) at: i64,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) actor: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) tenant_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) session_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) thread_id: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) run_id: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) tool_call_id: Option<String>,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) data: String,
-    #[sea_orm(column_type = "Text", nullable)]
-    pub(in crate::store) prev_hash: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
-    pub(in crate::store) hash: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

@@ -5,23 +5,16 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "messages")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) message_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) thread_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) run_id: String,
     pub(in crate::store) ordinal: i64,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) role: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) status: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) client_id: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) content: Option<String>,
     pub(in crate::store) created_at: i64,
-    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

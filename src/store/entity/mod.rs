@@ -1,4 +1,4 @@
-//! The tables, column for column.
+//! The tables: the columns that the program reads or writes.
 
 pub(super) mod decision;
 pub(super) mod event;

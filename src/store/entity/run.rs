@@ -5,27 +5,17 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "runs")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) run_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) thread_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) user_message_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) assistant_message_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) status: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) model: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) tools: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) owner: Option<String>,
     pub(in crate::store) lease_until: Option<i64>,
-    pub(in crate::store) cancel_requested_at: Option<i64>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) error_code: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) error_message: Option<String>,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) finished_at: Option<i64>,

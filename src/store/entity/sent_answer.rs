@@ -5,15 +5,12 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "sent_answers")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) tool_call_id: String,
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) n: i32,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) kind: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) text: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) message_id: String,
     pub(in crate::store) step: i32,
     pub(in crate::store) at: i64,

@@ -5,25 +5,19 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "message_steps")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) message_id: String,
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) n: i32,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) status: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) parts: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) finish_reason: Option<String>,
     pub(in crate::store) input_tokens: Option<i64>,
     pub(in crate::store) output_tokens: Option<i64>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) provider: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) provider_state: Option<String>,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) finished_at: Option<i64>,
-    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

@@ -5,19 +5,13 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "threads")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) thread_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) tenant_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) user_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) session_id: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) parent_id: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) client_id: Option<String>,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) title: String,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) updated_at: i64,

@@ -5,57 +5,38 @@ use sea_orm::entity::prelude::*;
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "tool_calls")]
 pub(in crate::store) struct Model {
-    #[sea_orm(primary_key, auto_increment = false, column_type = "Text")]
+    #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) tool_call_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) thread_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) message_id: String,
     pub(in crate::store) step: i32,
     pub(in crate::store) ordinal: i32,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) run_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) provider_call_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) wire_call_id: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) name: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) arguments: String,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) schema_hash: String,
     pub(in crate::store) held: bool,
     pub(in crate::store) idempotent: bool,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) risk_level: String,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) reason: Option<String>,
-    #[sea_orm(column_type = "Text")]
     pub(in crate::store) state: String,
     pub(in crate::store) validated: Option<bool>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) validated_inputs: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) decided_by: Option<String>,
     pub(in crate::store) decided_at: Option<i64>,
     pub(in crate::store) expires_at: Option<i64>,
     pub(in crate::store) start_deadline: Option<i64>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) exec_id: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) exec_owner: Option<String>,
     pub(in crate::store) exec_attempt: i32,
     pub(in crate::store) lease_until: Option<i64>,
     pub(in crate::store) started_at: Option<i64>,
-    pub(in crate::store) cancel_requested_at: Option<i64>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) output: Option<String>,
-    #[sea_orm(column_type = "Text", nullable)]
     pub(in crate::store) result: Option<String>,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) finished_at: Option<i64>,
-    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
