@@ -31,7 +31,7 @@ async fn approved_the_tool_runs_once_and_the_answer_is_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_says_so_and_is_told_to_the_model() {
+async fn a_tool_that_fails_says_so() {
     let app = Embedded::start().await;
     let (_, id) = app.held("refuse", "10").await;
     let answer = app.client.approve(&id).await;
