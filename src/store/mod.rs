@@ -27,16 +27,20 @@ use holdpoint_migrations::{Migrator, MigratorTrait};
 use sea_orm::sqlx;
 use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{
-    AccessMode, ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction,
-    DbBackend, DbErr, FromQueryResult, IsolationLevel, RuntimeErr, SqliteTransactionMode, Statement,
-    TransactionOptions, TransactionTrait,
+    AccessMode, ConnAcquireErr, ConnectOptions, ConnectionTrait, Database, DatabaseConnection,
+    DatabaseTransaction, DbBackend, DbErr, FromQueryResult, IsolationLevel, RuntimeErr,
+    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
 };
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The lock under which replicas that start together migrate one after the other.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7233001)";
+
+/// How long a writer waits for its turn.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A failure of the database or of what stands in it.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +98,8 @@ fn is_unavailable(error: &sqlx::Error) -> bool {
 pub(crate) struct Store {
     db: DatabaseConnection,
     clock: Arc<dyn Clock>,
+    /// SQLite has one writer at a time, and lets the others look again now and then; here they queue.
+    writers: Arc<Semaphore>,
 }
 
 /// One consistent view of the rows.
@@ -104,6 +110,7 @@ pub(crate) struct Read {
 /// One transaction. Dropped without [`commit`](Self::commit), nothing of it happened.
 pub(crate) struct Write {
     read: Read,
+    _turn: OwnedSemaphorePermit,
     clock: Arc<dyn Clock>,
     /// The time of everything that this transaction writes.
     now: Timestamp,
@@ -136,11 +143,15 @@ impl Store {
                     // NORMAL may lose commits that were acknowledged when the power fails.
                     .synchronous(SqliteSynchronous::Full)
                     .foreign_keys(true)
-                    .busy_timeout(Duration::from_secs(5))
+                    .busy_timeout(WRITE_TIMEOUT)
             })
             .map_sqlx_postgres_opts(|postgres| postgres.application_name("holdpoint"));
         let db = Database::connect(options).await?;
-        Ok(Self { db, clock })
+        let writers = match db.get_database_backend() {
+            DbBackend::Sqlite => 1,
+            _ => Semaphore::MAX_PERMITS,
+        };
+        Ok(Self { db, clock, writers: Arc::new(Semaphore::new(writers)) })
     }
 
     /// Brings the schema up to date: everything in one transaction that holds a lock.
@@ -172,12 +183,14 @@ impl Store {
 
     /// Begins a transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
+        let turn = tokio::time::timeout(WRITE_TIMEOUT, self.writers.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into()) };
         let tx = self.begin(Mode::Write).await?;
         let now = match tx.get_database_backend() {
             DbBackend::Postgres => database_now(&tx).await?,
             _ => self.clock.now(),
         };
-        Ok(Write { read: Read { tx }, clock: self.clock.clone(), now })
+        Ok(Write { read: Read { tx }, _turn: turn, clock: self.clock.clone(), now })
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
