@@ -191,7 +191,8 @@ impl App {
         Ok(())
     }
 
-    /// The whole server as an endpoint, for an app of one's own.
+    /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
+    /// names of this machine, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
         let loopback = self.config.server.bind.ip().is_loopback();
         let settings = http::Settings {

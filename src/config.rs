@@ -11,6 +11,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Longer than anybody means; the clock of the system ends somewhere behind it.
+const DURATION_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -320,6 +323,20 @@ impl Config {
         }
         if self.approval.lease.is_zero() {
             return wrong("approval.lease", "expected more than 0s");
+        }
+        let durations = [
+            ("server.grace", self.server.grace),
+            ("model.idle_timeout", self.model.idle_timeout),
+            ("tools.timeout", self.tools.timeout),
+            ("approval.pending_ttl", self.approval.pending_ttl),
+            ("approval.start_deadline", self.approval.start_deadline),
+            ("approval.lease", self.approval.lease),
+            ("approval.wait", self.approval.wait),
+        ];
+        for (key, duration) in durations {
+            if duration > DURATION_MAX {
+                return wrong(key, "expected at most 3650 days");
+            }
         }
         if self.model.provider == Provider::OpenAi {
             if self.model.name.is_none() {

@@ -65,7 +65,7 @@ impl Agent {
             say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
             let (said, result) = self.ask(turn.model, request, say).await;
             if let Err(error) = result {
-                self.break_off(turn, n, said).await?;
+                self.break_off(turn, n, said).await;
                 return Err(error);
             }
             let step_usage = said.end.as_ref().and_then(|end| end.usage);
@@ -287,7 +287,7 @@ impl Agent {
     }
 
     /// Keeps what there is of a step that broke off.
-    async fn break_off(&self, turn: &Turn<'_>, n: i32, said: Said) -> Result<(), TurnError> {
+    async fn break_off(&self, turn: &Turn<'_>, n: i32, said: Said) {
         let parts = said.parts.into_iter().filter(|part| {
             // A call that was never stored is no call.
             !matches!(part, Part::ToolCall { .. })
@@ -304,7 +304,9 @@ impl Agent {
             write.break_step(&turn.lease.run, n, &result).await?;
             write.commit().await
         };
-        write.await.map_err(internal)
+        if let Err(error) = write.await {
+            tracing::error!(run_id = %turn.lease.run.id, %error, "what a step said could not be kept");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Approvals;
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash};
+use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
 use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
 use crate::store::{StoreError, Thread, Voice};
@@ -123,7 +123,7 @@ impl Approvals {
         }
         match &request.answer {
             Answer::Approve { inputs } => {
-                let inputs = inputs.clone().filter(|inputs| *inputs != call.input);
+                let inputs = inputs.clone().filter(|inputs| !same_inputs(inputs, &call.input));
                 let runs = inputs.as_ref().unwrap_or(&call.input);
                 let errors = tool.map_or_else(Vec::new, |tool| self.gate.errors(tool, runs));
                 if errors.is_empty() {
@@ -147,7 +147,7 @@ fn is_repeat(call: &ToolCall, answer: &Answer) -> bool {
             | State::Failed(..)
             | State::Interrupted(..),
             Answer::Approve { inputs },
-        ) => inputs.as_ref().unwrap_or(&call.input) == call.effective_input(),
+        ) => same_inputs(inputs.as_ref().unwrap_or(&call.input), call.effective_input()),
         (State::Rejected(_), Answer::Reject { .. }) => true,
         _ => false,
     }

@@ -158,6 +158,9 @@ impl Telling {
             }
             (None, _) => {
                 self.tell_held(&held);
+                if !same && !now.is_empty() {
+                    self.tell_held(&now);
+                }
                 let reason = FinishReason::ToolCalls;
                 self.log.say(TurnEvent::Finished { reason, usage: Usage::default() });
             }

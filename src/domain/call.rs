@@ -294,7 +294,7 @@ impl Outcome {
             Self::Failed(message) => format!("{} {message}", words::FAILED),
             Self::Interrupted => words::INTERRUPTED.to_owned(),
         };
-        let told = if asked == ran {
+        let told = if same_inputs(asked, ran) {
             told
         } else {
             let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
@@ -334,6 +334,12 @@ pub(crate) fn canonical_hash(value: &Value) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whether two inputs mean the same: a page writes `1.0` as `1`.
+pub(crate) fn same_inputs(one: &Input, other: &Input) -> bool {
+    let hash = |input: &Input| canonical_hash(&Value::Object(input.clone()));
+    one == other || hash(one) == hash(other)
+}
+
 /// What a person saw: the tool, the inputs, and what the tool takes.
 pub(crate) fn input_hash(tool_name: &str, input: &Input, schema_hash: &str) -> String {
     canonical_hash(&json!([tool_name, input, schema_hash]))
@@ -367,6 +373,13 @@ mod tests {
         assert!(!Outcome::Succeeded(json!("")).words(&none, &none, 1000).is_empty());
         let long = Outcome::Succeeded(json!("é".repeat(100))).words(&none, &none, 50);
         assert!(long.len() <= 50 && long.ends_with("[…cut]"), "{long}");
+    }
+
+    #[test]
+    fn inputs_that_a_page_wrote_anew_are_the_same() {
+        let asked: Input = serde_json::from_str(r#"{"n":1.0,"a":"x"}"#).unwrap();
+        assert!(same_inputs(&asked, &input(json!({"a": "x", "n": 1}))));
+        assert!(!same_inputs(&asked, &input(json!({"a": "x", "n": 2}))));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+/// How long a body may be silent.
+const PIECE_TIME: Duration = Duration::from_secs(30);
 /// How much more is read of a body that is too long, and for how long.
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -54,7 +56,7 @@ impl<E> Front<E> {
         let mut too_long = declared.is_some_and(|declared| declared > max);
         let mut pieces = request.take_body().into_bytes_stream().boxed();
         let mut body = BytesMut::new();
-        while !too_long && let Some(piece) = pieces.next().await {
+        while !too_long && let Some(piece) = next_piece(&mut pieces).await? {
             body.extend_from_slice(&piece.map_err(|_| ApiError::bad_request("body: it broke off"))?);
             too_long = body.len() > max;
         }
@@ -90,6 +92,12 @@ impl<E> Front<E> {
             }
         }
     }
+}
+
+/// The next piece of a body, which may not take for ever.
+async fn next_piece<S: Stream + Unpin>(pieces: &mut S) -> Result<Option<S::Item>, ApiError> {
+    let late = |_| ApiError::bad_request(format!("body: nothing came for {} seconds", PIECE_TIME.as_secs()));
+    tokio::time::timeout(PIECE_TIME, pieces.next()).await.map_err(late)
 }
 
 /// Reads on in a body that nobody wants: a client that sends all of it before it reads would find its

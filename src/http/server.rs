@@ -1,7 +1,7 @@
 //! The accept loop.
 //!
 //! `poem::Server` notices a client that left only when it next writes; this loop drops the connection at once.
-//! It also gives slow headers a deadline, which that server does not.
+//! It also gives headers that come slowly a deadline, which that server does not.
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;

@@ -179,7 +179,8 @@ impl Write {
         Ok(())
     }
 
-    /// Takes up a run that waits or broke. `None` if somebody else did.
+    /// Takes up a run that waits or broke. `None` if somebody else did, or the user went on without it: what was
+    /// said since does not change any more.
     pub(crate) async fn resume_run(
         &self,
         thread: &Thread,
@@ -187,6 +188,10 @@ impl Write {
         time: Duration,
     ) -> Result<Option<Lease>, StoreError> {
         self.lock_thread(thread).await?;
+        let stands_last = self.latest_run(thread).await?.is_some_and(|latest| latest.id == run.id);
+        if !stands_last || self.running(thread).await?.is_some() {
+            return Ok(None);
+        }
         let holder = self.clock.uuid().to_string();
         let lease_until = self.now.plus(time);
         let moved = run::Entity::update_many()

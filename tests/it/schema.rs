@@ -95,6 +95,10 @@ impl Calls {
                 "UPDATE messages SET content = 'x' WHERE role = 'user'".to_owned(),
                 "what was said does not change",
             ),
+            same(
+                "UPDATE messages SET erased_at = 1, content = 'x' WHERE role = 'user'".to_owned(),
+                "what was said does not change",
+            ),
             // A decision stands.
             same(call(succeeded, "validated = NULL"), decided),
             same(call(rejected, "validated = NULL"), decided),
@@ -301,6 +305,17 @@ async fn sqlite_replaces_no_row_by_another() {
     app.client.reject(&id).await;
     app.scene.says("No.");
     app.client.go_on(&thread).await;
+    // Neither by its own id nor by another key that it has.
+    let forged = [
+        "CREATE TEMP TABLE forged AS SELECT * FROM tool_calls",
+        "UPDATE forged SET tool_call_id = 'forged', state = 'pending', arguments = '{}', result = NULL,
+                   finished_at = NULL, validated = NULL, decided_by = NULL, decided_at = NULL",
+    ];
+    for sql in forged {
+        app.rows.change(sql).await.unwrap();
+    }
+    let words = app.rows.change("INSERT OR REPLACE INTO tool_calls SELECT * FROM forged").await.unwrap_err();
+    assert!(words.contains("never replaced"), "{words}");
     for table in ["tool_calls", "decisions", "sent_answers", "events", "messages"] {
         let again = format!("INSERT OR REPLACE INTO {table} SELECT * FROM {table} LIMIT 1");
         let words = app.rows.change(&again).await.expect_err(&again);

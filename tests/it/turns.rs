@@ -191,6 +191,29 @@ async fn a_turn_that_broke_behind_its_hold_still_stops_at_it() {
 }
 
 #[tokio::test]
+async fn a_continuation_that_waits_does_not_go_on_once_the_user_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::on_sqlite(&dir).await;
+    let (thread, first) = app.held("wait_for_me", "1").await;
+    app.rows.change("DROP TRIGGER runs_moves").await.unwrap();
+    let broken =
+        "UPDATE runs SET status = 'failed', error_code = 'interrupted', error_message = 'x', finished_at = 1";
+    assert_eq!(app.rows.change(broken).await, Ok(1));
+    let write_on = async {
+        app.ledger.wait_begun().await;
+        let waiting = app.client.begin_to_go_on(&thread).await;
+        let second = app.hold_in(&thread, "pay", "2").await;
+        app.ledger.go.add_permits(1);
+        (app.client.read_on(waiting).await, second)
+    };
+    let (approved, (waited, second)) = futures::join!(app.client.approve(&first), write_on);
+    assert_eq!(approved.body["state"], "succeeded");
+    assert_eq!(waited.codes(), "a8ed", "how the call ended, and no model behind the second hold");
+    assert_eq!(app.scene.requests().len(), 2);
+    assert_eq!(app.client.call(&second).await["state"], "pending");
+}
+
+#[tokio::test]
 async fn what_is_decided_while_another_call_runs_is_not_told_as_pending() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;

@@ -94,7 +94,11 @@ BEGIN
        IS DISTINCT FROM
        (NEW.message_id, NEW.thread_id, NEW.run_id, NEW.ordinal, NEW.role, NEW.client_id, NEW.created_at)
        OR (OLD.content IS DISTINCT FROM NEW.content
-           AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+           AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL AND NEW.content = ''))
+       OR (OLD.erased_at IS NOT NULL AND OLD.erased_at IS DISTINCT FROM NEW.erased_at)
+       OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
+           AND (OLD.status = 'streaming' OR OLD.status <> NEW.status))
+       OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
     THEN RAISE EXCEPTION 'what was said does not change'; END IF;
     RETURN NEW;
 END $$;

@@ -101,14 +101,21 @@ CREATE TRIGGER messages_fixed BEFORE UPDATE ON messages
 WHEN OLD.message_id IS NOT NEW.message_id OR OLD.thread_id IS NOT NEW.thread_id
   OR OLD.run_id IS NOT NEW.run_id OR OLD.ordinal IS NOT NEW.ordinal OR OLD.role IS NOT NEW.role
   OR OLD.client_id IS NOT NEW.client_id OR OLD.created_at IS NOT NEW.created_at
-  OR (OLD.content IS NOT NEW.content AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL))
+  OR (OLD.content IS NOT NEW.content
+      AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL AND NEW.content = ''))
+  OR (OLD.erased_at IS NOT NULL AND OLD.erased_at IS NOT NEW.erased_at)
+  OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
+      AND (OLD.status = 'streaming' OR OLD.status IS NOT NEW.status))
+  OR (OLD.status = 'superseded' AND NEW.status <> 'superseded')
 BEGIN SELECT RAISE(ABORT, 'what was said does not change'); END;
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
 BEGIN SELECT RAISE(ABORT, 'messages are never deleted'); END;
 
 -- INSERT OR REPLACE deletes without the DELETE triggers.
 CREATE TRIGGER tool_calls_new BEFORE INSERT ON tool_calls
-WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id)
+WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
+    OR (thread_id = NEW.thread_id AND wire_call_id = NEW.wire_call_id)
+    OR (message_id = NEW.message_id AND step = NEW.step AND ordinal = NEW.ordinal))
 BEGIN SELECT RAISE(ABORT, 'tool calls are never replaced'); END;
 CREATE TRIGGER decisions_new BEFORE INSERT ON decisions
 WHEN EXISTS (SELECT 1 FROM decisions WHERE decision_id = NEW.decision_id
@@ -118,8 +125,10 @@ CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
 WHEN EXISTS (SELECT 1 FROM sent_answers WHERE tool_call_id = NEW.tool_call_id AND n = NEW.n)
 BEGIN SELECT RAISE(ABORT, 'what the model was told is never replaced'); END;
 CREATE TRIGGER events_new BEFORE INSERT ON events
-WHEN EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id)
+WHEN EXISTS (SELECT 1 FROM events WHERE event_id = NEW.event_id OR seq = NEW.seq)
 BEGIN SELECT RAISE(ABORT, 'events are never replaced'); END;
 CREATE TRIGGER messages_new BEFORE INSERT ON messages
-WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id)
+WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id
+    OR (thread_id = NEW.thread_id AND ordinal = NEW.ordinal)
+    OR (thread_id = NEW.thread_id AND client_id = NEW.client_id AND status <> 'superseded'))
 BEGIN SELECT RAISE(ABORT, 'messages are never replaced'); END;
