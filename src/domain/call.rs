@@ -33,8 +33,6 @@ pub(crate) struct ToolCall {
     pub(crate) run_id: RunId,
     /// The step of the message.
     pub(crate) step: i32,
-    /// Its place in the step.
-    pub(crate) ordinal: i32,
     /// The id the model knows it by, unique in the thread.
     pub(crate) wire_call_id: String,
     /// The tool.
@@ -45,8 +43,6 @@ pub(crate) struct ToolCall {
     pub(crate) schema_hash: String,
     /// Whether a person is asked.
     pub(crate) held: bool,
-    /// Whether running it twice does no more than running it once.
-    pub(crate) idempotent: bool,
     /// How much harm it can do.
     pub(crate) risk: RiskLevel,
     /// Why a person is asked.
@@ -123,7 +119,7 @@ pub(crate) enum Outcome {
 }
 
 /// How much harm a tool can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RiskLevel {
     /// Reads, or is easily undone.
     Low,

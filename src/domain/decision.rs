@@ -20,8 +20,6 @@ pub(crate) struct Decision {
     pub(crate) input_hash: String,
     /// Where it came in.
     pub(crate) surface: Surface,
-    /// The rule that said it, where a rule did.
-    pub(crate) source: Option<String>,
 }
 
 /// What can be said about a call.
@@ -54,8 +52,6 @@ impl Verdict {
 pub(crate) enum Surface {
     /// A route of the HTTP interface.
     Rest,
-    /// A message of a page, in the next POST of a chat.
-    Stream,
     /// The policy, without a person.
     Policy,
     /// The server, putting in order what time left behind.
@@ -67,7 +63,6 @@ impl Surface {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
-            Self::Stream => "stream",
             Self::Policy => "policy",
             Self::Sweeper => "sweeper",
         }

@@ -1,6 +1,5 @@
 //! Runs: from a user message to the final answer, pauses included.
 
-use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId};
 
 /// A run as it is stored.
@@ -10,16 +9,12 @@ pub(crate) struct Run {
     pub(crate) id: RunId,
     /// Its thread.
     pub(crate) thread_id: ThreadId,
-    /// The question.
-    pub(crate) user_message_id: MessageId,
     /// The answer, made with the run and kept through pauses and retries.
     pub(crate) assistant_message_id: MessageId,
     /// Where it stands.
     pub(crate) status: RunStatus,
     /// What it asks the model with.
     pub(crate) options: RunOptions,
-    /// When its turn is taken for dead; only while it runs.
-    pub(crate) lease_until: Option<Timestamp>,
 }
 
 /// What the caller chose for a run; a continuation keeps it.

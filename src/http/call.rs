@@ -75,8 +75,6 @@ struct DecisionView {
     input_hash: Option<String>,
     /// Where it came in.
     surface: String,
-    /// The rule that said it, where a rule did.
-    source: Option<String>,
 }
 
 impl DecisionView {
@@ -89,7 +87,6 @@ impl DecisionView {
             reason: decision.reason.clone(),
             input_hash: Some(decision.input_hash.clone()),
             surface: decision.surface.as_str().to_owned(),
-            source: decision.source.clone(),
         }
     }
 }

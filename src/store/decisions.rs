@@ -67,7 +67,6 @@ impl Write {
             reason: Set(new.reason.clone()),
             surface: Set(new.surface.as_str().to_owned()),
             at: Set(self.now.as_micros()),
-            ..Default::default()
         };
         decision::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())

@@ -106,21 +106,19 @@ pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
     Ok(Run {
         id: id(TABLE, &row.run_id)?,
         thread_id: id(TABLE, &row.thread_id)?,
-        user_message_id: id(TABLE, &row.user_message_id)?,
         assistant_message_id: id(TABLE, &row.assistant_message_id)?,
         status: word(TABLE, &statuses, &row.status)?,
         options: RunOptions {
             model: row.model,
             tools: row.tools.map(|tools| json(TABLE, &tools)).transpose()?,
         },
-        lease_until: row.lease_until.map(Timestamp::from_micros),
     })
 }
 
 pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
     const TABLE: &str = "decisions";
     let verdicts = [Verdict::Approve, Verdict::Reject, Verdict::Expire, Verdict::Cancel];
-    let surfaces = [Surface::Rest, Surface::Stream, Surface::Policy, Surface::Sweeper];
+    let surfaces = [Surface::Rest, Surface::Policy, Surface::Sweeper];
     Ok(Decision {
         verdict: word(TABLE, &verdicts.map(|verdict| (verdict.as_str(), verdict)), &row.verdict)?,
         by: row.actor,
@@ -129,7 +127,6 @@ pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
         reason: row.reason,
         input_hash: row.input_hash,
         surface: word(TABLE, &surfaces.map(|surface| (surface.as_str(), surface)), &row.surface)?,
-        source: row.source,
     })
 }
 
@@ -148,13 +145,11 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         message_id: id(TABLE, &row.message_id)?,
         run_id: id(TABLE, &row.run_id)?,
         step: row.step,
-        ordinal: row.ordinal,
         wire_call_id: row.wire_call_id.clone(),
         name: row.name.clone(),
         input,
         schema_hash: row.schema_hash.clone(),
         held: row.held,
-        idempotent: row.idempotent,
         risk: word(TABLE, &risks.map(|risk| (risk.as_str(), risk)), &row.risk_level)?,
         reason: row.reason.clone(),
         decision,

@@ -3,7 +3,6 @@
 use super::entity::{message, run, step};
 use super::events::Subject;
 use super::{Read, StoreError, Thread, Write, rows};
-use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ThreadId};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
@@ -127,11 +126,9 @@ impl Write {
         let begun = Run {
             id: run_id,
             thread_id: thread.id,
-            user_message_id,
             assistant_message_id,
             status: RunStatus::Running,
             options: new.options,
-            lease_until: Some(self.now.plus(new.lease)),
         };
         let tools = begun.options.tools.as_ref().map(|tools| json!(tools).to_string());
         let row = run::ActiveModel {
@@ -143,7 +140,7 @@ impl Write {
             model: Set(begun.options.model.clone()),
             tools: Set(tools),
             owner: Set(Some(holder.clone())),
-            lease_until: Set(begun.lease_until.map(Timestamp::as_micros)),
+            lease_until: Set(Some(self.now.plus(new.lease).as_micros())),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };

@@ -172,6 +172,16 @@ impl Place {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// A server that runs an approved call, with the thread and the call.
+    async fn in_mid_tool(&self) -> (Process, String, String) {
+        let server = self.start("0s");
+        let thread = server.client.thread().await;
+        let id = held(&server.client, &thread, "10").await;
+        assert_eq!(server.client.approve(&id).await.status, 202);
+        self.wait_begun(&["transfer 10"]).await;
+        (server, thread, id)
+    }
+
     async fn wait_begun(&self, lines: &[&str]) {
         eventually("the ledger has these lines", async || (self.ledger() == lines).then_some(())).await;
     }
@@ -214,11 +224,7 @@ async fn message(client: &Client, thread: &str) -> Value {
 #[tokio::test]
 async fn killed_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_runs_again() {
     let place = Place::new();
-    let mut server = place.start("0s");
-    let thread = server.client.thread().await;
-    let id = held(&server.client, &thread, "10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
-    place.wait_begun(&["transfer 10"]).await;
+    let (mut server, thread, id) = place.in_mid_tool().await;
     let running = server.client.call(&id).await;
     assert_eq!((&running["state"], &running["validated"]), (&json!("executing"), &json!(true)));
     server.kill();
@@ -379,11 +385,7 @@ async fn asked_to_stop_while_a_tool_runs_the_server_waits_and_the_decider_gets_t
 #[tokio::test]
 async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle() {
     let place = Place::new();
-    let mut server = place.start("0s");
-    let thread = server.client.thread().await;
-    let id = held(&server.client, &thread, "10").await;
-    assert_eq!(server.client.approve(&id).await.status, 202);
-    place.wait_begun(&["transfer 10"]).await;
+    let (mut server, _, id) = place.in_mid_tool().await;
     server.terminate();
     let address = server.client.base.trim_start_matches("http://").to_owned();
     let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
@@ -404,11 +406,7 @@ async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle
 #[tokio::test]
 async fn what_was_taken_for_dead_and_ends_late_is_told_as_a_note() {
     let place = Place::new();
-    let mut old = place.start("0s");
-    let thread = old.client.thread().await;
-    let id = held(&old.client, &thread, "10").await;
-    assert_eq!(old.client.approve(&id).await.status, 202);
-    place.wait_begun(&["transfer 10"]).await;
+    let (mut old, thread, id) = place.in_mid_tool().await;
     // A deploy: the next server begins while this one still lets its tool finish.
     old.terminate();
     let new = place.start("30s");
