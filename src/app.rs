@@ -1,6 +1,6 @@
 //! The composition root: the only place that names concrete parts and joins them.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Executor, Tasks};
 use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
@@ -18,14 +18,13 @@ use secrecy::ExposeSecret;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio_util::task::TaskTracker;
 
 /// A server, ready to serve.
 #[derive(Debug)]
 pub struct App {
     config: Config,
     api: Api,
-    tasks: TaskTracker,
+    tasks: Tasks,
 }
 
 /// Why a server cannot be built or served. The texts are for the operator.
@@ -105,7 +104,9 @@ pub async fn document() -> Result<String, AppError> {
     let mut config = Config::default();
     config.database.url = "sqlite::memory:".into();
     config.database.max_connections = 1;
-    let app = App::join(config, ToolRegistry::new(), vec![Arc::new(Scripted::new())]).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = connect(&config, clock.clone()).await?;
+    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())]);
     Ok(http::document(app.api))
 }
 
@@ -140,36 +141,42 @@ impl App {
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         config.check()?;
-        let app = Self::join(config, tools, models).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store = connect(&config, clock.clone()).await?;
+        let store = store.serve_alone(config.database.url.expose_secret())?;
+        let app = Self::join(config, store, clock, tools, models);
         app.prepare().await?;
+        let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
+        app.tasks.spawn(async move { approvals.keep_swept(every).await });
         Ok(app)
     }
 
-    async fn join(
+    fn join(
         config: Config,
+        store: Store,
+        clock: Arc<dyn Clock>,
         tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
-    ) -> Result<Self, AppError> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = connect(&config, clock.clone()).await?;
-        let tasks = TaskTracker::new();
+    ) -> Self {
+        let tasks = Tasks::new();
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
         let gate = Gate::new(tools.clone(), config.limits.clone(), config.tools.timeout);
         let approval = config.approval.clone();
+        let executor = Executor { store: store.clone(), gate, tasks: tasks.clone(), lease: approval.lease };
         let agent = Agent {
             store: store.clone(),
-            gate: gate.clone(),
+            executor: executor.clone(),
             clock: clock.clone(),
-            tasks: tasks.clone(),
             model: config.model.clone(),
             limits: config.limits.clone(),
             approval: approval.clone(),
         };
-        let approvals = Approvals::new(store.clone(), gate, tasks.clone(), owner, approval.clone());
-        let chat = Chat::new(store.clone(), agent, approvals.clone(), models.clone(), approval);
-        Ok(Self { config, api: Api { store, chat, approvals, tools, models, clock }, tasks })
+        let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
+        let chat =
+            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval);
+        Self { config, api: Api { store, chat, approvals, tools, models, clock }, tasks }
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
@@ -204,7 +211,13 @@ impl App {
         http::endpoint(self.api.clone(), settings, self.tasks.clone())
     }
 
-    /// Serves until `stop`, then lets what is under way finish for the grace time.
+    /// For an app of one's own that is about to leave: begins no turn and no tool any more, lets what is under way
+    /// finish for the grace time, then gives it up, and it is written that nobody knows its outcome.
+    pub async fn finish(&self) {
+        self.tasks.finish(self.config.server.grace, async {}).await;
+    }
+
+    /// Serves until `stop`, then lets what is under way finish for the grace time, and gives up the rest.
     ///
     /// # Errors
     /// The listener has no address, or one that faces more than this machine without leave.

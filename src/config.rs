@@ -44,14 +44,15 @@ pub struct Server {
     pub bind: SocketAddr,
     /// `docs`: whether `/docs` is served; if absent, only on loopback.
     pub docs: Option<bool>,
-    /// `grace`: how long a stopping server lets what is under way finish.
+    /// `grace`: how long a stopping server lets what is under way finish; then it is given up.
     #[serde(with = "humantime_serde")]
     pub grace: Duration,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { bind: SocketAddr::from(([127, 0, 0, 1], 8080)), docs: None, grace: Duration::from_secs(30) }
+        // Who ends processes from outside gives most of them 30 s; what is given up has to be written before.
+        Self { bind: SocketAddr::from(([127, 0, 0, 1], 8080)), docs: None, grace: Duration::from_secs(20) }
     }
 }
 
@@ -61,7 +62,8 @@ impl Default for Server {
 pub struct Database {
     /// `url`: `sqlite://` and a file, which is made if it is not there, or `postgres://`.
     pub url: SecretString,
-    /// `max_connections`: connections of this process.
+    /// `max_connections`: connections of this process. On Postgres a quarter, at most 4, is kept for decisions and
+    /// for saying that work is alive.
     pub max_connections: u32,
 }
 
@@ -163,10 +165,13 @@ pub struct Approval {
     /// `start_deadline`: how long after a yes a call may be begun.
     #[serde(with = "humantime_serde")]
     pub start_deadline: Duration,
-    /// `lease`: how long a turn may be silent before it is taken for dead, and how long the outcome of a call is
-    /// tried to be written.
+    /// `lease`: how long whoever runs a turn or a tool may be silent before it is taken for dead, and how long the
+    /// outcome of a call is tried to be written.
     #[serde(with = "humantime_serde")]
     pub lease: Duration,
+    /// `sweep`: how often to look for what time or a crash left behind.
+    #[serde(with = "humantime_serde")]
+    pub sweep: Duration,
     /// `wait`: how long a decider waits for the outcome.
     #[serde(with = "humantime_serde")]
     pub wait: Duration,
@@ -180,6 +185,7 @@ impl Default for Approval {
             pending_ttl: Duration::from_secs(24 * 60 * 60),
             start_deadline: Duration::from_secs(5 * 60),
             lease: Duration::from_secs(30),
+            sweep: Duration::from_secs(5),
             wait: Duration::from_secs(30),
             while_pending: WhilePending::Defer,
         }
@@ -321,8 +327,12 @@ impl Config {
         if self.database.max_connections == 0 {
             return wrong("database.max_connections", "expected at least 1");
         }
-        if self.approval.lease.is_zero() {
-            return wrong("approval.lease", "expected more than 0s");
+        for (key, duration) in
+            [("approval.lease", self.approval.lease), ("approval.sweep", self.approval.sweep)]
+        {
+            if duration.is_zero() {
+                return wrong(key, "expected more than 0s");
+            }
         }
         let durations = [
             ("server.grace", self.server.grace),
@@ -331,6 +341,7 @@ impl Config {
             ("approval.pending_ttl", self.approval.pending_ttl),
             ("approval.start_deadline", self.approval.start_deadline),
             ("approval.lease", self.approval.lease),
+            ("approval.sweep", self.approval.sweep),
             ("approval.wait", self.approval.wait),
         ];
         for (key, duration) in durations {

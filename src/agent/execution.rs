@@ -1,5 +1,7 @@
 //! Running what is permitted, and writing down how it went.
 
+use super::heartbeat::{Halt, Heartbeat};
+use super::tasks::Tasks;
 use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
@@ -12,51 +14,98 @@ use tokio::time::Instant;
 /// The first pause before an outcome is written again; each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Runs one call and settles it. What a page shows of it, if it could be written; `None` if the call is not
-/// this execution's any more, so that somebody else told how it ended.
-///
-/// The tool has had its effect by then, so its outcome is not given up for a busy or restarting database: it
-/// is tried until the execution's lease is over.
-pub(crate) async fn run_and_settle(
-    store: &Store,
-    gate: &Gate,
-    permit: Permit,
-    lease: Duration,
-) -> Result<Option<Shown>, StoreError> {
-    let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
-    let (asked, ran) = (permit.asked().clone(), permit.input().clone());
-    let outcome = gate.run(permit).await;
-    let result = gate.words(&outcome, &asked, &ran);
-    let give_up = Instant::now() + lease;
-    let mut pause = FIRST_PAUSE;
-    let mut unsure = false;
-    let settled = loop {
-        match settle(store, tool_call_id, execution, &outcome, result.clone()).await {
-            // A commit that seemed to fail may have been made; then there is nothing left to settle.
-            Ok(settled) => break settled || unsure,
-            Err(error) if Instant::now() + pause >= give_up => return Err(error),
-            Err(error) => tracing::warn!(%tool_call_id, %error, "an outcome could not be written yet"),
-        }
-        unsure = true;
-        tokio::time::sleep(pause).await;
-        pause *= 2;
-    };
-    let shown = match outcome {
-        Outcome::Succeeded(output) => Shown::Output(output),
-        Outcome::Failed(_) | Outcome::Interrupted => Shown::Error(result),
-    };
-    Ok(settled.then_some(shown))
+/// What runs tools.
+#[derive(Debug, Clone)]
+pub(crate) struct Executor {
+    pub(crate) store: Store,
+    pub(crate) gate: Gate,
+    pub(crate) tasks: Tasks,
+    /// How long an execution may be silent before it is taken for dead.
+    pub(crate) lease: Duration,
 }
 
-async fn settle(
-    store: &Store,
-    tool_call_id: ToolCallId,
-    execution: Execution,
-    outcome: &Outcome,
-    result: String,
-) -> Result<bool, StoreError> {
-    let write = store.write().await?;
-    let settled = write.settle(tool_call_id, execution, outcome, result).await?;
-    write.commit().await?;
-    Ok(settled)
+impl Executor {
+    /// Runs one call and settles it. What a page shows of it, if it could be written; `None` if the call is not
+    /// this execution's any more, so that somebody else told how it ended.
+    ///
+    /// The tool has had its effect by then, so its outcome is not given up for a busy or restarting database: it
+    /// is tried until the execution's lease is over.
+    pub(crate) async fn run(&self, permit: Permit) -> Result<Option<Shown>, StoreError> {
+        let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
+        let (asked, ran) = (permit.asked().clone(), permit.input().clone());
+        let heartbeat = self.keep(tool_call_id, execution);
+        let outcome = tokio::select! {
+            outcome = self.gate.run(permit) => outcome,
+            () = self.given_up(&heartbeat) => {
+                tracing::warn!(%tool_call_id, "a tool was given up");
+                Outcome::Interrupted
+            }
+        };
+        drop(heartbeat);
+        let result = self.gate.words(&outcome, &asked, &ran);
+        let settled = self.settle_at_last(tool_call_id, execution, &outcome, &result).await?;
+        let shown = match outcome {
+            Outcome::Succeeded(output) => Shown::Output(output),
+            Outcome::Failed(_) | Outcome::Interrupted => Shown::Error(result),
+        };
+        Ok(settled.then_some(shown))
+    }
+
+    fn keep(&self, tool_call_id: ToolCallId, execution: Execution) -> Heartbeat {
+        let (store, lease) = (self.store.clone(), self.lease);
+        Heartbeat::begin(&self.tasks, lease, move || {
+            let store = store.clone();
+            async move {
+                let write = store.urgent_write().await?;
+                let renewed = write.renew_call(tool_call_id, execution, lease).await?;
+                write.commit().await?;
+                Ok(renewed)
+            }
+        })
+    }
+
+    async fn settle_at_last(
+        &self,
+        tool_call_id: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: &str,
+    ) -> Result<bool, StoreError> {
+        let give_up = Instant::now() + self.lease;
+        let mut pause = FIRST_PAUSE;
+        let mut unsure = false;
+        loop {
+            match self.settle(tool_call_id, execution, outcome, result).await {
+                // A commit that seemed to fail may have been made; then there is nothing left to settle.
+                Ok(settled) => return Ok(settled || unsure),
+                Err(error) if Instant::now() + pause >= give_up => return Err(error),
+                Err(error) => tracing::warn!(%tool_call_id, %error, "an outcome could not be written yet"),
+            }
+            unsure = true;
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    async fn settle(
+        &self,
+        tool_call_id: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: &str,
+    ) -> Result<bool, StoreError> {
+        let write = self.store.urgent_write().await?;
+        let settled = write.settle(tool_call_id, execution, outcome, result.to_owned()).await?;
+        write.commit().await?;
+        Ok(settled)
+    }
+
+    /// Comes back once a tool should not be waited for any more. One that was taken for dead is: its effect
+    /// cannot be stopped, and its outcome, though late, can still be told.
+    async fn given_up(&self, heartbeat: &Heartbeat) {
+        match heartbeat.halt().await {
+            Halt::Cancelled | Halt::Leaving => {}
+            Halt::Lost => self.tasks.cut().await,
+        }
+    }
 }

@@ -4,9 +4,14 @@
 //! step; if any waits for a person the loop stops there and the model is not asked again. Whatever is told to
 //! a page about calls and ends is committed first.
 
-pub(crate) mod execution;
+mod execution;
+mod heartbeat;
 mod history;
 mod step;
+mod tasks;
 mod turn;
 
+pub(crate) use execution::Executor;
+pub(crate) use heartbeat::Heartbeat;
+pub(crate) use tasks::Tasks;
 pub(crate) use turn::{Agent, Ended, Turn};

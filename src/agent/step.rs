@@ -1,5 +1,6 @@
 //! One model call, folded into what is stored of it while it is told live.
 
+use super::heartbeat::{Halt, Heartbeat};
 use crate::domain::clock::Clock;
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Part, Usage};
@@ -44,26 +45,55 @@ pub(super) struct AskedCall {
     pub(super) whole: bool,
 }
 
+/// Why a turn goes no further.
+#[derive(Debug)]
+pub(super) enum Broke {
+    /// Something failed.
+    Failed(TurnError),
+    /// It has to end.
+    Halted(Halt),
+}
+
+impl From<TurnError> for Broke {
+    fn from(error: TurnError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// How a model is asked.
+pub(super) struct Asking<'a> {
+    pub(super) model: &'a dyn LanguageModel,
+    /// How long it may be silent.
+    pub(super) idle_timeout: Duration,
+    /// Longest arguments of one call.
+    pub(super) args_bytes: usize,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) heartbeat: &'a Heartbeat,
+}
+
 /// Asks the model and tells live what it says. What it said comes back even where it broke off.
 pub(super) async fn ask(
-    model: &dyn LanguageModel,
+    with: &Asking<'_>,
     request: ModelRequest,
-    idle_timeout: Duration,
-    args_bytes: usize,
-    clock: &dyn Clock,
     say: &(dyn Fn(TurnEvent) + Sync),
-) -> (Said, Result<(), TurnError>) {
+) -> (Said, Result<(), Broke>) {
     let mut said = Said::default();
-    let mut stream = model.stream(request);
+    let mut stream = with.model.stream(request);
+    let halt = with.heartbeat.halt();
+    tokio::pin!(halt);
     let result = loop {
-        match tokio::time::timeout(idle_timeout, stream.next()).await {
-            Err(_elapsed) => break Err(silent()),
+        let next = tokio::select! {
+            next = tokio::time::timeout(with.idle_timeout, stream.next()) => next,
+            halt = &mut halt => break Err(Broke::Halted(halt)),
+        };
+        match next {
+            Err(_elapsed) => break Err(silent().into()),
             Ok(None) if said.end.is_some() => break Ok(()),
-            Ok(None) => break Err(broken_off(&ModelError::Malformed("no end".to_owned()))),
-            Ok(Some(Err(error))) => break Err(broken_off(&error)),
+            Ok(None) => break Err(broken_off(&ModelError::Malformed("no end".to_owned())).into()),
+            Ok(Some(Err(error))) => break Err(broken_off(&error).into()),
             Ok(Some(Ok(event))) => {
-                if let Err(error) = said.take(event, args_bytes, clock, say) {
-                    break Err(error);
+                if let Err(error) = said.take(event, with.args_bytes, with.clock, say) {
+                    break Err(error.into());
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The loop: step, calls, gate, results or a hold.
 
-use super::execution::run_and_settle;
+use super::execution::Executor;
+use super::heartbeat::{Halt, Heartbeat};
 use super::history;
-use super::step::{self, AskedCall, Said, StepEnd};
+use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
 use crate::config;
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::clock::Clock;
@@ -13,20 +14,16 @@ use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
-use crate::tools::gate::Gate;
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
-use tokio_util::task::TaskTracker;
 
 /// What runs turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
     pub(crate) store: Store,
-    pub(crate) gate: Gate,
+    pub(crate) executor: Executor,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Owns running tools, so that nothing that goes away takes one with it.
-    pub(crate) tasks: TaskTracker,
     pub(crate) model: config::Model,
     pub(crate) limits: config::Limits,
     pub(crate) approval: config::Approval,
@@ -36,10 +33,11 @@ pub(crate) struct Agent {
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) lease: &'a Lease,
+    pub(crate) heartbeat: &'a Heartbeat,
     pub(crate) model: &'a dyn LanguageModel,
 }
 
-/// How a turn ended well.
+/// How a turn ended, where it did not break.
 pub(crate) struct Ended {
     pub(crate) end: TurnEnd,
     pub(crate) reason: FinishReason,
@@ -60,20 +58,40 @@ impl Agent {
     /// Runs a turn up to its end, which the caller commits and tells.
     pub(crate) async fn run(&self, turn: &Turn<'_>, say: Say<'_>) -> Result<Ended, TurnError> {
         let mut usage = Usage::default();
+        match self.steps(turn, &mut usage, say).await {
+            Ok((end, reason)) => Ok(Ended { end, reason, usage }),
+            Err(Broke::Failed(error)) => Err(error),
+            Err(Broke::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
+            Err(Broke::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
+            Err(Broke::Halted(Halt::Cancelled)) => {
+                Ok(Ended { end: TurnEnd::Cancelled, reason: FinishReason::Other, usage })
+            }
+        }
+    }
+
+    async fn steps(
+        &self,
+        turn: &Turn<'_>,
+        usage: &mut Usage,
+        say: Say<'_>,
+    ) -> Result<(TurnEnd, FinishReason), Broke> {
         loop {
+            if let Some(halt) = turn.heartbeat.halt().now_or_never() {
+                return Err(Broke::Halted(halt));
+            }
             let Opened { n, last, request } = self.open(turn).await?;
             say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
-            let (said, result) = self.ask(turn.model, request, say).await;
-            if let Err(error) = result {
+            let (said, result) = self.ask(turn, request, say).await;
+            if let Err(broke) = result {
                 self.break_off(turn, n, said).await;
-                return Err(error);
+                return Err(broke);
             }
             let step_usage = said.end.as_ref().and_then(|end| end.usage);
-            usage = usage.plus(step_usage.unwrap_or_default());
+            *usage = usage.plus(step_usage.unwrap_or_default());
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
             if !permits.is_empty() {
-                self.run_cleared(permits, say).await?;
+                self.run_cleared(turn, permits, say).await?;
                 calls = self.tell_decided(turn, calls, say).await?;
             }
 
@@ -85,28 +103,27 @@ impl Agent {
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {
-                return Ok(Ended { end: TurnEnd::Waiting, reason, usage });
+                return Ok((TurnEnd::Waiting, reason));
             }
             if calls.is_empty() {
-                return Ok(Ended { end: TurnEnd::Completed, reason, usage });
+                return Ok((TurnEnd::Completed, reason));
             }
             if last {
-                return Err(TurnError {
-                    code: TurnErrorCode::StepLimit,
-                    message: "The model asked for tools again and again.".to_owned(),
-                });
+                let message = "The model asked for tools again and again.".to_owned();
+                return Err(TurnError { code: TurnErrorCode::StepLimit, message }.into());
             }
         }
     }
 
-    async fn ask(
-        &self,
-        model: &dyn LanguageModel,
-        request: ModelRequest,
-        say: Say<'_>,
-    ) -> (Said, Result<(), TurnError>) {
-        let (silence, bytes) = (self.model.idle_timeout, self.limits.args_bytes);
-        step::ask(model, request, silence, bytes, self.clock.as_ref(), say).await
+    async fn ask(&self, turn: &Turn<'_>, request: ModelRequest, say: Say<'_>) -> (Said, Result<(), Broke>) {
+        let asking = Asking {
+            model: turn.model,
+            idle_timeout: self.model.idle_timeout,
+            args_bytes: self.limits.args_bytes,
+            clock: self.clock.as_ref(),
+            heartbeat: turn.heartbeat,
+        };
+        step::ask(&asking, request, say).await
     }
 
     /// Opens the next step: what the model will be told is computed and recorded in one transaction.
@@ -132,7 +149,7 @@ impl Agent {
     }
 
     fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
-        let specs = self.gate.registry().specs();
+        let specs = self.executor.gate.registry().specs();
         specs
             .filter(|spec| turn.lease.run.options.offers(&spec.name))
             .map(|spec| {
@@ -188,7 +205,7 @@ impl Agent {
         pending: &mut u64,
     ) -> NewCall {
         let offered = |name: &str| !last && turn.lease.run.options.offers(name);
-        let judged = self.gate.judge(&call.name, &call.arguments, offered);
+        let judged = self.executor.gate.judge(&call.name, &call.arguments, offered);
         let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
         let judgement = if ordinal >= self.limits.calls_per_step {
             limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
@@ -257,21 +274,26 @@ impl Agent {
         Ok(held)
     }
 
-    /// Runs the calls that were cleared, side by side, and tells how each went.
-    async fn run_cleared(&self, permits: Vec<Permit>, say: Say<'_>) -> Result<(), TurnError> {
+    /// Runs the calls that were cleared, side by side, and tells how each went. They go on by themselves where the
+    /// turn has to end.
+    async fn run_cleared(&self, turn: &Turn<'_>, permits: Vec<Permit>, say: Say<'_>) -> Result<(), Broke> {
         let mut running: FuturesUnordered<_> = permits
             .into_iter()
             .map(|permit| {
-                let (store, gate, tool_call_id) =
-                    (self.store.clone(), self.gate.clone(), permit.tool_call_id());
-                let lease = self.approval.lease;
-                let task =
-                    self.tasks.spawn(async move { run_and_settle(&store, &gate, permit, lease).await });
+                let (executor, tool_call_id) = (self.executor.clone(), permit.tool_call_id());
+                let task = self.executor.tasks.spawn(async move { executor.run(permit).await });
                 async move { (tool_call_id, task.await) }
             })
             .collect();
+        let halt = turn.heartbeat.halt();
+        tokio::pin!(halt);
         let mut failed = None;
-        while let Some((tool_call_id, settled)) = running.next().await {
+        loop {
+            let next = tokio::select! {
+                next = running.next() => next,
+                halt = &mut halt => return Err(Broke::Halted(halt)),
+            };
+            let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
                 Ok(Ok(Some(shown))) => shown,
                 Ok(Ok(None)) | Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
@@ -283,7 +305,7 @@ impl Agent {
             };
             say(TurnEvent::CallEnded { tool_call_id, shown });
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Keeps what there is of a step that broke off.
@@ -301,11 +323,15 @@ impl Agent {
         };
         let write = async {
             let write = self.store.write().await?;
-            write.break_step(&turn.lease.run, n, &result).await?;
-            write.commit().await
+            let kept = write.break_step(turn.lease, n, &result).await?;
+            write.commit().await?;
+            Ok::<_, StoreError>(kept)
         };
-        if let Err(error) = write.await {
-            tracing::error!(run_id = %turn.lease.run.id, %error, "what a step said could not be kept");
+        let run_id = turn.lease.run.id;
+        match write.await {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(%run_id, "a turn that was taken for dead said something more"),
+            Err(error) => tracing::error!(%run_id, %error, "what a step said could not be kept"),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Approvals {
     ) -> Result<(Thread, ToolCall, bool), DecideError> {
         // A decision that loses its race finds the winner's on the next look.
         loop {
-            let write = self.store.write().await?;
+            let write = self.store.urgent_write().await?;
             let found = write.call(principal, request.tool_call_id).await?;
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
             if !matches!(call.state, State::Pending) {
@@ -112,7 +112,7 @@ impl Approvals {
 
     /// The answer to a pending call as it may be taken: inputs that are the model's own are no edit.
     fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Answer, DecideError> {
-        let tool = self.gate.registry().get(&call.name);
+        let tool = self.gate().registry().get(&call.name);
         let approves = matches!(request.answer, Answer::Approve { .. });
         if approves && tool.is_none() {
             return Err(DecideError::ToolUnavailable(call.name.clone()));
@@ -125,7 +125,7 @@ impl Approvals {
             Answer::Approve { inputs } => {
                 let inputs = inputs.clone().filter(|inputs| !same_inputs(inputs, &call.input));
                 let runs = inputs.as_ref().unwrap_or(&call.input);
-                let errors = tool.map_or_else(Vec::new, |tool| self.gate.errors(tool, runs));
+                let errors = tool.map_or_else(Vec::new, |tool| self.gate().errors(tool, runs));
                 if errors.is_empty() {
                     Ok(Answer::Approve { inputs })
                 } else {

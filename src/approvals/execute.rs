@@ -1,9 +1,8 @@
 //! Executing an approved call: claim, run, settle, in a task that nobody's going away ends.
 
 use super::Approvals;
-use crate::agent::execution::run_and_settle;
 use crate::domain::Principal;
-use crate::domain::call::ToolCall;
+use crate::domain::call::{State, ToolCall};
 use crate::store::{StoreError, Thread};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,25 +13,30 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Approvals {
     /// Begins to run an approved call, unless somebody else has.
     pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
-        // A process that has the tool may still come, until the start deadline.
-        if self.gate.registry().get(&call.name).is_none() {
+        // A process that has the tool, and stays, may still come until the start deadline.
+        if self.gate().registry().get(&call.name).is_none() || self.tasks().is_stopping() {
             return;
         }
         let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
-        self.tasks.spawn(async move {
+        self.tasks().spawn(async move {
             if let Err(error) = approvals.claim_and_run(&thread, &call).await {
                 tracing::error!(tool_call_id = %call.id, %error, "an approved call could not be run or settled");
             }
-            approvals.settled.send_modify(|count| *count = count.wrapping_add(1));
+            approvals.tell_settled();
         });
     }
 
     async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) -> Result<(), StoreError> {
-        let write = self.store.write().await?;
+        let write = self.store.urgent_write().await?;
         if let Some(permit) = write.claim(thread, call, &self.owner, self.times.lease).await? {
-            run_and_settle(&self.store, &self.gate, permit, self.times.lease).await?;
+            self.executor.run(permit).await?;
         }
         Ok(())
+    }
+
+    /// Has those of this process who wait for a call's end look again.
+    pub(super) fn tell_settled(&self) {
+        self.settled.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Waits for a call's end, at most `wait`; then the call as it is.
@@ -53,7 +57,9 @@ impl Approvals {
             }
             drop(read);
             let now = Instant::now();
-            if call.end().is_some() || now >= deadline {
+            // A process that leaves begins nothing; who waits here for another to begin would keep it.
+            let unbegun = matches!(call.state, State::Approved(_)) && self.tasks().is_stopping();
+            if call.end().is_some() || now >= deadline || unbegun {
                 return Ok(call);
             }
             let look_again = deadline.min(now + LOOK_AGAIN);

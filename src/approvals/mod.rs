@@ -5,29 +5,30 @@
 //! execute  approved -> executing             another; whoever makes it holds the permit
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
+//! sweep    pending -> expired, executing -> interrupted, approved -> failed    when their time is over
 //! ```
 //!
 //! Every surface a decision can come in by ends in [`Approvals::decide`].
 
+mod cancel;
 mod decide;
 mod execute;
+mod sweeper;
 
 pub(crate) use decide::{DecideError, Decided, DecisionRequest};
 
+use crate::agent::{Executor, Tasks};
 use crate::config;
 use crate::domain::call::{ToolCall, input_hash};
 use crate::store::Store;
 use crate::tools::gate::Gate;
 use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
 
 /// The approvals of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Approvals {
     store: Store,
-    gate: Gate,
-    /// Owns running tools, so that nothing that goes away takes one with it.
-    tasks: TaskTracker,
+    executor: Executor,
     /// This process, as the owner of what it runs.
     owner: String,
     times: config::Approval,
@@ -36,14 +37,16 @@ pub(crate) struct Approvals {
 }
 
 impl Approvals {
-    pub(crate) fn new(
-        store: Store,
-        gate: Gate,
-        tasks: TaskTracker,
-        owner: String,
-        times: config::Approval,
-    ) -> Self {
-        Self { store, gate, tasks, owner, times, settled: watch::Sender::new(0) }
+    pub(crate) fn new(store: Store, executor: Executor, owner: String, times: config::Approval) -> Self {
+        Self { store, executor, owner, times, settled: watch::Sender::new(0) }
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.executor.gate
+    }
+
+    fn tasks(&self) -> &Tasks {
+        &self.executor.tasks
     }
 
     /// The hash a page has to echo to say that it decides what it was shown: with the schema of the tool as
@@ -54,7 +57,7 @@ impl Approvals {
 
     /// The hash of what the call's tool takes now, or took if it is gone.
     fn current_schema<'a>(&'a self, call: &'a ToolCall) -> &'a str {
-        let registered = self.gate.registry().get(&call.name);
+        let registered = self.gate().registry().get(&call.name);
         registered.map_or(&call.schema_hash, |tool| &tool.schema_hash)
     }
 }

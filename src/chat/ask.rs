@@ -6,7 +6,7 @@ use crate::domain::Principal;
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::domain::run::{Run, RunOptions, RunStatus};
-use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Write};
+use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -65,6 +65,9 @@ pub(crate) enum AskError {
     /// There is nothing to go on with.
     #[error("there is nothing to continue")]
     NothingToContinue,
+    /// The server is about to leave and begins nothing.
+    #[error("the server is stopping")]
+    Stopping,
     /// Calls wait for a person, and a new message may not pass them.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
@@ -110,6 +113,9 @@ impl Chat {
             Ask::Continue => RunOptions::default(),
         };
         self.check(&options)?;
+        if self.tasks.is_stopping() {
+            return Err(AskError::Stopping);
+        }
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &ask).await?;
         write.lock_thread(&thread).await?;
@@ -140,7 +146,7 @@ impl Chat {
         {
             return Err(AskError::UnknownModel(id.clone()));
         }
-        let registry = self.agent.gate.registry();
+        let registry = self.agent.executor.gate.registry();
         match options.tools.iter().flatten().find(|name| registry.get(name).is_none()) {
             Some(unknown) => Err(AskError::UnknownTool(unknown.clone())),
             None => Ok(()),
@@ -216,7 +222,9 @@ impl Chat {
     ) -> Result<(), AskError> {
         match self.settings.while_pending {
             WhilePending::Defer => Ok(()),
-            WhilePending::Cancel => Ok(write.cancel_holds(thread, None, &principal.actor()).await?),
+            WhilePending::Cancel => {
+                Ok(write.cancel_calls(thread, Which::Pending, &principal.actor()).await?)
+            }
             WhilePending::Reject if write.pending_count(thread).await? > 0 => Err(AskError::AwaitingApproval),
             WhilePending::Reject => Ok(()),
         }

@@ -31,6 +31,13 @@ impl TurnLog {
         self.0.send_modify(|said| said.over = true);
     }
 
+    /// Comes back once nothing follows.
+    pub(crate) async fn over(&self) {
+        let mut said = self.0.subscribe();
+        // The sender is this log's own: there is no error.
+        let _over = said.wait_for(|said| said.over).await;
+    }
+
     /// A reader at the beginning.
     pub(crate) fn reader(&self) -> Reader {
         Reader { said: self.0.subscribe(), read: 0 }

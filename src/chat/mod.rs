@@ -5,12 +5,14 @@
 //! [`TurnLog`], from which any number of clients read.
 
 mod ask;
+mod cancel;
 pub(crate) mod live;
 mod turn;
 
 pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedMessage, ThreadName};
+pub(crate) use cancel::CancelRunError;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::RunId;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(crate) struct Chat {
     store: Store,
+    tasks: Tasks,
     agent: Agent,
     approvals: Approvals,
     /// The first is the default.
@@ -41,12 +44,13 @@ pub(crate) struct Started {
 impl Chat {
     pub(crate) fn new(
         store: Store,
+        tasks: Tasks,
         agent: Agent,
         approvals: Approvals,
         models: Arc<[Arc<dyn LanguageModel>]>,
         settings: config::Approval,
     ) -> Self {
-        Self { store, agent, approvals, models, settings, live: LiveTurns::default() }
+        Self { store, tasks, agent, approvals, models, settings, live: LiveTurns::default() }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

@@ -3,7 +3,7 @@
 
 use super::live::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{Ended, Turn};
+use crate::agent::{Ended, Heartbeat, Turn};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
@@ -40,7 +40,7 @@ impl Chat {
         let log = Arc::new(TurnLog::default());
         let telling = Telling { chat: self.clone(), log: log.clone(), run_id: run.id };
         let started = Started { run_id: run.id, log };
-        self.agent.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             if let Err(error) = telling.wait_and_tell(&principal, &thread, &run).await {
                 telling.log.say(TurnEvent::Failed(internal(&error)));
             }
@@ -53,72 +53,71 @@ impl Telling {
     /// Starts the turn in a task of its own. `held` are the calls it continues behind.
     pub(super) fn start(self, lease: Lease, held: Vec<ToolCall>) -> Started {
         let started = Started { run_id: self.run_id, log: self.log.clone() };
-        let tasks = self.chat.agent.tasks.clone();
-        tasks.spawn(async move { self.turn(&lease, &held).await });
+        let tasks = self.chat.tasks.clone();
+        tasks.spawn(async move { self.turn(lease, &held).await });
         started
     }
 
-    async fn turn(&self, lease: &Lease, held: &[ToolCall]) {
+    async fn turn(&self, lease: Lease, held: &[ToolCall]) {
+        let lease = Arc::new(lease);
+        let heartbeat = self.keep(&lease);
         if !held.is_empty() {
             self.tell_held(held);
         }
-        let told = match self.run_agent(lease).await {
-            Ok(ended) => self.end(lease, ended).await,
-            Err(error) => self.fail(lease, error).await,
+        let told = match self.run_agent(&lease, &heartbeat).await {
+            Ok(ended) => self.end(&lease, ended).await,
+            Err(error) => self.fail(&lease, error).await,
         };
         self.log.say(told);
     }
 
-    async fn run_agent(&self, lease: &Lease) -> Result<Ended, TurnError> {
+    /// Keeps the run's lease until the turn has ended.
+    fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
+        let (store, lease) = (self.chat.store.clone(), lease.clone());
+        Heartbeat::begin(&self.chat.tasks, self.chat.settings.lease, move || {
+            let (store, lease) = (store.clone(), lease.clone());
+            async move {
+                let write = store.urgent_write().await?;
+                let renewed = write.renew_turn(&lease).await?;
+                write.commit().await?;
+                Ok(renewed)
+            }
+        })
+    }
+
+    async fn run_agent(&self, lease: &Lease, heartbeat: &Heartbeat) -> Result<Ended, TurnError> {
         let chosen = self.chat.model(lease.run.options.model.as_deref());
         let model = chosen.or_else(|| self.chat.model(None)).ok_or_else(|| TurnError {
             code: TurnErrorCode::Internal,
             message: "There is no model.".to_owned(),
         })?;
-        let turn = Turn { lease, model: model.as_ref() };
-        let say = |event| self.log.say(event);
-        tokio::select! {
-            ended = self.chat.agent.run(&turn, &say) => ended,
-            () = self.heartbeat(lease) => Err(TurnError::taken_over()),
-        }
+        let turn = Turn { lease, heartbeat, model: model.as_ref() };
+        self.chat.agent.run(&turn, &|event| self.log.say(event)).await
     }
 
-    /// Renews the lease until the turn is not this task's any more.
-    async fn heartbeat(&self, lease: &Lease) {
-        loop {
-            tokio::time::sleep(self.chat.settings.lease / 3).await;
-            let renewed = async {
-                let write = self.chat.store.write().await?;
-                let renewed = write.renew(lease).await?;
-                write.commit().await?;
-                Ok::<_, StoreError>(renewed)
-            };
-            match renewed.await {
-                Ok(true) => {}
-                Ok(false) => return,
-                // Whether it is lost shows when the database answers again.
-                Err(error) => tracing::warn!(run_id = %self.run_id, %error, "a lease could not be renewed"),
-            }
-        }
-    }
-
-    /// Commits the end of a turn that went well; then what to tell.
+    /// Commits the end of a turn that did not break; then what to tell.
     async fn end(&self, lease: &Lease, ended: Ended) -> TurnEvent {
-        match self.commit_end(lease, &ended.end).await {
-            Ok(true) => TurnEvent::Finished { reason: ended.reason, usage: ended.usage },
-            Ok(false) => TurnEvent::Failed(TurnError::taken_over()),
+        let Ended { end, reason, usage } = ended;
+        match self.commit_end(lease, end).await {
+            Ok(Some(TurnEnd::Cancelled)) => TurnEvent::Cancelled { usage },
+            Ok(Some(_)) => TurnEvent::Finished { reason, usage },
+            Ok(None) => TurnEvent::Failed(TurnError::taken_over()),
             Err(error) => TurnEvent::Failed(internal(&error)),
         }
     }
 
     async fn fail(&self, lease: &Lease, error: TurnError) -> TurnEvent {
-        if let Err(error) = self.commit_end(lease, &TurnEnd::Failed(error.clone())).await {
-            tracing::error!(run_id = %self.run_id, %error, "the end of a turn could not be written");
+        match self.commit_end(lease, TurnEnd::Failed(error.clone())).await {
+            Ok(Some(TurnEnd::Cancelled)) => return TurnEvent::Cancelled { usage: Usage::default() },
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(run_id = %self.run_id, %error, "the end of a turn could not be written")
+            }
         }
         TurnEvent::Failed(error)
     }
 
-    async fn commit_end(&self, lease: &Lease, end: &TurnEnd) -> Result<bool, StoreError> {
+    async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let write = self.chat.store.write().await?;
         let ended = write.end_turn(lease, end).await?;
         write.commit().await?;
@@ -143,14 +142,14 @@ impl Telling {
         // Somebody else may have gone on meanwhile, up to another hold: this yes is not for that one.
         let now = write.held_calls(run.assistant_message_id).await?;
         let same = now.iter().map(|call| call.id).eq(held.iter().map(|call| call.id));
-        let lease =
-            if all_ended && same { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
+        let goes_on = all_ended && same && !chat.tasks.is_stopping();
+        let lease = if goes_on { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
         if lease.is_some() {
             chat.live.adopt(self.run_id, &self.log);
         }
         write.commit().await?;
         match (lease, chat.live.find(self.run_id)) {
-            (Some(lease), _) => self.turn(&lease, &held).await,
+            (Some(lease), _) => self.turn(lease, &held).await,
             // Another continuation goes on: this one reads along.
             (None, Some(other)) if all_ended => {
                 let mut reader = other.reader();

@@ -76,8 +76,8 @@ pub(crate) enum State {
     Rejected(End),
     /// Nobody answered in time.
     Expired(End),
-    /// Withdrawn before it ran.
-    Cancelled(End),
+    /// Withdrawn before it ran, perhaps after a yes.
+    Cancelled(Option<Approval>, End),
     /// The model asked for what cannot be run.
     Invalid(End),
 }
@@ -149,6 +149,8 @@ pub(crate) mod words {
     pub(crate) const EXPIRED: &str = "Nobody approved this in time, it expired. The tool did not run.";
     /// It was withdrawn.
     pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
+    /// A person said yes, and nobody began in time.
+    pub(crate) const NOT_STARTED: &str = "Approved by a person, but not begun in time. The tool did not run.";
     /// Told while nobody has decided.
     pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";
@@ -193,11 +195,8 @@ impl ToolCall {
             | State::Succeeded(approval, ..)
             | State::Failed(approval, ..)
             | State::Interrupted(approval, ..) => approval.inputs.as_ref(),
-            State::Pending
-            | State::Rejected(_)
-            | State::Expired(_)
-            | State::Cancelled(_)
-            | State::Invalid(_) => None,
+            State::Cancelled(approval, _) => approval.as_ref()?.inputs.as_ref(),
+            State::Pending | State::Rejected(_) | State::Expired(_) | State::Invalid(_) => None,
         }
     }
 
@@ -210,7 +209,7 @@ impl ToolCall {
             | State::Interrupted(.., end)
             | State::Rejected(end)
             | State::Expired(end)
-            | State::Cancelled(end)
+            | State::Cancelled(_, end)
             | State::Invalid(end) => Some(end),
         }
     }
@@ -235,8 +234,11 @@ impl ToolCall {
             | State::Executing(..)
             | State::Succeeded(..)
             | State::Failed(..)
-            | State::Interrupted(..) => Some(true),
-            State::Rejected(_) | State::Expired(_) | State::Cancelled(_) | State::Invalid(_) => Some(false),
+            | State::Interrupted(..)
+            | State::Cancelled(Some(_), _) => Some(true),
+            State::Rejected(_) | State::Expired(_) | State::Cancelled(None, _) | State::Invalid(_) => {
+                Some(false)
+            }
         }
     }
 
@@ -262,7 +264,7 @@ impl State {
             Self::Interrupted(..) => "interrupted",
             Self::Rejected(_) => "rejected",
             Self::Expired(_) => "expired",
-            Self::Cancelled(_) => "cancelled",
+            Self::Cancelled(..) => "cancelled",
             Self::Invalid(_) => "invalid",
         }
     }
@@ -275,7 +277,7 @@ impl State {
             | Self::Interrupted(..)
             | Self::Rejected(_)
             | Self::Expired(_)
-            | Self::Cancelled(_)
+            | Self::Cancelled(..)
             | Self::Invalid(_) => self.as_str(),
         }
     }

@@ -1,5 +1,6 @@
 //! Runs: from a user message to the final answer, pauses included.
 
+use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId};
 
 /// A run as it is stored.
@@ -13,8 +14,14 @@ pub(crate) struct Run {
     pub(crate) assistant_message_id: MessageId,
     /// Where it stands.
     pub(crate) status: RunStatus,
+    /// Why it failed, if it did.
+    pub(crate) error: Option<TurnError>,
     /// What it asks the model with.
     pub(crate) options: RunOptions,
+    /// When it began.
+    pub(crate) created_at: Timestamp,
+    /// When it ended, if it has.
+    pub(crate) finished_at: Option<Timestamp>,
 }
 
 /// What the caller chose for a run; a continuation keeps it.
@@ -41,6 +48,23 @@ pub(crate) enum RunStatus {
     Cancelled,
 }
 
+impl RunStatus {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Cancelled];
+
+    /// The status's word on the wire and in the table.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// Why a turn ended before its time: the code clients see, and a sentence for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TurnError {
@@ -54,6 +78,12 @@ impl TurnError {
     /// A fault of this server.
     pub(crate) fn internal() -> Self {
         Self { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
+    }
+
+    /// The process that ran the turn went away.
+    pub(crate) fn interrupted() -> Self {
+        let message = "The server stopped before the answer was complete.".to_owned();
+        Self { code: TurnErrorCode::Interrupted, message }
     }
 
     /// The turn was taken for dead, or its thread deleted.
@@ -88,6 +118,16 @@ pub(crate) enum TurnErrorCode {
 }
 
 impl TurnErrorCode {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::UpstreamTimeout,
+        Self::UpstreamError,
+        Self::UpstreamMalformed,
+        Self::Interrupted,
+        Self::StepLimit,
+        Self::Internal,
+    ];
+
     /// The code's word on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -64,6 +64,11 @@ pub(crate) enum TurnEvent {
         /// What it cost.
         usage: Usage,
     },
+    /// Somebody stopped the turn.
+    Cancelled {
+        /// What it cost until then.
+        usage: Usage,
+    },
     /// The turn broke.
     Failed(TurnError),
 }

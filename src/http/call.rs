@@ -12,7 +12,7 @@ use crate::store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::types::{Any, ParseFromJSON, ParseResult, ToJSON, Type};
-use poem_openapi::{Object, OpenApi};
+use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -169,6 +169,38 @@ impl CallView {
     }
 }
 
+/// What became of the wish to cancel a call.
+#[derive(Debug, Object)]
+#[oai(rename = "CancelToolCallResult")]
+struct CancelView {
+    /// Whether it did not run, and will not.
+    success: bool,
+    tool_call_id: String,
+    /// cancelled; of a call that ran: interrupted if it was given up, succeeded or failed if it was faster,
+    /// executing if it has not ended yet.
+    state: String,
+}
+
+impl CancelView {
+    fn of(call: &ToolCall) -> Self {
+        Self {
+            success: matches!(call.state, State::Cancelled(..)),
+            tool_call_id: call.id.to_string(),
+            state: call.state.as_str().to_owned(),
+        }
+    }
+}
+
+#[derive(ApiResponse)]
+enum CancelAnswer {
+    /// It has ended.
+    #[oai(status = 200)]
+    Done(Json<CancelView>),
+    /// Whoever runs it is asked to give it up and has not yet.
+    #[oai(status = 202)]
+    UnderWay(Json<CancelView>),
+}
+
 pub(super) struct Calls(pub(super) Api);
 
 #[OpenApi]
@@ -185,5 +217,22 @@ impl Calls {
         let read = self.0.store.read().await?;
         let (call, thread) = read.call(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
         Ok(Json(CallView::of(&call, &thread, &self.0.approvals)))
+    }
+
+    /// Cancel a call
+    ///
+    /// One that nobody has begun is cancelled and never runs. One that runs is given up, which leaves its outcome
+    /// unknown.
+    #[oai(
+        path = "/tool_calls/:tool_call_id/cancel",
+        method = "post",
+        operation_id = "cancelToolCall",
+        tag = "Tag::ToolCalls"
+    )]
+    async fn cancel(&self, caller: Caller, tool_call_id: Path<String>) -> Result<CancelAnswer, ApiError> {
+        let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
+        let call = self.0.approvals.cancel(&caller.0, id).await?;
+        let view = Json(CancelView::of(&call));
+        Ok(if call.end().is_some() { CancelAnswer::Done(view) } else { CancelAnswer::UnderWay(view) })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::payload::Json;
 use crate::approvals::DecideError;
-use crate::chat::AskError;
+use crate::chat::{AskError, CancelRunError};
 use crate::domain::call::{State, ToolCall};
 use crate::store::StoreError;
 use poem::http::{HeaderValue, StatusCode, header};
@@ -104,6 +104,12 @@ impl ApiError {
         Self::Internal(body("internal", "The server failed.", None))
     }
 
+    /// The server is about to leave; another one, or the next, will answer.
+    pub(super) fn stopping() -> Self {
+        let message = "The server is stopping. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
     fn conflict(code: &str, message: &str, details: Option<Value>) -> Self {
         Self::Conflict(body(code, message, details))
     }
@@ -131,6 +137,7 @@ impl From<AskError> for ApiError {
             AskError::NothingToContinue => {
                 Self::conflict("nothing_to_continue", "There is nothing to continue.", None)
             }
+            AskError::Stopping => Self::stopping(),
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
             }
@@ -143,6 +150,20 @@ impl From<AskError> for ApiError {
                 None,
             )),
             AskError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CancelRunError> for ApiError {
+    fn from(error: CancelRunError) -> Self {
+        match error {
+            CancelRunError::NotFound => Self::not_found(),
+            CancelRunError::Ended(run) => Self::conflict(
+                "run_not_waiting",
+                "The run has ended.",
+                Some(json!({ "state": run.status.as_str() })),
+            ),
+            CancelRunError::Store(error) => error.into(),
         }
     }
 }
@@ -185,7 +206,7 @@ fn closed(call: &ToolCall) -> ApiError {
         State::Expired(_) => {
             ApiError::conflict("expired", "Nobody decided in time; the call expired.", Some(details))
         }
-        State::Cancelled(_) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
+        State::Cancelled(..) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
         _ => ApiError::conflict("already_decided", "The call was decided otherwise.", Some(details)),
     }
 }

@@ -7,6 +7,7 @@ use super::Settings;
 use super::auth::check_loopback;
 use super::error::{self, ApiError};
 use super::request_id::{HEADER, RequestId};
+use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
@@ -16,7 +17,6 @@ use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 /// How long a body may be silent.
@@ -28,12 +28,12 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 pub(super) struct Front<E> {
     inner: Arc<E>,
     settings: Settings,
-    tasks: TaskTracker,
+    tasks: Tasks,
     clock: Arc<dyn Clock>,
 }
 
 impl<E> Front<E> {
-    pub(super) fn new(inner: E, settings: Settings, tasks: TaskTracker, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(inner: E, settings: Settings, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
         Self { inner: Arc::new(inner), settings, tasks, clock }
     }
 
@@ -84,7 +84,7 @@ impl<E> Front<E> {
         }
         let inner = self.inner.clone();
         let answering = async move { inner.get_response(request).await };
-        match self.tasks.spawn(answering.in_current_span()).await {
+        match self.tasks.spawn(answering).await {
             Ok(response) => response,
             Err(error) => {
                 tracing::error!(%error, "a request broke");

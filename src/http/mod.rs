@@ -10,16 +10,19 @@ mod front;
 mod payload;
 mod qa;
 mod request_id;
+mod runs;
 pub(crate) mod server;
 mod threads;
 mod tools;
 
+use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::domain::clock::Clock;
 use crate::llm::LanguageModel;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
+use error::ApiError;
 use front::Front;
 use poem::endpoint::{BoxEndpoint, make};
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
@@ -51,12 +54,13 @@ pub(crate) struct Settings {
     pub(crate) docs: bool,
 }
 
-type Routes = (qa::Qa, threads::Threads, call::Calls, tools::ToolRoutes);
+type Routes = (qa::Qa, threads::Threads, runs::Runs, call::Calls, tools::ToolRoutes);
 
 fn api(api: Api) -> OpenApiService<Routes, ()> {
     let routes = (
         qa::Qa(api.clone()),
         threads::Threads(api.clone()),
+        runs::Runs(api.clone()),
         call::Calls(api.clone()),
         tools::ToolRoutes(api),
     );
@@ -72,18 +76,14 @@ pub(crate) fn document(with: Api) -> String {
 }
 
 /// The whole server as one endpoint.
-pub(crate) fn endpoint(
-    with: Api,
-    settings: Settings,
-    tasks: tokio_util::task::TaskTracker,
-) -> BoxEndpoint<'static> {
+pub(crate) fn endpoint(with: Api, settings: Settings, tasks: Tasks) -> BoxEndpoint<'static> {
     let service = api(with.clone());
     let spec = Arc::<str>::from(service.spec());
-    let store = with.store.clone();
+    let (store, stopping) = (with.store.clone(), tasks.clone());
     let clock = with.clock.clone();
     let mut routes = Route::new()
         .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
-        .at("/readyz", get(make(move |_| ready(store.clone()))))
+        .at("/readyz", get(make(move |_| ready(store.clone(), stopping.clone()))))
         .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
     if settings.docs {
         routes = routes.nest("/docs", service.swagger_ui());
@@ -93,7 +93,10 @@ pub(crate) fn endpoint(
     Front::new(routes, settings, tasks, clock).boxed()
 }
 
-async fn ready(store: Store) -> poem::Result<Response> {
+async fn ready(store: Store, tasks: Tasks) -> poem::Result<Response> {
+    if tasks.is_stopping() {
+        return Ok(ApiError::stopping().into_response());
+    }
     let ready = store.ping().await;
     if let Err(error) = &ready {
         tracing::warn!(%error, "not ready");

@@ -16,6 +16,8 @@ pub(super) enum Tag {
     Chat,
     /// Conversations.
     Threads,
+    /// From a user message to the final answer.
+    Runs,
     /// Calls and their evidence.
     ToolCalls,
     /// What the model may ask for.

@@ -3,6 +3,7 @@
 //! `poem::Server` notices a client that left only when it next writes; this loop drops the connection at once.
 //! It also gives headers that come slowly a deadline, which that server does not.
 
+use crate::agent::Tasks;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -14,7 +15,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio_util::task::TaskTracker;
 
 /// How long a client may take to send its headers.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,11 +24,11 @@ const STREAMS_PER_CONNECTION: u32 = 200;
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`, then lets what is under way finish for at most `grace`: connections, and the turns and
-/// tools in `tasks`.
+/// tools in `tasks`. What is left then is given up.
 pub(crate) async fn serve<E: Endpoint + 'static>(
     listener: TcpListener,
     endpoint: E,
-    tasks: TaskTracker,
+    tasks: Tasks,
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) -> std::io::Result<()> {
@@ -71,13 +71,6 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
         });
     }
     drop(listener);
-    let finished = async {
-        graceful.shutdown().await;
-        tasks.close();
-        tasks.wait().await;
-    };
-    if tokio::time::timeout(grace, finished).await.is_err() {
-        tracing::warn!("work was left behind after the grace time");
-    }
+    tasks.finish(grace, graceful.shutdown()).await;
     Ok(())
 }

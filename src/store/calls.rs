@@ -3,9 +3,9 @@
 use super::entity::{message, step, thread, tool_call};
 use super::events::Subject;
 use super::threads::threads_of;
-use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
+use super::{NewDecision, Read, Renewed, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
-use crate::domain::call::{Execution, Outcome, ToolCall, input_hash, rejection, words};
+use crate::domain::call::{Execution, Outcome, State, ToolCall, input_hash, rejection, words};
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, MessageId, RunId, ToolCallId};
@@ -15,32 +15,47 @@ use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
 use serde_json::json;
 use std::time::Duration;
 
-/// What a start found left behind by an earlier process.
+/// What became of the wish to cancel a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Recovered {
-    /// Calls whose outcome nobody knows now.
-    pub(crate) interrupted_calls: u64,
-    /// Turns closed as interrupted.
-    pub(crate) closed_turns: u64,
+pub(crate) enum Cancelled {
+    /// It did not run, and will not.
+    Withdrawn,
+    /// It runs; who runs it is asked to give it up.
+    Asked,
+    /// It had ended.
+    Ended,
+}
+
+/// Which calls of a thread to cancel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Which {
+    /// Those that wait for a person.
+    Pending,
+    /// Those that nobody has begun, whether or not a person said yes.
+    NotBegun,
+    /// The same, of messages from this place on.
+    NotBegunFrom(i64),
+    /// The same, of this run.
+    NotBegunOf(RunId),
 }
 
 /// What moves a call: its new state's columns, and where it has to stand.
-struct Move {
+pub(super) struct Move {
     update: UpdateMany<tool_call::Entity>,
 }
 
 impl Move {
     /// To this state; the guard has to be added.
-    fn to(state: &str) -> Self {
+    pub(super) fn to(state: &str) -> Self {
         let update = tool_call::Entity::update_many().col_expr(tool_call::Column::State, Expr::value(state));
         Self { update }
     }
 
-    fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
+    pub(super) fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
         Self { update: self.update.col_expr(column, value.into()) }
     }
 
-    fn only(self, guard: SimpleExpr) -> Self {
+    pub(super) fn only(self, guard: SimpleExpr) -> Self {
         Self { update: self.update.filter(guard) }
     }
 }
@@ -152,39 +167,99 @@ impl Write {
         self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
     }
 
-    /// Cancels the calls of a thread that wait for a person: all, or those of messages from a place on.
-    pub(crate) async fn cancel_holds(
+    /// Cancels calls of a thread.
+    pub(crate) async fn cancel_calls(
         &self,
         thread: &Thread,
-        from_ordinal: Option<i64>,
+        which: Which,
         actor: &str,
     ) -> Result<(), StoreError> {
-        let mut pending = tool_call::Entity::find()
+        self.lock_thread(thread).await?;
+        let pending = tool_call::Column::State.eq("pending");
+        let approved = tool_call::Column::State.eq("approved").and(tool_call::Column::ExecAttempt.eq(0));
+        let standing = match which {
+            Which::Pending => pending,
+            Which::NotBegun => pending.or(approved),
+            Which::NotBegunFrom(ordinal) => {
+                let cut = Query::select()
+                    .column(message::Column::MessageId)
+                    .from(message::Entity)
+                    .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
+                    .and_where(message::Column::Ordinal.gte(ordinal))
+                    .to_owned();
+                pending.or(approved).and(tool_call::Column::MessageId.in_subquery(cut))
+            }
+            Which::NotBegunOf(run) => pending.or(approved).and(tool_call::Column::RunId.eq(run.to_string())),
+        };
+        let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq("pending"));
-        if let Some(ordinal) = from_ordinal {
-            let cut = Query::select()
-                .column(message::Column::MessageId)
-                .from(message::Entity)
-                .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
-                .and_where(message::Column::Ordinal.gte(ordinal))
-                .to_owned();
-            pending = pending.filter(tool_call::Column::MessageId.in_subquery(cut));
-        }
-        let found = pending.all(&self.tx).await?;
+            .filter(standing)
+            .all(&self.tx)
+            .await?;
         for call in self.with_decisions(found).await? {
-            let hash = input_hash(&call.name, &call.input, &call.schema_hash);
-            let decision = NewDecision::new(Verdict::Cancel, actor, Surface::Rest, hash);
-            let cancelled = self
-                .ended("cancelled", words::CANCELLED.to_owned())
-                .set(tool_call::Column::Validated, Expr::value(false));
-            self.decided(thread, &call, cancelled, &decision, EventType::ToolCancelled).await?;
+            self.cancel_call(thread, &call, actor).await?;
         }
         Ok(())
     }
 
+    /// Cancels a call that nobody has begun, or asks who runs it to give it up. The thread has to be locked since
+    /// before the call was read.
+    pub(crate) async fn cancel_call(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        actor: &str,
+    ) -> Result<Cancelled, StoreError> {
+        let cancelled = || self.ended("cancelled", words::CANCELLED.to_owned());
+        let (moved, became) = match &call.state {
+            State::Pending => {
+                let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+                let decision = NewDecision::new(Verdict::Cancel, actor, Surface::Rest, hash);
+                let cancelled = cancelled().set(tool_call::Column::Validated, Expr::value(false));
+                let event = EventType::ToolCancelled;
+                (self.decided(thread, call, cancelled, &decision, event).await?, Cancelled::Withdrawn)
+            }
+            State::Approved(_) => {
+                let cancelled = cancelled()
+                    .only(tool_call::Column::State.eq("approved"))
+                    .only(tool_call::Column::ExecAttempt.eq(0));
+                (
+                    self.closed(thread, call, cancelled, EventType::ToolCancelled, actor).await?,
+                    Cancelled::Withdrawn,
+                )
+            }
+            State::Executing(..) => {
+                let asked = Move { update: tool_call::Entity::update_many() }
+                    .set(tool_call::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
+                    .only(tool_call::Column::State.eq("executing"));
+                (self.apply(thread, call.id, asked).await?, Cancelled::Asked)
+            }
+            _ => (false, Cancelled::Ended),
+        };
+        Ok(if moved { became } else { Cancelled::Ended })
+    }
+
+    /// Ends a call without an outcome of its own, with its event.
+    pub(super) async fn closed(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        moved: Move,
+        event: EventType,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        self.lock_thread(thread).await?;
+        if !self.apply(thread, call.id, moved).await? {
+            return Ok(false);
+        }
+        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        self.event(event, actor, &subject, json!({ "tool_name": call.name })).await?;
+        self.complete_if_passed(thread, call.run_id).await?;
+        Ok(true)
+    }
+
     /// Ends a call, with the words for the model.
-    fn ended(&self, state: &str, result: String) -> Move {
+    pub(super) fn ended(&self, state: &str, result: String) -> Move {
         Move::to(state)
             .set(tool_call::Column::Result, Expr::value(result))
             .set(tool_call::Column::FinishedAt, Expr::value(self.now.as_micros()))
@@ -274,6 +349,23 @@ impl Write {
         Ok(Some(Permit::committed(stored.id, stored.name, stored.input, edited, execution)))
     }
 
+    /// Says that an execution is alive.
+    pub(crate) async fn renew_call(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        lease: Duration,
+    ) -> Result<Renewed, StoreError> {
+        let renewed = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
+            .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
+            .filter(tool_call::Column::State.eq("executing"))
+            .exec_with_returning(&self.tx)
+            .await?;
+        Ok(Renewed::of(renewed.first().map(|row| row.cancel_requested_at)))
+    }
+
     /// Writes how an execution went, by who holds it. It may come late, after the execution was taken for dead.
     /// False if the call is not this execution's any more.
     pub(crate) async fn settle(
@@ -283,22 +375,24 @@ impl Write {
         outcome: &Outcome,
         result: String,
     ) -> Result<bool, StoreError> {
-        self.settle_as(None, call, execution, outcome, result).await
+        let from: &[&str] = match outcome {
+            Outcome::Succeeded(_) | Outcome::Failed(_) => &["executing", "interrupted"],
+            Outcome::Interrupted => &["executing"],
+        };
+        let standing = tool_call::Column::State.is_in(from.iter().copied());
+        self.settle_where(standing, None, call, execution, outcome, result).await
     }
 
-    /// The same, told as done by this actor, or else by whoever decided the call.
-    async fn settle_as(
+    /// The same where the call stands so, told as done by this actor, or else by whoever decided the call.
+    pub(super) async fn settle_where(
         &self,
+        standing: SimpleExpr,
         actor: Option<&str>,
         call: ToolCallId,
         execution: Execution,
         outcome: &Outcome,
         result: String,
     ) -> Result<bool, StoreError> {
-        let from: &[&str] = match outcome {
-            Outcome::Succeeded(_) | Outcome::Failed(_) => &["executing", "interrupted"],
-            Outcome::Interrupted => &["executing"],
-        };
         let (state, event, output) = match outcome {
             Outcome::Succeeded(output) => ("succeeded", EventType::ToolSucceeded, Some(output.to_string())),
             Outcome::Failed(_) => ("failed", EventType::ToolFailed, None),
@@ -312,7 +406,7 @@ impl Write {
             .set(tool_call::Column::Output, Expr::value(output))
             .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
             .only(tool_call::Column::ExecId.eq(execution.id.to_string()))
-            .only(tool_call::Column::State.is_in(from.iter().copied()));
+            .only(standing);
         self.lock_thread(&thread).await?;
         if !self.apply(&thread, call, settled).await? {
             return Ok(false);
@@ -324,25 +418,6 @@ impl Write {
         self.event(event, actor, &subject, data).await?;
         self.complete_if_passed(&thread, run_id).await?;
         Ok(true)
-    }
-
-    /// Puts in order what an earlier process left behind, where only one process writes and before it begins
-    /// anything: what was running may have happened, and nobody runs it again.
-    pub(crate) async fn recover(&self) -> Result<Recovered, StoreError> {
-        let left =
-            tool_call::Entity::find().filter(tool_call::Column::State.eq("executing")).all(&self.tx).await?;
-        let mut interrupted_calls = 0;
-        for row in left {
-            let call = rows::call(row, None)?;
-            let Some(execution) = call.execution() else { continue };
-            let result = Outcome::Interrupted.words(&call.input, call.effective_input(), usize::MAX);
-            let sweeper = Some(system::SWEEPER);
-            let unknown = &Outcome::Interrupted;
-            interrupted_calls +=
-                u64::from(self.settle_as(sweeper, call.id, execution, unknown, result).await?);
-        }
-        let closed_turns = self.close_all_turns().await?;
-        Ok(Recovered { interrupted_calls, closed_turns })
     }
 }
 

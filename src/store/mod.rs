@@ -6,38 +6,43 @@
 //! statement too: every read on behalf of somebody takes the [`Principal`](crate::domain::Principal).
 
 mod calls;
+mod connect;
 mod decisions;
 mod entity;
 mod events;
 mod rows;
 mod runs;
 mod steps;
+mod sweep;
 mod threads;
 mod transcript;
 
+pub(crate) use calls::{Cancelled, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use runs::{Lease, NewRun, Question, TurnEnd};
 pub(crate) use steps::{NewCall, StepResult};
+pub(crate) use sweep::Swept;
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 
 use crate::domain::clock::{Clock, Timestamp};
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use sea_orm::sqlx;
-use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{
-    AccessMode, ConnAcquireErr, ConnectOptions, ConnectionTrait, Database, DatabaseConnection,
-    DatabaseTransaction, DbBackend, DbErr, FromQueryResult, IsolationLevel, RuntimeErr,
-    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+    AccessMode, ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
+    FromQueryResult, IsolationLevel, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
+    TransactionTrait,
 };
+use std::fs::File;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The lock under which replicas that start together migrate one after the other.
-const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7233001)";
+/// The lock under which replicas that start together migrate one after the other, however long that takes.
+const MIGRATION_LOCK: &str =
+    "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7233001)";
 
 /// How long a writer waits for its turn.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,6 +53,17 @@ pub(crate) enum StoreError {
     /// The database did not do it, or did not say whether it did.
     #[error(transparent)]
     Database(#[from] DbErr),
+    /// Another process serves from the same SQLite file, and only one may.
+    #[error("another process serves from this database; SQLite takes one, use Postgres for more")]
+    InUse,
+    /// The file that says who serves could not be opened.
+    #[error("the lock file {path}: {why}")]
+    LockFile {
+        /// Where it is.
+        path: String,
+        /// What the system says.
+        why: std::io::Error,
+    },
     /// A row that the checks of the schema forbid.
     #[error("inconsistent row in {table}: {what}")]
     Inconsistent {
@@ -69,7 +85,7 @@ impl StoreError {
                 | DbErr::Exec(RuntimeErr::SqlxError(error))
                 | DbErr::Query(RuntimeErr::SqlxError(error)),
             ) => is_unavailable(error),
-            Self::Database(_) | Self::Inconsistent { .. } => false,
+            Self::Database(_) | Self::InUse | Self::LockFile { .. } | Self::Inconsistent { .. } => false,
         }
     }
 }
@@ -97,9 +113,35 @@ fn is_unavailable(error: &sqlx::Error) -> bool {
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     db: DatabaseConnection,
+    /// Connections for what must not wait behind chats. Where writers queue anyway, the same.
+    urgent: DatabaseConnection,
     clock: Arc<dyn Clock>,
     /// SQLite has one writer at a time, and lets the others look again now and then; here they queue.
     writers: Arc<Semaphore>,
+    /// Held as long as the server is there: nobody else serves from this SQLite file.
+    sole: Option<Arc<File>>,
+}
+
+/// What a renewal found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    /// The lease goes on.
+    Held,
+    /// It goes on, and somebody asked for an end.
+    CancelRequested,
+    /// It was taken for dead.
+    Lost,
+}
+
+impl Renewed {
+    /// What it found: no row, or one with the moment of the wish to end if there was one.
+    fn of(row: Option<Option<i64>>) -> Self {
+        match row {
+            None => Self::Lost,
+            Some(None) => Self::Held,
+            Some(Some(_)) => Self::CancelRequested,
+        }
+    }
 }
 
 /// One consistent view of the rows.
@@ -125,38 +167,9 @@ impl Deref for Write {
 }
 
 impl Store {
-    /// Connects, and creates a SQLite file that is not there yet.
-    pub(crate) async fn connect(
-        url: &str,
-        max_connections: u32,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, StoreError> {
-        let mut options = ConnectOptions::new(url);
-        options
-            .max_connections(max_connections)
-            .acquire_timeout(Duration::from_secs(2))
-            .sqlx_logging(false)
-            .map_sqlx_sqlite_opts(|sqlite| {
-                sqlite
-                    .create_if_missing(true)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    // NORMAL may lose commits that were acknowledged when the power fails.
-                    .synchronous(SqliteSynchronous::Full)
-                    .foreign_keys(true)
-                    .busy_timeout(WRITE_TIMEOUT)
-            })
-            .map_sqlx_postgres_opts(|postgres| postgres.application_name("holdpoint"));
-        let db = Database::connect(options).await?;
-        let writers = match db.get_database_backend() {
-            DbBackend::Sqlite => 1,
-            _ => Semaphore::MAX_PERMITS,
-        };
-        Ok(Self { db, clock, writers: Arc::new(Semaphore::new(writers)) })
-    }
-
     /// Brings the schema up to date: everything in one transaction that holds a lock.
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let tx = self.begin(Mode::Write).await?;
+        let tx = begin(&self.db, Mode::Write).await?;
         if tx.get_database_backend() == DbBackend::Postgres {
             tx.execute_unprepared(MIGRATION_LOCK).await?;
         }
@@ -178,45 +191,53 @@ impl Store {
 
     /// Begins a view.
     pub(crate) async fn read(&self) -> Result<Read, StoreError> {
-        Ok(Read { tx: self.begin(Mode::Read).await? })
+        Ok(Read { tx: begin(&self.db, Mode::Read).await? })
     }
 
     /// Begins a transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
+        self.write_over(&self.db).await
+    }
+
+    /// Begins a transaction that waits for no chat: for decisions, outcomes, and saying that work is alive.
+    pub(crate) async fn urgent_write(&self) -> Result<Write, StoreError> {
+        self.write_over(&self.urgent).await
+    }
+
+    async fn write_over(&self, db: &DatabaseConnection) -> Result<Write, StoreError> {
         let turn = tokio::time::timeout(WRITE_TIMEOUT, self.writers.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into()) };
-        let tx = self.begin(Mode::Write).await?;
+        let tx = begin(db, Mode::Write).await?;
         let now = match tx.get_database_backend() {
             DbBackend::Postgres => database_now(&tx).await?,
             _ => self.clock.now(),
         };
         Ok(Write { read: Read { tx }, _turn: turn, clock: self.clock.clone(), now })
     }
+}
 
-    #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
-    async fn begin(&self, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
-        let options = match (self.db.get_database_backend(), mode) {
-            (DbBackend::Sqlite, Mode::Read) => TransactionOptions {
-                sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
-                ..Default::default()
-            },
-            // A deferred transaction that goes from reading to writing fails at once when another wrote.
-            (DbBackend::Sqlite, Mode::Write) => TransactionOptions {
-                sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-                ..Default::default()
-            },
-            (_, Mode::Read) => TransactionOptions {
-                isolation_level: Some(IsolationLevel::RepeatableRead),
-                access_mode: Some(AccessMode::ReadOnly),
-                ..Default::default()
-            },
-            (_, Mode::Write) => TransactionOptions {
-                isolation_level: Some(IsolationLevel::ReadCommitted),
-                ..Default::default()
-            },
-        };
-        self.db.begin_with_options(options).await
-    }
+#[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
+async fn begin(db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
+    let options = match (db.get_database_backend(), mode) {
+        (DbBackend::Sqlite, Mode::Read) => TransactionOptions {
+            sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
+            ..Default::default()
+        },
+        // A deferred transaction that goes from reading to writing fails at once when another wrote.
+        (DbBackend::Sqlite, Mode::Write) => TransactionOptions {
+            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+            ..Default::default()
+        },
+        (_, Mode::Read) => TransactionOptions {
+            isolation_level: Some(IsolationLevel::RepeatableRead),
+            access_mode: Some(AccessMode::ReadOnly),
+            ..Default::default()
+        },
+        (_, Mode::Write) => {
+            TransactionOptions { isolation_level: Some(IsolationLevel::ReadCommitted), ..Default::default() }
+        }
+    };
+    db.begin_with_options(options).await
 }
 
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, Too
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Surface, Verdict};
 use crate::domain::message::{Body, Message, MessageStatus, ProviderState, Step, StepStatus, Usage};
-use crate::domain::run::{Run, RunOptions, RunStatus};
+use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
 
@@ -96,22 +96,24 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
 
 pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
     const TABLE: &str = "runs";
-    let statuses = [
-        ("running", RunStatus::Running),
-        ("waiting", RunStatus::Waiting),
-        ("completed", RunStatus::Completed),
-        ("failed", RunStatus::Failed),
-        ("cancelled", RunStatus::Cancelled),
-    ];
+    let statuses = RunStatus::ALL.map(|status| (status.as_str(), status));
+    let codes = TurnErrorCode::ALL.map(|code| (code.as_str(), code));
+    let error = match (row.error_code, row.error_message) {
+        (Some(code), Some(message)) => Some(TurnError { code: word(TABLE, &codes, &code)?, message }),
+        _ => None,
+    };
     Ok(Run {
         id: id(TABLE, &row.run_id)?,
         thread_id: id(TABLE, &row.thread_id)?,
         assistant_message_id: id(TABLE, &row.assistant_message_id)?,
         status: word(TABLE, &statuses, &row.status)?,
+        error,
         options: RunOptions {
             model: row.model,
             tools: row.tools.map(|tools| json(TABLE, &tools)).transpose()?,
         },
+        created_at: Timestamp::from_micros(row.created_at),
+        finished_at: row.finished_at.map(Timestamp::from_micros),
     })
 }
 
@@ -189,7 +191,9 @@ fn state(row: tool_call::Model) -> Result<State, StoreError> {
         }
         "rejected" => State::Rejected(needed(TABLE, result, end)?),
         "expired" => State::Expired(needed(TABLE, result, end)?),
-        "cancelled" => State::Cancelled(needed(TABLE, result, end)?),
+        "cancelled" => {
+            State::Cancelled((row.validated == Some(true)).then_some(approval), needed(TABLE, result, end)?)
+        }
         "invalid" => State::Invalid(needed(TABLE, result, end)?),
         other => return Err(inconsistent(TABLE, format_args!("{other:?} is not a state"))),
     })

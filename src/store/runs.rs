@@ -1,10 +1,12 @@
 //! Runs: begun with their two messages, held by a lease while a turn is under way.
 
-use super::entity::{message, run, step};
+use super::entity::{message, run, step, tool_call};
 use super::events::Subject;
-use super::{Read, StoreError, Thread, Write, rows};
+use super::threads::threads_of;
+use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
+use crate::domain::Principal;
 use crate::domain::event::{EventType, system};
-use crate::domain::id::{MessageId, RunId, ThreadId};
+use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -54,6 +56,8 @@ pub(crate) enum TurnEnd {
     Waiting,
     /// The model gave its final answer.
     Completed,
+    /// Somebody stopped it.
+    Cancelled,
     /// It broke.
     Failed(TurnError),
 }
@@ -63,6 +67,7 @@ impl TurnEnd {
         match self {
             Self::Waiting => ("waiting", "complete", EventType::RunWaiting),
             Self::Completed => ("completed", "complete", EventType::RunCompleted),
+            Self::Cancelled => ("cancelled", "interrupted", EventType::RunCancelled),
             Self::Failed(_) => ("failed", "interrupted", EventType::RunFailed),
         }
     }
@@ -94,6 +99,36 @@ impl Read {
             .one(&self.tx)
             .await?;
         found.map(rows::run).transpose()
+    }
+
+    /// A run of one of the principal's threads.
+    pub(crate) async fn run(
+        &self,
+        owner: &Principal,
+        id: RunId,
+    ) -> Result<Option<(Run, Thread)>, StoreError> {
+        let found = run::Entity::find_by_id(id.to_string())
+            .filter(run::Column::ThreadId.in_subquery(threads_of(owner)))
+            .one(&self.tx)
+            .await?;
+        let Some(run) = found.map(rows::run).transpose()? else { return Ok(None) };
+        let thread = self.thread(owner, run.thread_id).await?;
+        Ok(thread.map(|thread| (run, thread)))
+    }
+
+    /// The calls of a run that wait for a person, in the order they were asked for.
+    pub(crate) async fn pending_of(&self, run: RunId) -> Result<Vec<ToolCallId>, StoreError> {
+        let ids: Vec<String> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ToolCallId)
+            .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(tool_call::Column::State.eq("pending"))
+            .order_by_asc(tool_call::Column::Step)
+            .order_by_asc(tool_call::Column::Ordinal)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        ids.iter().map(|id| rows::id("tool_calls", id)).collect()
     }
 
     async fn last_ordinal(&self, thread: &Thread) -> Result<i64, StoreError> {
@@ -128,7 +163,10 @@ impl Write {
             thread_id: thread.id,
             assistant_message_id,
             status: RunStatus::Running,
+            error: None,
             options: new.options,
+            created_at: self.now,
+            finished_at: None,
         };
         let tools = begun.options.tools.as_ref().map(|tools| json!(tools).to_string());
         let row = run::ActiveModel {
@@ -207,37 +245,72 @@ impl Write {
         }
         self.set_message_status(run.assistant_message_id, "streaming").await?;
         self.run_event(EventType::RunResumed, thread, run.id).await?;
-        let run = Run { status: RunStatus::Running, ..run.clone() };
+        let run = Run { status: RunStatus::Running, error: None, finished_at: None, ..run.clone() };
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
 
-    /// Says that the turn is alive. False if it was taken for dead meanwhile.
-    pub(crate) async fn renew(&self, lease: &Lease) -> Result<bool, StoreError> {
+    /// Says that the turn is alive.
+    pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
         let renewed = run::Entity::update_many()
             .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
             .filter(run::Column::RunId.eq(lease.run.id.to_string()))
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(&lease.holder))
-            .exec(&self.tx)
+            .exec_with_returning(&self.tx)
             .await?;
-        Ok(renewed.rows_affected == 1)
+        Ok(Renewed::of(renewed.first().map(|row| row.cancel_requested_at)))
     }
 
-    /// Ends a turn. False if it was taken for dead meanwhile.
-    pub(crate) async fn end_turn(&self, lease: &Lease, end: &TurnEnd) -> Result<bool, StoreError> {
+    /// Ends a turn, and gives how: one that was asked to stop does not wait for a person. `None` if it was taken for
+    /// dead meanwhile.
+    pub(crate) async fn end_turn(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         self.lock_thread(&lease.thread).await?;
         let held = run::Column::Owner.eq(&lease.holder);
         let ended = self.move_from_running(&lease.thread, &lease.run, held, end).await?;
-        if ended {
+        if ended.is_some() {
             self.complete_if_passed(&lease.thread, lease.run.id).await?;
         }
         Ok(ended)
     }
 
-    /// Closes a turn whose process went away: what is whole stays, the rest is shown as broken off.
+    /// Cancels a run that waits, or asks its turn to stop. False if it has ended. The thread has to be locked since
+    /// before the run was read.
+    pub(crate) async fn cancel_run(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        match run.status {
+            RunStatus::Waiting => {
+                // First the run: with its last call closed it would be completed, were the user further on.
+                let closed = self.close_waiting(thread, run.id, "cancelled", EventType::RunCancelled).await?;
+                self.cancel_calls(thread, Which::NotBegunOf(run.id), actor).await?;
+                Ok(closed)
+            }
+            RunStatus::Running => {
+                let asked = run::Entity::update_many()
+                    .col_expr(run::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
+                    .filter(run::Column::RunId.eq(run.id.to_string()))
+                    .filter(run::Column::Status.eq("running"))
+                    .exec(&self.tx)
+                    .await?;
+                Ok(asked.rows_affected == 1)
+            }
+            RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled => Ok(false),
+        }
+    }
+
+    /// Closes a turn whose process went away: what is whole stays, the rest is shown as broken off, and nobody knows
+    /// how the calls went that it ran. False if it is alive.
     pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
+        self.lock_thread(thread).await?;
         let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
-        self.move_from_running(thread, run, lapsed, &interrupted()).await
+        let closed = self.move_from_running(thread, run, lapsed, interrupted()).await?.is_some();
+        if closed {
+            self.interrupt_lapsed(run.id).await?;
+        }
+        Ok(closed)
     }
 
     /// Closes every turn that is running; only where one process writes, and before it begins any.
@@ -248,7 +321,8 @@ impl Write {
             let run = rows::run(row)?;
             let thread = self.any_thread(run.thread_id).await?;
             let running = run::Column::Status.eq("running");
-            closed += u64::from(self.move_from_running(&thread, &run, running, &interrupted()).await?);
+            let moved = self.move_from_running(&thread, &run, running, interrupted()).await?;
+            closed += u64::from(moved.is_some());
         }
         Ok(closed)
     }
@@ -267,19 +341,29 @@ impl Write {
         thread: &Thread,
         run: &Run,
         guard: sea_orm::sea_query::SimpleExpr,
-        end: &TurnEnd,
-    ) -> Result<bool, StoreError> {
+        end: TurnEnd,
+    ) -> Result<Option<TurnEnd>, StoreError> {
         let (run_id, message_id) = (run.id, run.assistant_message_id);
+        let stopped = run::Entity::find_by_id(run_id.to_string())
+            .filter(run::Column::CancelRequestedAt.is_not_null())
+            .one(&self.tx)
+            .await?
+            .is_some();
+        let end = match end {
+            TurnEnd::Waiting | TurnEnd::Failed(_) if stopped => TurnEnd::Cancelled,
+            end => end,
+        };
         let (status, message_status, event) = end.status();
-        let error = match end {
+        let error = match &end {
             TurnEnd::Failed(error) => Some(error),
-            TurnEnd::Waiting | TurnEnd::Completed => None,
+            TurnEnd::Waiting | TurnEnd::Completed | TurnEnd::Cancelled => None,
         };
         let finished_at = (!matches!(end, TurnEnd::Waiting)).then_some(self.now.as_micros());
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value(status))
             .col_expr(run::Column::Owner, Expr::value(None::<String>))
             .col_expr(run::Column::LeaseUntil, Expr::value(None::<i64>))
+            .col_expr(run::Column::CancelRequestedAt, Expr::value(None::<i64>))
             .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.as_str())))
             .col_expr(run::Column::ErrorMessage, Expr::value(error.map(|error| error.message.clone())))
             .col_expr(run::Column::FinishedAt, Expr::value(finished_at))
@@ -289,7 +373,7 @@ impl Write {
             .exec(&self.tx)
             .await?;
         if moved.rows_affected == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value("interrupted"))
@@ -305,7 +389,10 @@ impl Write {
             _ => thread.actor(),
         };
         self.event(event, &actor, &Subject { thread, run_id, tool_call_id: None }, data).await?;
-        Ok(true)
+        if matches!(end, TurnEnd::Cancelled) {
+            self.cancel_calls(thread, Which::NotBegunOf(run_id), &thread.actor()).await?;
+        }
+        Ok(Some(end))
     }
 
     async fn set_message_status(&self, id: MessageId, status: &str) -> Result<(), StoreError> {
@@ -326,7 +413,7 @@ impl Write {
         ordinal: i64,
         actor: &str,
     ) -> Result<(), StoreError> {
-        self.cancel_holds(thread, Some(ordinal), actor).await?;
+        self.cancel_calls(thread, Which::NotBegunFrom(ordinal), actor).await?;
         message::Entity::update_many()
             .col_expr(message::Column::Status, Expr::value("superseded"))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
@@ -394,7 +481,7 @@ impl Write {
         run_id: RunId,
         status: &str,
         event: EventType,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value(status))
             .col_expr(run::Column::FinishedAt, Expr::value(self.now.as_micros()))
@@ -402,10 +489,11 @@ impl Write {
             .filter(run::Column::Status.eq("waiting"))
             .exec(&self.tx)
             .await?;
-        if moved.rows_affected == 1 {
+        let closed = moved.rows_affected == 1;
+        if closed {
             self.run_event(event, thread, run_id).await?;
         }
-        Ok(())
+        Ok(closed)
     }
 
     async fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
@@ -414,8 +502,5 @@ impl Write {
 }
 
 fn interrupted() -> TurnEnd {
-    TurnEnd::Failed(TurnError {
-        code: TurnErrorCode::Interrupted,
-        message: "The server stopped before the answer was complete.".to_owned(),
-    })
+    TurnEnd::Failed(TurnError::interrupted())
 }

@@ -164,9 +164,19 @@ impl Write {
         Ok(Some((stored, permits)))
     }
 
-    /// Writes what there is of a step that broke off.
-    pub(crate) async fn break_step(&self, run: &Run, n: i32, said: &StepResult) -> Result<(), StoreError> {
-        self.write_step(run, n, "interrupted", said).await
+    /// Writes what there is of a step that broke off. False if the turn was taken for dead meanwhile, or its
+    /// thread deleted.
+    pub(crate) async fn break_step(
+        &self,
+        lease: &Lease,
+        n: i32,
+        said: &StepResult,
+    ) -> Result<bool, StoreError> {
+        if !self.still_running(lease).await? {
+            return Ok(false);
+        }
+        self.write_step(&lease.run, n, "interrupted", said).await?;
+        Ok(true)
     }
 
     async fn write_step(&self, run: &Run, n: i32, status: &str, said: &StepResult) -> Result<(), StoreError> {

@@ -1,7 +1,7 @@
 //! Threads, always those of one principal.
 
 use super::entity::{run, thread, tool_call};
-use super::{Read, StoreError, Write, rows};
+use super::{Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId};
@@ -226,7 +226,7 @@ impl Write {
     pub(crate) async fn delete_thread(&self, owner: &Principal, id: ThreadId) -> Result<bool, StoreError> {
         let Some(found) = self.thread(owner, id).await? else { return Ok(false) };
         self.lock_thread(&found).await?;
-        self.cancel_holds(&found, None, &owner.actor()).await?;
+        self.cancel_calls(&found, Which::NotBegun, &owner.actor()).await?;
         let deleted = thread::Entity::update_many()
             .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))
             .filter(owned_by(owner))

@@ -41,6 +41,8 @@ pub(crate) fn encode(event: &TurnEvent, request_id: &str, out: &mut BytesMut) {
             line(out, b'e', &StepFinished { finish: Finish::new(*reason, *usage), is_continued: false });
         }
         TurnEvent::Finished { reason, usage } => line(out, b'd', &Finish::new(*reason, Some(*usage))),
+        // No error: the page that stopped it would show one.
+        TurnEvent::Cancelled { usage } => line(out, b'd', &Finish::new(FinishReason::Other, Some(*usage))),
         TurnEvent::Failed(error) => {
             let text = format!("{}: {} (request {request_id})", error.code.as_str(), error.message);
             line(out, b'3', &text);

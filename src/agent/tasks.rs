@@ -1,0 +1,94 @@
+//! What this process has under way, and how that comes to an end.
+
+use std::future::Future;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+/// How long what was cut off may take to write down how it stands.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// The tasks of one process. They own its database work and its tools: a client that goes away, or a turn that
+/// is stopped, only stops waiting for one.
+#[derive(Debug, Clone)]
+pub(crate) struct Tasks {
+    tracker: TaskTracker,
+    /// Nothing new is begun.
+    stopping: CancellationToken,
+    /// What still runs is given up.
+    cut: CancellationToken,
+    /// Counts the wishes that something under way should end, so that whoever holds a lease looks now.
+    wishes: watch::Sender<u64>,
+}
+
+impl Tasks {
+    pub(crate) fn new() -> Self {
+        Self {
+            tracker: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            wishes: watch::Sender::new(0),
+        }
+    }
+
+    /// Runs it to its end, whoever waits for it or not.
+    pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.tracker.spawn(work.in_current_span())
+    }
+
+    /// Whether the process is about to leave: no turn and no tool is begun any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Comes back once the process is about to leave.
+    pub(crate) async fn stopping(&self) {
+        self.stopping.cancelled().await;
+    }
+
+    /// Comes back once the grace time is over: what runs now ends without an outcome.
+    pub(crate) async fn cut(&self) {
+        self.cut.cancelled().await;
+    }
+
+    /// Has whoever holds a lease here look whether they should end.
+    pub(crate) fn look_now(&self) {
+        self.wishes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Learns of every such wish from now on.
+    pub(crate) fn wishes(&self) -> watch::Receiver<u64> {
+        self.wishes.subscribe()
+    }
+
+    /// Begins nothing new from now on.
+    pub(crate) fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Lets what is under way, and `others`, finish for at most `grace`; then gives up what still runs, which
+    /// writes down that nobody knows its outcome.
+    pub(crate) async fn finish(&self, grace: Duration, others: impl Future<Output = ()>) {
+        self.stop();
+        self.tracker.close();
+        let finished = async {
+            tokio::join!(others, self.tracker.wait());
+        };
+        tokio::pin!(finished);
+        if tokio::time::timeout(grace, &mut finished).await.is_ok() {
+            return;
+        }
+        tracing::warn!("the grace time is over; what still runs is given up");
+        self.cut.cancel();
+        if tokio::time::timeout(LAST_WORDS, &mut finished).await.is_err() {
+            tracing::error!("some work could not be brought to an end");
+        }
+    }
+}

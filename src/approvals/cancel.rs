@@ -1,0 +1,44 @@
+//! Cancelling a call: withdrawn if nobody has begun, else whoever runs it is asked to give it up.
+
+use super::{Approvals, DecideError};
+use crate::domain::Principal;
+use crate::domain::call::{State, ToolCall};
+use crate::domain::id::ToolCallId;
+use crate::store::Cancelled;
+
+impl Approvals {
+    /// Cancels a call. Comes back with its end, or after `wait` without it: a tool that runs in another process is
+    /// given up when that process next renews its lease.
+    pub(crate) async fn cancel(
+        &self,
+        principal: &Principal,
+        id: ToolCallId,
+    ) -> Result<ToolCall, DecideError> {
+        let write = self.store.urgent_write().await?;
+        let (_, thread) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        write.lock_thread(&thread).await?;
+        let (call, thread) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        let overdue = call.expires_at.is_some_and(|at| at <= write.now());
+        let became = if matches!(call.state, State::Pending) && overdue {
+            write.expire(&thread, &call).await?;
+            Cancelled::Ended
+        } else {
+            write.cancel_call(&thread, &call, &principal.actor()).await?
+        };
+        let (call, _) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
+        write.commit().await?;
+        match became {
+            Cancelled::Withdrawn => {
+                // Whoever waits for its outcome sees it now.
+                self.tell_settled();
+                Ok(call)
+            }
+            Cancelled::Asked => {
+                self.tasks().look_now();
+                Ok(self.outcome(principal, call).await?)
+            }
+            Cancelled::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),
+            Cancelled::Ended => Err(DecideError::Closed(Box::new(call))),
+        }
+    }
+}

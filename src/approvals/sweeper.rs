@@ -1,0 +1,95 @@
+//! The sweeper: moves on what time, a crash or a stopped process left behind. Every process has one; what several
+//! find, one moves.
+
+use super::Approvals;
+use crate::domain::id::{RunId, ToolCallId};
+use crate::store::{StoreError, Swept};
+use std::time::Duration;
+
+impl Approvals {
+    /// Sweeps again and again until the process is about to leave.
+    pub(crate) async fn keep_swept(&self, every: Duration) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = self.tasks().stopping() => return,
+            }
+            // One after the other: where one fails, so does the other, and the next sweep tries again.
+            let swept = async {
+                self.sweep_calls().await?;
+                self.sweep_turns().await
+            };
+            if let Err(error) = swept.await {
+                tracing::warn!(%error, "a sweep could not be made");
+            }
+        }
+    }
+
+    async fn sweep_calls(&self) -> Result<(), StoreError> {
+        let mut behind = None;
+        loop {
+            // Dropped, not committed: it only looks, with the clock that the deadlines were made with.
+            let write = self.store.write().await?;
+            let found = write.calls_to_sweep(behind, self.times.lease).await?;
+            drop(write);
+            let Some(last) = found.last().copied() else { return Ok(()) };
+            behind = Some(last);
+            for id in found {
+                if self.tasks().is_stopping() {
+                    return Ok(());
+                }
+                if let Err(error) = self.sweep_call(id).await {
+                    tracing::warn!(tool_call_id = %id, %error, "a call could not be moved on");
+                }
+            }
+        }
+    }
+
+    async fn sweep_call(&self, id: ToolCallId) -> Result<(), StoreError> {
+        let write = self.store.write().await?;
+        let swept = write.sweep_call(id, self.times.lease).await?;
+        write.commit().await?;
+        match swept {
+            Swept::Nothing => return Ok(()),
+            Swept::Expired => tracing::info!(tool_call_id = %id, "nobody decided in time; the call expired"),
+            Swept::NotStarted => {
+                tracing::warn!(tool_call_id = %id, "an approved call was not begun in time and will not run");
+            }
+            Swept::Interrupted => {
+                tracing::warn!(tool_call_id = %id, "who ran a call went away; its outcome is unknown");
+            }
+            Swept::Ready(thread, call) => {
+                self.execute(&thread, &call);
+                return Ok(());
+            }
+        }
+        self.tell_settled();
+        Ok(())
+    }
+
+    async fn sweep_turns(&self) -> Result<(), StoreError> {
+        let mut behind = None;
+        loop {
+            let write = self.store.write().await?;
+            let found = write.turns_to_sweep(behind).await?;
+            drop(write);
+            let Some(last) = found.last().copied() else { return Ok(()) };
+            behind = Some(last);
+            for id in found {
+                if let Err(error) = self.sweep_turn(id).await {
+                    tracing::warn!(run_id = %id, %error, "a turn could not be closed");
+                }
+            }
+        }
+    }
+
+    async fn sweep_turn(&self, id: RunId) -> Result<(), StoreError> {
+        let write = self.store.write().await?;
+        let closed = write.sweep_turn(id).await?;
+        write.commit().await?;
+        if closed {
+            tracing::warn!(run_id = %id, "who ran a turn went away; it is closed as interrupted");
+        }
+        Ok(())
+    }
+}

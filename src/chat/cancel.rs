@@ -1,0 +1,75 @@
+//! Cancelling a run: its calls that wait are withdrawn, its turn stops where it is.
+
+use super::Chat;
+use crate::domain::Principal;
+use crate::domain::id::RunId;
+use crate::domain::run::{Run, RunStatus};
+use crate::store::{StoreError, Thread};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often somebody who waits looks at what another process may have ended.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a run is not cancelled.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CancelRunError {
+    /// No such run, for this principal.
+    #[error("there is no such run")]
+    NotFound,
+    /// It had ended.
+    #[error("the run has ended")]
+    Ended(Box<Run>),
+    /// The database failed: whether it was cancelled is unknown, and asking again is safe.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Chat {
+    /// Cancels a run. Comes back once it has ended, or after `approval.wait` with the run as it is: another process
+    /// that runs its turn sees the wish when it next renews its lease.
+    pub(crate) async fn cancel(
+        &self,
+        principal: &Principal,
+        id: RunId,
+    ) -> Result<(Run, Thread), CancelRunError> {
+        let write = self.store.urgent_write().await?;
+        let (_, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+        write.lock_thread(&thread).await?;
+        let (run, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+        let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
+        write.commit().await?;
+        if !asked && run.status != RunStatus::Cancelled {
+            return Err(CancelRunError::Ended(Box::new(run)));
+        }
+        self.tasks.look_now();
+        self.ended(principal, id).await
+    }
+
+    /// Waits until a turn that was asked to stop has, at most `wait`.
+    async fn ended(&self, principal: &Principal, id: RunId) -> Result<(Run, Thread), CancelRunError> {
+        let deadline = Instant::now() + self.settings.wait;
+        loop {
+            let over = self.live.find(id);
+            let read = self.store.read().await?;
+            let (run, thread) = read.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
+            drop(read);
+            let now = Instant::now();
+            match run.status {
+                RunStatus::Running if now < deadline => {}
+                RunStatus::Running | RunStatus::Cancelled => return Ok((run, thread)),
+                // It came to its own end first.
+                _ => return Err(CancelRunError::Ended(Box::new(run))),
+            }
+            let look_again = deadline.min(now + LOOK_AGAIN);
+            let told = async {
+                match over {
+                    Some(log) => log.over().await,
+                    None => std::future::pending().await,
+                }
+            };
+            // A turn of another process ends without a word here.
+            let _looked = tokio::time::timeout_at(look_again, told).await;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Connecting: pools, time-outs, and who may serve from a SQLite file.
+
+use super::{Store, StoreError, WRITE_TIMEOUT};
+use crate::domain::clock::Clock;
+use futures::FutureExt;
+use sea_orm::sqlx;
+use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend};
+use std::fs::{File, TryLockError};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// How long a request waits for a connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest a statement of Postgres may take, waiting for locks included.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long Postgres lets a transaction stand still, in milliseconds: a process that is paused holds its locks
+/// no longer.
+const IDLE_IN_TRANSACTION_MS: &str = "10000";
+
+impl Store {
+    /// Connects, and creates a SQLite file that is not there yet.
+    pub(crate) async fn connect(
+        url: &str,
+        max_connections: u32,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let reserved = reserved(url, max_connections);
+        let db = pool(url, max_connections - reserved).await?;
+        let urgent = if reserved == 0 { db.clone() } else { pool(url, reserved).await? };
+        let writers = match db.get_database_backend() {
+            DbBackend::Sqlite => 1,
+            _ => Semaphore::MAX_PERMITS,
+        };
+        Ok(Self { db, urgent, clock, writers: Arc::new(Semaphore::new(writers)), sole: None })
+    }
+
+    /// Keeps other processes from serving from the same SQLite file: two would each take what the other runs for
+    /// what a dead one left behind. On Postgres there may be many.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] if another process does.
+    pub(crate) fn serve_alone(mut self, url: &str) -> Result<Self, StoreError> {
+        let Some(path) = lock_file(url) else { return Ok(self) };
+        let failed = |why| StoreError::LockFile { path: path.display().to_string(), why };
+        // A file beside the database: closing the database's own file would let go of SQLite's locks on it.
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => self.sole = Some(Arc::new(file)),
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse),
+            Err(TryLockError::Error(why)) => return Err(failed(why)),
+        }
+        Ok(self)
+    }
+}
+
+/// How many of the connections are kept for what is urgent. On SQLite its writers queue, and a database in memory
+/// is there on one connection alone.
+fn reserved(url: &str, max_connections: u32) -> u32 {
+    if url.starts_with("sqlite:") || max_connections < 2 { 0 } else { (max_connections / 4).clamp(1, 4) }
+}
+
+async fn pool(url: &str, max_connections: u32) -> Result<DatabaseConnection, StoreError> {
+    let mut options = ConnectOptions::new(url);
+    options
+        .max_connections(max_connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .sqlx_logging(false)
+        // On Postgres the hook below asks the server anyway, and a file does not go away.
+        .test_before_acquire(false)
+        .statement_timeout(STATEMENT_TIMEOUT)
+        .map_sqlx_sqlite_opts(|sqlite| {
+            sqlite
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                // NORMAL may lose commits that were acknowledged when the power fails.
+                .synchronous(SqliteSynchronous::Full)
+                .foreign_keys(true)
+                .busy_timeout(WRITE_TIMEOUT)
+        })
+        .map_sqlx_postgres_opts(|postgres| {
+            postgres
+                .application_name("holdpoint")
+                .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MS)])
+        })
+        .map_sqlx_postgres_before_acquire(|connection, _| {
+            // A `begin` that was dropped half-way leaves its session inside a transaction nobody knows of, and
+            // what is written there later is never committed (sqlx issue 4385). On a clean session this is a
+            // round trip and nothing more; a bare ROLLBACK would be a warning in the server's log each time.
+            async move {
+                sqlx::Executor::execute(connection, "BEGIN; ROLLBACK").await?;
+                Ok(true)
+            }
+            .boxed()
+        });
+    Ok(Database::connect(options).await?)
+}
+
+fn lock_file(url: &str) -> Option<PathBuf> {
+    let options: SqliteConnectOptions = url.starts_with("sqlite:").then(|| url.parse().ok())??;
+    let database = options.get_filename();
+    // One in memory has no file.
+    database.is_file().then(|| {
+        let mut path = database.as_os_str().to_owned();
+        path.push(".lock");
+        path.into()
+    })
+}
