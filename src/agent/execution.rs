@@ -1,6 +1,7 @@
 //! Running what is permitted, and writing down how it went.
 
 use super::heartbeat::{Halt, Heartbeat};
+use super::persist::persist;
 use super::tasks::Tasks;
 use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
@@ -9,10 +10,6 @@ use crate::domain::turn::Shown;
 use crate::store::{Store, StoreError};
 use crate::tools::gate::Gate;
 use std::time::Duration;
-use tokio::time::Instant;
-
-/// The first pause before an outcome is written again; each is twice the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// What runs tools.
 #[derive(Debug, Clone)]
@@ -43,12 +40,14 @@ impl Executor {
         };
         drop(heartbeat);
         let result = self.gate.words(&outcome, &asked, &ran);
-        let settled = self.settle_at_last(tool_call_id, execution, &outcome, &result).await?;
+        let settle = || self.settle(tool_call_id, execution, &outcome, &result);
+        let settled = persist(self.lease, settle).await?;
         let shown = match outcome {
             Outcome::Succeeded(output) => Shown::Output(output),
             Outcome::Failed(_) | Outcome::Interrupted => Shown::Error(result),
         };
-        Ok(settled.then_some(shown))
+        // Where a commit that seemed to fail was made, there is nothing left to settle.
+        Ok((settled.value || settled.tried_before).then_some(shown))
     }
 
     fn keep(&self, tool_call_id: ToolCallId, execution: Execution) -> Heartbeat {
@@ -62,29 +61,6 @@ impl Executor {
                 Ok(renewed)
             }
         })
-    }
-
-    async fn settle_at_last(
-        &self,
-        tool_call_id: ToolCallId,
-        execution: Execution,
-        outcome: &Outcome,
-        result: &str,
-    ) -> Result<bool, StoreError> {
-        let give_up = Instant::now() + self.lease;
-        let mut pause = FIRST_PAUSE;
-        let mut unsure = false;
-        loop {
-            match self.settle(tool_call_id, execution, outcome, result).await {
-                // A commit that seemed to fail may have been made; then there is nothing left to settle.
-                Ok(settled) => return Ok(settled || unsure),
-                Err(error) if Instant::now() + pause >= give_up => return Err(error),
-                Err(error) => tracing::warn!(%tool_call_id, %error, "an outcome could not be written yet"),
-            }
-            unsure = true;
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
     }
 
     async fn settle(

@@ -7,11 +7,13 @@
 mod execution;
 mod heartbeat;
 mod history;
+mod persist;
 mod step;
 mod tasks;
 mod turn;
 
 pub(crate) use execution::Executor;
 pub(crate) use heartbeat::Heartbeat;
+pub(crate) use persist::persist;
 pub(crate) use tasks::Tasks;
 pub(crate) use turn::{Agent, Ended, Turn};

@@ -3,7 +3,7 @@
 
 use super::live::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{Ended, Heartbeat, Turn};
+use crate::agent::{Ended, Heartbeat, Turn, persist};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
@@ -118,7 +118,13 @@ impl Telling {
     }
 
     async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
-        let write = self.chat.store.write().await?;
+        let ended = persist(self.chat.settings.lease, || self.write_end(lease, end.clone())).await?;
+        // Where a commit that seemed to fail was made, there is nothing left to end.
+        Ok(ended.value.or(ended.tried_before.then_some(end)))
+    }
+
+    async fn write_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
+        let write = self.chat.store.urgent_write().await?;
         let ended = write.end_turn(lease, end).await?;
         write.commit().await?;
         Ok(ended)

@@ -16,15 +16,17 @@ mod steps;
 mod sweep;
 mod threads;
 mod transcript;
+mod turns;
 
 pub(crate) use calls::{Cancelled, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
-pub(crate) use runs::{Lease, NewRun, Question, TurnEnd};
+pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
 pub(crate) use sweep::Swept;
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
+pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
 use holdpoint_migrations::{Migrator, MigratorTrait};

@@ -1,13 +1,13 @@
-//! Runs: begun with their two messages, held by a lease while a turn is under way.
+//! Runs: begun with their two messages, taken up, left behind, cancelled.
 
-use super::entity::{message, run, step, tool_call};
+use super::entity::{message, run, tool_call};
 use super::events::Subject;
 use super::threads::threads_of;
-use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
+use super::{Lease, Read, StoreError, Thread, Which, Write, rows};
 use crate::domain::Principal;
-use crate::domain::event::{EventType, system};
+use crate::domain::event::EventType;
 use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
-use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
+use crate::domain::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
@@ -36,41 +36,6 @@ pub(crate) enum Question {
     },
     /// One that is stored already: its answer is written anew.
     Stored(MessageId),
-}
-
-/// A turn as its task holds it: nobody else may write in its name. Only the store makes one, when it moves a
-/// run to running, each with a name of its own: a task that was taken for dead holds nothing any more, even
-/// where the same process took the run up again.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) thread: Thread,
-    pub(crate) run: Run,
-    pub(super) holder: String,
-    time: Duration,
-}
-
-/// How a turn ended.
-#[derive(Debug, Clone)]
-pub(crate) enum TurnEnd {
-    /// It holds calls for a person.
-    Waiting,
-    /// The model gave its final answer.
-    Completed,
-    /// Somebody stopped it.
-    Cancelled,
-    /// It broke.
-    Failed(TurnError),
-}
-
-impl TurnEnd {
-    const fn status(&self) -> (&'static str, &'static str, EventType) {
-        match self {
-            Self::Waiting => ("waiting", "complete", EventType::RunWaiting),
-            Self::Completed => ("completed", "complete", EventType::RunCompleted),
-            Self::Cancelled => ("cancelled", "interrupted", EventType::RunCancelled),
-            Self::Failed(_) => ("failed", "interrupted", EventType::RunFailed),
-        }
-    }
 }
 
 impl Read {
@@ -249,30 +214,6 @@ impl Write {
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
 
-    /// Says that the turn is alive.
-    pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
-        let renewed = run::Entity::update_many()
-            .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
-            .filter(run::Column::RunId.eq(lease.run.id.to_string()))
-            .filter(run::Column::Status.eq("running"))
-            .filter(run::Column::Owner.eq(&lease.holder))
-            .exec_with_returning(&self.tx)
-            .await?;
-        Ok(Renewed::of(renewed.first().map(|row| row.cancel_requested_at)))
-    }
-
-    /// Ends a turn, and gives how: one that was asked to stop does not wait for a person. `None` if it was taken for
-    /// dead meanwhile.
-    pub(crate) async fn end_turn(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
-        self.lock_thread(&lease.thread).await?;
-        let held = run::Column::Owner.eq(&lease.holder);
-        let ended = self.move_from_running(&lease.thread, &lease.run, held, end).await?;
-        if ended.is_some() {
-            self.complete_if_passed(&lease.thread, lease.run.id).await?;
-        }
-        Ok(ended)
-    }
-
     /// Cancels a run that waits, or asks its turn to stop. False if it has ended. The thread has to be locked since
     /// before the run was read.
     pub(crate) async fn cancel_run(
@@ -301,32 +242,6 @@ impl Write {
         }
     }
 
-    /// Closes a turn whose process went away: what is whole stays, the rest is shown as broken off, and nobody knows
-    /// how the calls went that it ran. False if it is alive.
-    pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
-        self.lock_thread(thread).await?;
-        let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
-        let closed = self.move_from_running(thread, run, lapsed, interrupted()).await?.is_some();
-        if closed {
-            self.interrupt_lapsed(run.id).await?;
-        }
-        Ok(closed)
-    }
-
-    /// Closes every turn that is running; only where one process writes, and before it begins any.
-    pub(super) async fn close_all_turns(&self) -> Result<u64, StoreError> {
-        let left = run::Entity::find().filter(run::Column::Status.eq("running")).all(&self.tx).await?;
-        let mut closed = 0;
-        for row in left {
-            let run = rows::run(row)?;
-            let thread = self.any_thread(run.thread_id).await?;
-            let running = run::Column::Status.eq("running");
-            let moved = self.move_from_running(&thread, &run, running, interrupted()).await?;
-            closed += u64::from(moved.is_some());
-        }
-        Ok(closed)
-    }
-
     /// A thread by its id, whoever owns it: for what the server does by itself.
     pub(super) async fn any_thread(&self, id: ThreadId) -> Result<Thread, StoreError> {
         let found = super::entity::thread::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
@@ -336,66 +251,7 @@ impl Write {
             .ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is missing")))
     }
 
-    async fn move_from_running(
-        &self,
-        thread: &Thread,
-        run: &Run,
-        guard: sea_orm::sea_query::SimpleExpr,
-        end: TurnEnd,
-    ) -> Result<Option<TurnEnd>, StoreError> {
-        let (run_id, message_id) = (run.id, run.assistant_message_id);
-        let stopped = run::Entity::find_by_id(run_id.to_string())
-            .filter(run::Column::CancelRequestedAt.is_not_null())
-            .one(&self.tx)
-            .await?
-            .is_some();
-        let end = match end {
-            TurnEnd::Waiting | TurnEnd::Failed(_) if stopped => TurnEnd::Cancelled,
-            end => end,
-        };
-        let (status, message_status, event) = end.status();
-        let error = match &end {
-            TurnEnd::Failed(error) => Some(error),
-            TurnEnd::Waiting | TurnEnd::Completed | TurnEnd::Cancelled => None,
-        };
-        let finished_at = (!matches!(end, TurnEnd::Waiting)).then_some(self.now.as_micros());
-        let moved = run::Entity::update_many()
-            .col_expr(run::Column::Status, Expr::value(status))
-            .col_expr(run::Column::Owner, Expr::value(None::<String>))
-            .col_expr(run::Column::LeaseUntil, Expr::value(None::<i64>))
-            .col_expr(run::Column::CancelRequestedAt, Expr::value(None::<i64>))
-            .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.as_str())))
-            .col_expr(run::Column::ErrorMessage, Expr::value(error.map(|error| error.message.clone())))
-            .col_expr(run::Column::FinishedAt, Expr::value(finished_at))
-            .filter(run::Column::RunId.eq(run_id.to_string()))
-            .filter(run::Column::Status.eq("running"))
-            .filter(guard)
-            .exec(&self.tx)
-            .await?;
-        if moved.rows_affected == 0 {
-            return Ok(None);
-        }
-        step::Entity::update_many()
-            .col_expr(step::Column::Status, Expr::value("interrupted"))
-            .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
-            .filter(step::Column::MessageId.eq(message_id.to_string()))
-            .filter(step::Column::Status.eq("streaming"))
-            .exec(&self.tx)
-            .await?;
-        self.set_message_status(message_id, message_status).await?;
-        let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.as_str() }));
-        let actor = match error {
-            Some(TurnError { code: TurnErrorCode::Interrupted, .. }) => system::SWEEPER.to_owned(),
-            _ => thread.actor(),
-        };
-        self.event(event, &actor, &Subject { thread, run_id, tool_call_id: None }, data).await?;
-        if matches!(end, TurnEnd::Cancelled) {
-            self.cancel_calls(thread, Which::NotBegunOf(run_id), &thread.actor()).await?;
-        }
-        Ok(Some(end))
-    }
-
-    async fn set_message_status(&self, id: MessageId, status: &str) -> Result<(), StoreError> {
+    pub(super) async fn set_message_status(&self, id: MessageId, status: &str) -> Result<(), StoreError> {
         message::Entity::update_many()
             .col_expr(message::Column::Status, Expr::value(status))
             .filter(message::Column::MessageId.eq(id.to_string()))
@@ -499,8 +355,4 @@ impl Write {
     async fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
         self.event(event, &thread.actor(), &Subject { thread, run_id, tool_call_id: None }, json!({})).await
     }
-}
-
-fn interrupted() -> TurnEnd {
-    TurnEnd::Failed(TurnError::interrupted())
 }

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod bodies;
+mod cancel;
 mod config;
 mod crash;
 mod decide;
@@ -19,6 +20,7 @@ mod races;
 mod readme;
 mod schema;
 mod support;
+mod sweeper;
 mod third_party;
 mod threads;
 mod turns;

@@ -1,0 +1,261 @@
+//! Cancelling calls and runs: what has not begun never does, what runs is given up, and it is said so.
+
+use crate::support::{Client, Embedded, call, eventually};
+use serde_json::{Value, json};
+
+/// What is told of a call that nobody saw the end of.
+const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+                       Do not repeat it without asking the user.";
+const CANCELLED: &str = "Cancelled, the tool did not run.";
+
+async fn cancel_call(client: &Client, id: &str) -> crate::support::Answer {
+    client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await
+}
+
+async fn cancel_run(client: &Client, id: &str) -> crate::support::Answer {
+    client.post(&format!("/runs/{id}/cancel"), &Value::Null).await
+}
+
+async fn events_of(app: &Embedded, id: &str) -> Vec<String> {
+    let sql = format!("SELECT type FROM events WHERE tool_call_id = '{id}' ORDER BY event_id");
+    let found = app.rows.all(&sql).await;
+    found.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A yes that is committed and that nobody has acted on, as a process leaves it that dies there.
+async fn approved_but_not_begun(app: &Embedded, id: &str) {
+    let yes = format!(
+        "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
+             decided_at = created_at + 1000000000, start_deadline = expires_at WHERE tool_call_id = '{id}'"
+    );
+    assert_eq!(app.rows.change(&yes).await, Ok(1));
+    let decision = format!(
+        "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+         VALUES ('d', '{id}', 'user:local', 'approve', TRUE, FALSE, 'h', 'rest', 0)"
+    );
+    assert_eq!(app.rows.change(&decision).await, Ok(1));
+}
+
+#[tokio::test]
+async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_is_told() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let cancelled = cancel_call(&app.client, &id).await;
+    let expected = json!({ "success": true, "tool_call_id": id, "state": "cancelled" });
+    assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
+    let shown = app.client.call(&id).await;
+    assert_eq!((&shown["state"], &shown["validated"]), (&json!("cancelled"), &json!(false)));
+    assert_eq!(
+        (&shown["decision"]["decision"], &shown["decision"]["by"]),
+        (&json!("cancel"), &json!("user:local"))
+    );
+
+    let again = cancel_call(&app.client, &id).await;
+    assert_eq!((again.status, &again.body), (200, &expected));
+    for late in [app.client.approve(&id).await, app.client.reject(&id).await] {
+        assert_eq!((late.status, late.code()), (409, "cancelled"));
+        assert_eq!(late.body["error"]["details"]["decision"]["decision"], "cancel");
+    }
+    app.scene.says("As you like.");
+    let told = app.client.go_on(&thread).await;
+    assert_eq!(*told.one('8'), json!([{ "toolCallId": id, "validated": "cancelled" }]));
+    assert_eq!(told.one('a')["result"], json!({ "error": CANCELLED }));
+    assert_eq!(told.text(), "As you like.");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    assert_eq!(events_of(&app, &id).await, ["tool.called", "tool.requires_approval", "tool.cancelled"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_approved_and_not_begun_can_still_be_cancelled() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "10").await;
+    approved_but_not_begun(&app, &id).await;
+    let cancelled = cancel_call(&app.client, &id).await;
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+    let shown = app.client.call(&id).await;
+    assert_eq!((&shown["state"], &shown["validated"]), (&json!("cancelled"), &json!(true)), "the yes stands");
+    assert_eq!(shown["decision"]["decision"], "approve");
+    let late = app.client.approve(&id).await;
+    assert_eq!((late.status, late.code()), (409, "cancelled"));
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    assert_eq!(events_of(&app, &id).await.last().unwrap(), "tool.cancelled");
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_is_given_up_and_its_outcome_is_unknown() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    let cancel = async {
+        app.ledger.wait_begun().await;
+        cancel_call(&app.client, &id).await
+    };
+    let (decided, cancelled) = tokio::join!(app.client.approve(&id), cancel);
+    let expected = json!({ "success": false, "tool_call_id": id, "state": "interrupted" });
+    assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
+    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(decided.body["result"], UNKNOWN);
+    app.ledger.go.add_permits(1);
+    app.scene.says("I see.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "I see.");
+    let late = cancel_call(&app.client, &id).await;
+    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    assert_eq!(late.body["error"]["details"]["state"], "interrupted");
+    assert_eq!(app.client.call(&id).await["state"], "interrupted", "the tool did not go on");
+    assert_eq!(app.ledger.go.available_permits(), 1);
+}
+
+#[tokio::test]
+async fn what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found() {
+    let app = Embedded::start().await;
+    let (_, ran) = app.held("pay", "1").await;
+    app.client.approve(&ran).await;
+    let late = cancel_call(&app.client, &ran).await;
+    assert_eq!((late.status, late.code()), (409, "already_decided"));
+    assert_eq!(late.body["error"]["details"]["state"], "succeeded");
+
+    let (_, overdue) = app.held("pay", "2").await;
+    let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{overdue}'");
+    assert_eq!(app.rows.change(&end).await, Ok(1));
+    let late = cancel_call(&app.client, &overdue).await;
+    assert_eq!((late.status, late.code()), (409, "expired"));
+    assert_eq!(app.client.call(&overdue).await["state"], "expired");
+
+    let absent = cancel_call(&app.client, "01890000-0000-7000-8000-000000000000").await;
+    let no_id = cancel_call(&app.client, "nothing").await;
+    assert_eq!((absent.status, no_id.status), (404, 404));
+    assert_eq!(absent.body, no_id.body);
+    let run = cancel_run(&app.client, "01890000-0000-7000-8000-000000000000").await;
+    assert_eq!((run.status, run.body), (404, absent.body));
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_by_itself_is_given_up_and_the_turn_goes_on() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("Never mind.");
+    let cancel = async {
+        app.ledger.wait_begun().await;
+        let calls = app.rows.all("SELECT tool_call_id FROM tool_calls").await;
+        cancel_call(&app.client, calls[0]["tool_call_id"].as_str().unwrap()).await
+    };
+    let (turn, cancelled) = tokio::join!(app.client.say(&thread, "dawdle"), cancel);
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(turn.one('a')["result"], json!({ "error": UNKNOWN }));
+    assert_eq!(turn.text(), "Never mind.");
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_in_mid_words_stops_there_and_keeps_them() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.says("Half an answer.").says("New words.");
+    let gate = app.scene.gate();
+    gate.add_permits(1);
+    let cancel = async {
+        let half = async || {
+            let found = app.rows.all("SELECT run_id FROM runs WHERE status = 'running'").await;
+            found.first().map(|run| run["run_id"].as_str().unwrap().to_owned())
+        };
+        let run = eventually("the turn runs", half).await;
+        eventually("the model speaks", async || (gate.available_permits() == 0).then_some(())).await;
+        (cancel_run(&app.client, &run).await, run)
+    };
+    let (turn, (cancelled, run)) = tokio::join!(app.client.say(&thread, "hi"), cancel);
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert_eq!(cancelled.body["pending"], json!([]));
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "Half an answer."), "{}", turn.raw);
+    assert_eq!(turn.one('d')["finishReason"], "other");
+    let answer = app.client.messages(&thread).await.pop().unwrap();
+    assert_eq!(answer["status"], "interrupted");
+    assert_eq!(answer["parts"][1]["text"], "Half an answer.");
+    let shown = app.client.get(&format!("/runs/{run}")).await.body;
+    assert_eq!(shown, cancelled.body);
+    assert!(shown["finished_at"].is_string());
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body.get("active_run_id"), None);
+
+    let again = cancel_run(&app.client, &run).await;
+    assert_eq!((again.status, &again.body), (200, &cancelled.body));
+    gate.add_permits(2);
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.client.say(&thread, "and now?").await.text(), "New words.");
+    let events = app.rows.all("SELECT type FROM events WHERE type LIKE 'run.%' ORDER BY event_id").await;
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["run.started", "run.cancelled", "run.started", "run.completed"]);
+}
+
+#[tokio::test]
+async fn a_run_that_waits_is_cancelled_with_its_calls() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "pay", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
+    app.scene.calls(&two);
+    let turn = app.client.say(&thread, "pay").await;
+    let (ids, run) = (turn.pending(), turn.headers["x-run-id"].to_str().unwrap().to_owned());
+    let waits = app.client.get(&format!("/runs/{run}")).await.body;
+    assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!(ids)));
+    assert_eq!((&waits["thread_id"], &waits["session_id"]), (&json!(thread), &json!(thread)));
+    assert_eq!(app.client.approve(&ids[0]).await.body["state"], "succeeded");
+
+    let cancelled = cancel_run(&app.client, &run).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert_eq!(app.client.call(&ids[0]).await["state"], "succeeded", "what ran, ran");
+    assert_eq!(app.client.approve(&ids[1]).await.code(), "cancelled");
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    app.scene.says("Good.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
+    assert_eq!(app.ledger.lines(), ["pay 1"]);
+}
+
+#[tokio::test]
+async fn a_run_that_the_user_left_behind_is_cancelled_too() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("Something else.");
+    app.client.say(&thread, "and this?").await;
+    let runs = app.rows.all("SELECT run_id FROM runs WHERE status = 'waiting'").await;
+    let run = runs[0]["run_id"].as_str().unwrap();
+    let cancelled = cancel_run(&app.client, run).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert_eq!(app.client.call(&id).await["state"], "cancelled");
+    let runs = app.rows.all("SELECT run_id FROM runs WHERE status = 'completed'").await;
+    let late = cancel_run(&app.client, runs[0]["run_id"].as_str().unwrap()).await;
+    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    assert_eq!(late.body["error"]["details"]["state"], "completed");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_while_a_tool_runs_leaves_it_to_settle_and_holds_nothing() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
+    app.scene.calls(&two);
+    let cancel = async {
+        app.ledger.wait_begun().await;
+        let runs = app.rows.all("SELECT run_id FROM runs").await;
+        cancel_run(&app.client, runs[0]["run_id"].as_str().unwrap()).await
+    };
+    let (turn, cancelled) = tokio::join!(app.client.say(&thread, "both"), cancel);
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
+    assert_eq!(turn.one('d')["finishReason"], "other");
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND held").await, 1);
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'executing' AND NOT held").await, 1);
+
+    app.ledger.go.add_permits(1);
+    let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
+    eventually("the tool settles", settled).await;
+    app.scene.says("Fine.");
+    assert_eq!(app.client.say(&thread, "well?").await.text(), "Fine.");
+    assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+}
+
+#[tokio::test]
+async fn deleting_a_thread_takes_back_what_was_approved_and_not_begun() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    approved_but_not_begun(&app, &id).await;
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND validated").await, 1);
+    assert_eq!(app.client.approve(&id).await.status, 404);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
