@@ -15,6 +15,7 @@ mod history;
 mod http;
 mod limits;
 mod openapi;
+mod outage;
 mod races;
 mod readme;
 mod schema;
