@@ -228,7 +228,7 @@ fn secrets_are_never_said() {
 }
 
 #[tokio::test]
-async fn a_second_server_that_finds_the_address_taken_touches_nothing() {
+async fn on_sqlite_a_second_server_that_finds_the_address_taken_touches_nothing() {
     use crate::support::Embedded;
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
@@ -242,7 +242,7 @@ async fn a_second_server_that_finds_the_address_taken_touches_nothing() {
     app.ledger.wait_begun().await;
     let address = app.client.base.strip_prefix("http://").unwrap().to_owned();
     let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
-    second.args(["--bind", &address, "--database-url", &database]).current_dir(dir.path());
+    second.args(["--bind", &address, "--database-url", &database]).env_clear().current_dir(dir.path());
     let output = second.output().unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("server.bind"), "{output:?}");

@@ -16,6 +16,7 @@ mod history;
 mod http;
 mod limits;
 mod openapi;
+mod outage;
 mod races;
 mod readme;
 mod schema;

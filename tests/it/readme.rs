@@ -35,12 +35,12 @@ fn words(stream: &str) -> String {
     texts.map(|text| serde_json::from_str::<String>(text).unwrap()).collect()
 }
 
-#[test]
-fn the_walk_of_the_readme_does_what_it_says() {
+#[tokio::test]
+async fn the_walk_of_the_readme_does_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
     let blocks = walk();
     assert_eq!(blocks[0].trim(), "cargo run");
-    let server = Process::start(dir.path(), &[]);
+    let server = Process::start(dir.path(), &[]).await;
     // Each block's output behind a mark of its own.
     let mut script = "set -eu\n".to_owned();
     for block in &blocks[1..] {

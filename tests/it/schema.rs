@@ -287,7 +287,7 @@ async fn attack(app: &Embedded, on_postgres: bool) {
 }
 
 #[tokio::test]
-async fn sqlite_refuses_every_wrong_state() {
+async fn every_wrong_state_is_refused_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let change = |config: &mut Config| {
         config.approval.wait = Duration::ZERO;
@@ -298,7 +298,7 @@ async fn sqlite_refuses_every_wrong_state() {
 }
 
 #[tokio::test]
-async fn sqlite_replaces_no_row_by_another() {
+async fn no_row_is_replaced_by_another_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "1").await;
@@ -324,9 +324,8 @@ async fn sqlite_replaces_no_row_by_another() {
 }
 
 #[tokio::test]
-#[ignore = "needs HOLDPOINT_TEST_POSTGRES"]
-async fn postgres_refuses_every_wrong_state() {
-    let url = postgres().await.expect("HOLDPOINT_TEST_POSTGRES");
+async fn every_wrong_state_is_refused_on_postgres() {
+    let url = postgres().await;
     let change = |config: &mut Config| {
         config.approval.wait = Duration::ZERO;
         config.database.url = url.into();
@@ -336,9 +335,8 @@ async fn postgres_refuses_every_wrong_state() {
 }
 
 #[tokio::test]
-#[ignore = "needs HOLDPOINT_TEST_POSTGRES"]
 async fn a_hold_is_made_decided_and_told_on_postgres() {
-    let url = postgres().await.expect("HOLDPOINT_TEST_POSTGRES");
+    let url = postgres().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let (thread, id) = app.held("pay", "10").await;
     let row = app.rows.all("SELECT state, validated, held FROM tool_calls").await;

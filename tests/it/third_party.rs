@@ -4,7 +4,7 @@ use crate::support::{Aimock, Process, valid_history};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-fn server(aimock: &Aimock) -> (TempDir, Process) {
+async fn server(aimock: &Aimock) -> (TempDir, Process) {
     let dir = tempfile::tempdir().unwrap();
     let base_url = aimock.base_url();
     let variables = [
@@ -14,7 +14,7 @@ fn server(aimock: &Aimock) -> (TempDir, Process) {
         ("HOLDPOINT_MODEL__API_KEY", "sk-nobody"),
         ("HOLDPOINT_LOG__LEVEL", "error"),
     ];
-    let process = Process::start(dir.path(), &variables);
+    let process = Process::start(dir.path(), &variables).await;
     (dir, process)
 }
 
@@ -28,7 +28,7 @@ fn told(request: &Value) -> &[Value] {
 #[tokio::test]
 async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on() {
     let aimock = Aimock::start();
-    let (dir, server) = server(&aimock);
+    let (dir, server) = server(&aimock).await;
     let files = dir.path().join("holdpoint-files");
     std::fs::write(files.join("old.txt"), "old").unwrap();
     std::fs::write(files.join("new.txt"), "new").unwrap();
@@ -86,7 +86,7 @@ fn name(tool: &Value) -> Option<&str> {
 #[tokio::test]
 async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back() {
     let aimock = Aimock::start();
-    let (_dir, server) = server(&aimock);
+    let (_dir, server) = server(&aimock).await;
     let thread = server.client.thread().await;
     for _ in 0..2 {
         let turn = server.client.say(&thread, "hello").await;
@@ -105,7 +105,7 @@ async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back
 #[tokio::test]
 async fn a_foreign_server_that_says_no_fails_the_turn_and_not_the_server() {
     let aimock = Aimock::start();
-    let (_dir, server) = server(&aimock);
+    let (_dir, server) = server(&aimock).await;
     let thread = server.client.thread().await;
     let turn = server.client.say(&thread, "what no fixture knows").await;
     assert_eq!((turn.status, turn.codes().as_str()), (200, "f3"));

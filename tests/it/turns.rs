@@ -174,7 +174,7 @@ async fn only_chosen_tools_are_offered_and_others_are_unknown() {
 }
 
 #[tokio::test]
-async fn a_turn_that_broke_behind_its_hold_still_stops_at_it() {
+async fn on_sqlite_a_turn_that_broke_behind_its_hold_still_stops_at_it() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "10").await;
@@ -191,7 +191,7 @@ async fn a_turn_that_broke_behind_its_hold_still_stops_at_it() {
 }
 
 #[tokio::test]
-async fn a_continuation_that_waits_does_not_go_on_once_the_user_has() {
+async fn on_sqlite_a_continuation_that_waits_does_not_go_on_once_the_user_has() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, first) = app.held("wait_for_me", "1").await;

@@ -43,6 +43,12 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "all tests; further arguments go to cargo test",
         action: test_only,
     },
+    Step {
+        name: "postgres",
+        command: "postgres",
+        summary: "the black-box tests again, on Postgres; further arguments go to cargo test",
+        action: postgres,
+    },
 ];
 
 impl Step {
@@ -61,6 +67,7 @@ pub(crate) fn find(command: &str) -> Option<&'static Step> {
 pub(crate) fn run_all(root: &Path) -> Result<()> {
     // Minutes of compiling should not end in the news that a program is missing.
     tooling::require_node()?;
+    tooling::require_postgres()?;
     run_steps(root, STEPS)
 }
 
@@ -144,9 +151,25 @@ fn doc(root: &Path, args: &[String]) -> Result<()> {
 }
 
 fn test_only(root: &Path, args: &[String]) -> Result<()> {
-    tooling::require_node()?;
-    tooling::install_node_projects(root)?;
+    prepare_tests(root)?;
     run(cargo(root, &["test", "--workspace", "--locked"]).args(args))
+}
+
+/// Without the tests that say in their name which database they are about: that is the one they have run on.
+fn postgres(root: &Path, args: &[String]) -> Result<()> {
+    prepare_tests(root)?;
+    let (for_cargo, for_tests) = args.split_at(args.iter().position(|arg| arg == "--").unwrap_or(args.len()));
+    // As part of the workspace, so that the features are those of the build that is there already.
+    let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
+    command.env("HOLDPOINT_TEST_DATABASE", "postgres").args(for_cargo);
+    command.args(["--", "--skip", "on_sqlite", "--skip", "on_postgres"]).args(for_tests.iter().skip(1));
+    run(&mut command)
+}
+
+fn prepare_tests(root: &Path) -> Result<()> {
+    tooling::require_node()?;
+    tooling::require_postgres()?;
+    tooling::install_node_projects(root)
 }
 
 #[cfg(test)]

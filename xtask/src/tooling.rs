@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{cargo, run, version_of};
+use crate::process::{capture, cargo, run, version_of};
 
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
@@ -51,6 +51,45 @@ pub(crate) fn require_node() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The tests start Postgres servers of their own; a server that runs already is neither asked nor touched.
+pub(crate) fn require_postgres() -> Result<()> {
+    if has_postgres()? {
+        return Ok(());
+    }
+    let (Some(_), Some(prefix)) = (version_of(Path::new("apt-get"))?, way_to_root()?) else {
+        bail!("no Postgres server is installed, and the tests start one (Debian: apt install postgresql)");
+    };
+    println!("installing Debian's package postgresql: the tests start a Postgres server");
+    let apt_get = |args: &[&str]| {
+        let mut command = Command::new("env");
+        command.args(prefix).args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]).args(args);
+        run(&mut command)
+    };
+    if let Err(error) = apt_get(&["update"]) {
+        // One source of several that does not answer is enough for that.
+        println!("{error:#}; going on with the package lists that are there");
+    }
+    // A machine that has just started may be installing its own updates.
+    apt_get(&["-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", "postgresql"])
+}
+
+/// What stands before a command that only root may run, or `None` where a password would be asked for.
+fn way_to_root() -> Result<Option<&'static [&'static str]>> {
+    if capture(Command::new("id").arg("-u"))? == b"0\n" {
+        return Ok(Some(&[]));
+    }
+    let asked = Command::new("sudo").args(["-n", "true"]).output();
+    Ok(asked.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
+}
+
+fn has_postgres() -> Result<bool> {
+    // Debian keeps the programs of each version in a folder of its own, off PATH. The client's package has such
+    // a folder too, without this one.
+    let script = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
+    let output = Command::new("sh").args(["-c", script]).output().context("could not start `sh`")?;
+    Ok(output.status.success())
 }
 
 /// Installs the locked npm packages that are missing or out of date.

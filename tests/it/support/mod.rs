@@ -15,7 +15,7 @@ pub(crate) use aimock::Aimock;
 pub(crate) use client::{Answer, Client, Turn};
 pub(crate) use eventually::eventually;
 pub(crate) use model::{Scene, call};
-pub(crate) use postgres::{everything_on_postgres, postgres};
+pub(crate) use postgres::{Cluster, postgres, postgres_if_chosen};
 pub(crate) use process::Process;
 pub(crate) use rows::Rows;
 pub(crate) use serve::Embedded;

@@ -1,38 +1,126 @@
-//! Databases on a throwaway Postgres server, where there is one.
+//! Postgres servers that the tests start for themselves, and that end with them.
 
 use super::Rows;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 
-/// The variable with the URL of a server on which databases can be made, ending in `/` and a database.
-const SERVER: &str = "HOLDPOINT_TEST_POSTGRES";
+/// `postgres`: whatever does not insist on a database stands on Postgres. Anything else: on SQLite.
+const CHOICE: &str = "HOLDPOINT_TEST_DATABASE";
 
-/// If set, every embedded server that says nothing else stands on a database of its own there.
-const EVERYTHING: &str = "HOLDPOINT_TEST_EVERYTHING_ON_POSTGRES";
+const MISSING: &str =
+    "these tests need Postgres (Debian: apt install postgresql); what went wrong stands above";
 
-/// An empty database for a server that says nothing else; `None` means SQLite.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "says where a server is; no part of the program's configuration"
-)]
-pub(crate) async fn everything_on_postgres() -> Option<String> {
-    std::env::var_os(EVERYTHING)?;
-    Some(postgres().await.expect("HOLDPOINT_TEST_POSTGRES says where"))
+/// The URL of an empty database, where the tests that do not insist on SQLite stand on Postgres.
+#[expect(clippy::disallowed_methods, reason = "says how to test; no part of the program's configuration")]
+pub(crate) async fn postgres_if_chosen() -> Option<String> {
+    match std::env::var(CHOICE) {
+        Ok(choice) if choice == "postgres" => Some(postgres().await),
+        _ => None,
+    }
 }
 
-/// Makes an empty database and gives its URL; `None` where no server is named. It is left to the server, which
-/// is thrown away.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "says where a server is; no part of the program's configuration"
-)]
-pub(crate) async fn postgres() -> Option<String> {
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    let server = std::env::var(SERVER).ok()?;
-    let name = format!("holdpoint_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-    let rows = Rows::open(&server).await;
-    // One left by an earlier process with this number is in the way.
-    rows.change(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
-    rows.change(&format!("CREATE DATABASE {name}")).await.unwrap();
-    let (before, _) = server.rsplit_once('/').unwrap();
-    Some(format!("{before}/{name}"))
+/// The URL of an empty database, on a server that all tests of this process share.
+pub(crate) async fn postgres() -> String {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    SHARED.get_or_init(Cluster::start).database().await
+}
+
+/// A Postgres server with nothing in it, on a port of its own.
+///
+/// It ends with this value, and with the process however that ends (nothing in a static is ever dropped): it
+/// belongs to a shell that waits for its stdin to be closed.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    port: u16,
+    keeper: Mutex<Keeper>,
+    databases: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    shell: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Self {
+        let mut keeper = Keeper::spawn();
+        assert!(keeper.said_ok(), "{MISSING}");
+        // Between being found and being taken, a port can be taken by another.
+        let port = (0..5).map(|_| free_port()).find(|port| keeper.obeys(&format!("start {port}")));
+        let port = port.expect("Postgres starts; what it said stands above");
+        Self { port, keeper: Mutex::new(keeper), databases: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Makes an empty database and gives its URL.
+    pub(crate) async fn database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let rows = Rows::open(&self.url("postgres")).await;
+        rows.change(&format!("CREATE DATABASE {name}")).await.unwrap();
+        self.url(&name)
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub(crate) fn stop_now(&self) {
+        assert!(self.keeper.lock().unwrap().obeys("stop"));
+    }
+
+    /// Starts it again where it was, with what was committed.
+    pub(crate) fn start_again(&self) {
+        assert!(self.keeper.lock().unwrap().obeys(&format!("start {}", self.port)));
+    }
+}
+
+impl Keeper {
+    fn spawn() -> Self {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", include_str!("postgres.sh")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .current_dir("/")
+            // What ends the tests at the terminal must not end what puts the server away.
+            .process_group(0);
+        // Postgres refuses to run as root.
+        if id(&["-u"]) == Some(0) {
+            shell.uid(id(&["-u", "postgres"]).expect(MISSING)).gid(id(&["-g", "postgres"]).expect(MISSING));
+        }
+        let mut shell = shell.spawn().unwrap();
+        let answers = BufReader::new(shell.stdout.take().unwrap()).lines();
+        Self { shell, answers }
+    }
+
+    fn obeys(&mut self, order: &str) -> bool {
+        writeln!(self.shell.stdin.as_mut().unwrap(), "{order}").unwrap();
+        self.said_ok()
+    }
+
+    fn said_ok(&mut self) -> bool {
+        self.answers.next().is_some_and(|answer| answer.unwrap() == "ok")
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // This closes its stdin first.
+        let _ended = self.shell.wait();
+    }
+}
+
+/// A number of a user or a group, where there is one.
+fn id(args: &[&str]) -> Option<u32> {
+    let output = Command::new("id").args(args).stderr(Stdio::null()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().ok()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

@@ -1,6 +1,6 @@
 //! A server as a process of its own, as an operator starts it.
 
-use super::Client;
+use super::{Client, postgres_if_chosen};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,8 +13,11 @@ pub(crate) struct Process {
 
 impl Process {
     /// The server's binary, in this folder, with these variables.
-    pub(crate) fn start(dir: &Path, variables: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start(dir: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        if let Some(url) = postgres_if_chosen().await {
+            command.env("HOLDPOINT_DATABASE__URL", url);
+        }
         Self::spawn(command.current_dir(dir).envs(variables.iter().copied()))
     }
 
@@ -24,8 +27,7 @@ impl Process {
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
             // The tests' own; the server takes no `HOLDPOINT_…` that it does not know.
-            .env_remove("HOLDPOINT_TEST_POSTGRES")
-            .env_remove("HOLDPOINT_TEST_EVERYTHING_ON_POSTGRES")
+            .env_remove("HOLDPOINT_TEST_DATABASE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

@@ -1,6 +1,6 @@
 //! A server in this process, with tools and a model that a test brings.
 
-use super::{Client, Ledger, Rows, Scene, everything_on_postgres, probes};
+use super::{Client, Ledger, Rows, Scene, postgres_if_chosen, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
@@ -52,7 +52,7 @@ impl Embedded {
         let ledger = Ledger::new();
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir);
-        if let Some(url) = everything_on_postgres().await {
+        if let Some(url) = postgres_if_chosen().await {
             config.database.url = url.into();
         }
         change(&mut config);
