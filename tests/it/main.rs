@@ -19,6 +19,7 @@ mod openapi;
 mod outage;
 mod races;
 mod readme;
+mod replicas;
 mod schema;
 mod support;
 mod sweeper;

@@ -1,7 +1,7 @@
 //! What time leaves behind is moved on without anybody asking.
 
 use crate::support::{Embedded, call, eventually};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// Longer ago than any lease or deadline.
@@ -9,11 +9,6 @@ const LONG_AGO: &str = "1000000";
 
 async fn swept() -> Embedded {
     Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await
-}
-
-async fn becomes(app: &Embedded, id: &str, state: &str) -> Value {
-    let call = async || Some(app.client.call(id).await).filter(|call| call["state"] == state);
-    eventually(&format!("the call becomes {state}"), call).await
 }
 
 async fn set(app: &Embedded, id: &str, what: &str) {
@@ -41,7 +36,7 @@ async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
     let (thread, id) = app.held("pay", "10").await;
     let (_, stays) = app.held("pay", "11").await;
     set(&app, &id, "expires_at = created_at").await;
-    let call = becomes(&app, &id, "expired").await;
+    let call = app.client.becomes(&id, "expired").await;
     assert_eq!((&call["validated"], &call["decision"]["decision"]), (&json!(false), &json!("expire")));
     assert_eq!(
         (&call["decision"]["by"], &call["decision"]["surface"]),
@@ -63,7 +58,7 @@ async fn a_yes_that_nobody_acted_on_in_time_is_failed_and_did_not_run() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
     approve_only(&app, &id, LONG_AGO).await;
-    let call = becomes(&app, &id, "failed").await;
+    let call = app.client.becomes(&id, "failed").await;
     assert_eq!(call["validated"], true);
     assert_eq!(call["result"], "Approved by a person, but not begun in time. The tool did not run.");
     assert_eq!(call.get("started_at"), None);
@@ -80,7 +75,7 @@ async fn a_yes_that_nobody_acted_on_is_acted_on_while_there_is_time() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
     approve_only(&app, &id, "expires_at").await;
-    let call = becomes(&app, &id, "succeeded").await;
+    let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "paid": "10" }));
     app.scene.says("Paid.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
@@ -100,12 +95,12 @@ async fn an_execution_whose_lease_is_over_is_interrupted_and_its_late_outcome_is
     assert_eq!(app.client.approve(&id).await.status, 202);
     app.ledger.wait_begun().await;
     set(&app, &id, &format!("lease_until = {LONG_AGO}")).await;
-    becomes(&app, &id, "interrupted").await;
+    app.client.becomes(&id, "interrupted").await;
     app.scene.says("Nobody knows.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
 
     app.ledger.go.add_permits(1);
-    let call = becomes(&app, &id, "succeeded").await;
+    let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "waited": "10" }));
     app.scene.says("So it did.");
     assert_eq!(app.client.say(&thread, "and?").await.text(), "So it did.");
@@ -134,7 +129,7 @@ async fn a_tool_that_takes_longer_than_a_lease_is_not_taken_for_dead() {
     eventually("the lease is renewed after the first would have been over", renewed).await;
     assert_eq!(app.client.call(&id).await["state"], "executing");
     app.ledger.go.add_permits(1);
-    becomes(&app, &id, "succeeded").await;
+    app.client.becomes(&id, "succeeded").await;
 }
 
 #[tokio::test]

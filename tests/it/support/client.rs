@@ -1,5 +1,6 @@
 //! A client of the HTTP interface.
 
+use super::eventually;
 use serde_json::{Value, json};
 
 /// A client of one server.
@@ -204,5 +205,11 @@ impl Client {
         let found = self.get(&format!("/tool_calls/{call}")).await;
         assert_eq!(found.status, 200, "{:?}", found.body);
         found.body
+    }
+
+    /// The call, once it stands so.
+    pub(crate) async fn becomes(&self, call: &str, state: &str) -> Value {
+        let found = async || Some(self.call(call).await).filter(|call| call["state"] == state);
+        eventually(&format!("the call becomes {state}"), found).await
     }
 }

@@ -52,8 +52,22 @@ impl Process {
 
     /// Asks it to stop, as an operator does.
     pub(crate) fn terminate(&self) {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(asked.success());
+        self.signal("-TERM");
+    }
+
+    /// Has it stand still, as a machine that is suspended does.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
     }
 
     /// Whether it went well, once it has ended by itself.

@@ -1,0 +1,218 @@
+//! Several servers on one Postgres: one effect, one outcome, told by each of them, whoever dies.
+
+use crate::support::{Answer, Client, LEASE, Place, Process, eventually};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+/// What is told of a call that nobody saw the end of.
+const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+                       Do not repeat it without asking the user.";
+
+const DECIDERS: usize = 50;
+const ROUNDS: usize = 6;
+
+/// One of three ways to decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Yes,
+    No,
+    Edit,
+}
+
+async fn decide(client: &Client, id: &str, way: Way, edited: &str) -> Answer {
+    let mut body = json!({ "toolCallId": id, "isValidated": way != Way::No });
+    if way == Way::Edit {
+        body["validatedInputs"] = json!({ "note": edited });
+    }
+    client.validate(&body).await
+}
+
+#[tokio::test]
+async fn on_postgres_fifty_deciders_over_two_processes_have_one_effect_and_are_told_one_outcome() {
+    let place = Place::on_postgres().await;
+    let servers = [place.start("30s"), place.start("30s")];
+    place.go();
+    let mut effects = Vec::new();
+    for round in 0..ROUNDS {
+        let client = &servers[round % 2].client;
+        let (note, edited) = (format!("{round}"), format!("{round}-edited"));
+        let id = place.hold(client, &client.thread().await, &note).await;
+        let deciders = (0..DECIDERS).map(|n| {
+            // Who of them is first is left to chance, which begins elsewhere each time.
+            let way = [Way::Yes, Way::No, Way::Edit][(n / 2 + round) % 3];
+            let (client, id, edited) = (&servers[n % 2].client, &id, &edited);
+            async move { (way, decide(client, id, way, edited).await) }
+        });
+        let answers = join_all(deciders).await;
+
+        let decisions = place.rows().await.all("SELECT tool_call_id, verdict, edited FROM decisions").await;
+        let decided: Vec<_> = decisions.iter().filter(|row| row["tool_call_id"] == *id).collect();
+        let [decided] = decided[..] else { panic!("one decision, not {decided:?}") };
+        let edit = decided["edited"] == true || decided["edited"] == 1;
+        let won = match decided["verdict"].as_str().unwrap() {
+            "reject" => Way::No,
+            _ if edit => Way::Edit,
+            _ => Way::Yes,
+        };
+        match won {
+            Way::No => {}
+            Way::Yes => effects.push(format!("transfer {note}")),
+            Way::Edit => effects.push(format!("transfer {edited}")),
+        }
+        let (same, others): (Vec<_>, Vec<_>) = answers.iter().partition(|(way, _)| *way == won);
+        let outcome = &same[0].1.body;
+        assert_eq!(outcome["state"], if won == Way::No { "rejected" } else { "succeeded" });
+        assert!(same.iter().all(|(_, answer)| (answer.status, &answer.body) == (200, outcome)), "{same:?}");
+        let fresh = same.iter().filter(|(_, answer)| answer.header("idempotent-replayed").is_none());
+        assert_eq!(fresh.count(), 1, "one of them decided");
+        let told = &others[0].1.body["error"]["details"]["decision"];
+        assert_eq!((&told["decision"], &told["edited"]), (&decided["verdict"], &json!(edit)));
+        for (_, answer) in others {
+            assert_eq!((answer.status, answer.code()), (409, "already_decided"));
+            assert_eq!(&answer.body["error"]["details"]["decision"], told);
+        }
+    }
+    let ran = place.ledger().into_iter().filter(|line| !line.ends_with(" done")).collect::<Vec<_>>();
+    assert_eq!(ran, effects);
+}
+
+#[tokio::test]
+async fn on_postgres_what_a_killed_process_ran_is_unknown_and_another_goes_on_with_the_thread() {
+    let place = Place::on_postgres().await;
+    let (mut dead, thread, id) = place.in_mid_tool().await;
+    let other = place.start("30s");
+    assert_eq!(other.client.call(&id).await["state"], "executing");
+    dead.kill();
+    let call = other.client.becomes(&id, "interrupted").await;
+    assert_eq!((&call["validated"], &call["result"]), (&json!(true), &json!(UNKNOWN)));
+    place.go();
+    assert_eq!(other.client.approve(&id).await.body["state"], "interrupted");
+    assert!(other.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(other.client.say(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_decider_who_waits_at_one_process_gets_the_outcome_of_another() {
+    let place = Place::on_postgres().await;
+    let (_runs, thread, id) = place.in_mid_tool().await;
+    let waits = place.start("30s");
+    let outcome = async {
+        let answer = waits.client.approve(&id).await;
+        assert_eq!((answer.status, answer.header("idempotent-replayed")), (200, Some("true")));
+        answer.body
+    };
+    let go_on = async {
+        let turn = waits.client.begin_to_go_on(&thread).await;
+        place.go();
+        waits.client.read_on(turn).await
+    };
+    let (outcome, turn) = tokio::join!(outcome, go_on);
+    assert_eq!((&outcome["state"], &outcome["success"]), (&json!("succeeded"), &json!(true)));
+    assert_eq!(turn.one('a')["result"], json!({ "transferred": "10" }));
+    assert_eq!(turn.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_of_a_killed_process_is_gone_on_with_by_another_once_its_lease_is_over() {
+    let place = Place::on_postgres().await;
+    let mut dead = place.start("0s");
+    let other = place.start("0s");
+    let client = &other.client;
+    let thread = client.thread().await;
+    let path = dead.client.url(&format!("/qa/chat_streamed/{thread}"));
+    let asked = dead.client.http.post(path).json(&json!({ "content": "think" })).send().await.unwrap();
+    place.wait_begun(&["think"]).await;
+    let begun = client.messages(&thread).await.pop().unwrap();
+    assert_eq!(client.say(&thread, "and this?").await.refused(), (409, "turn_in_progress".to_owned()));
+    dead.kill();
+    drop(asked);
+
+    place.go();
+    let over =
+        async || Some(client.messages(&thread).await.pop()?).filter(|it| it["status"] == "interrupted");
+    let broken = eventually("the turn is closed", over).await;
+    assert_eq!(broken["message_id"], begun["message_id"]);
+    let again = client.go_on(&thread).await;
+    assert_eq!((again.codes().as_str(), again.text().as_str()), ("f0ed", "Half an answer."));
+    assert_eq!(again.one('f')["messageId"], begun["message_id"]);
+    let steps = place.rows().await.all("SELECT status FROM message_steps ORDER BY n").await;
+    assert_eq!(steps, [json!({ "status": "interrupted" }), json!({ "status": "complete" })]);
+    assert_eq!(place.ledger(), ["think", "think"]);
+}
+
+/// Has a server stand still, as a machine that is suspended does, until what it runs has been taken for dead.
+async fn outlive_the_lease(paused: &Process, other: &Process, id: &str) {
+    paused.pause();
+    other.client.becomes(id, "interrupted").await;
+}
+
+#[tokio::test]
+async fn on_postgres_what_was_taken_for_dead_and_ends_late_is_told_as_a_note() {
+    let place = Place::on_postgres().await;
+    let (paused, thread, id) = place.in_mid_tool().await;
+    let other = place.start("30s");
+    let client = &other.client;
+    outlive_the_lease(&paused, &other, &id).await;
+    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+
+    place.go();
+    paused.resume();
+    let call = client.becomes(&id, "succeeded").await;
+    assert_eq!(call["output"], json!({ "transferred": "10" }));
+    assert_eq!(client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
+    let told = place.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    let note = "[tool outcome] transfer, call p-10: {\"transferred\":\"10\"}";
+    let expected = [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })];
+    assert_eq!(told, expected);
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+}
+
+#[tokio::test]
+async fn on_postgres_one_process_cancels_what_another_runs() {
+    let place = Place::on_postgres().await;
+    let (runs, thread, id) = place.in_mid_tool().await;
+    let other = place.start("30s");
+    let cancelled = other.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
+    let expected = json!({ "success": false, "tool_call_id": id, "state": "interrupted" });
+    assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
+    assert!(other.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+
+    let thinks = runs.client.thread().await;
+    let stop = async {
+        place.wait_begun(&["transfer 10", "think"]).await;
+        let found = other.client.get(&format!("/threads/{thinks}")).await.body;
+        let run = found["active_run_id"].as_str().unwrap().to_owned();
+        other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await
+    };
+    let (turn, stopped) = tokio::join!(runs.client.say(&thinks, "think"), stop);
+    assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "Half an "), "{}", turn.raw);
+    let answer = other.client.messages(&thinks).await.pop().unwrap();
+    assert_eq!((&answer["status"], &answer["parts"][1]["text"]), (&json!("interrupted"), &json!("Half an ")));
+    assert_eq!(place.ledger(), ["transfer 10", "think"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_that_was_to_stop_and_whose_process_died_is_cancelled() {
+    let place = Place::on_postgres().await;
+    let mut dead = place.start("0s");
+    let other = place.start("0s");
+    let thread = other.client.thread().await;
+    let path = dead.client.url(&format!("/qa/chat_streamed/{thread}"));
+    let asked = dead.client.http.post(path).json(&json!({ "content": "think" })).send().await.unwrap();
+    place.wait_begun(&["think"]).await;
+    let run = asked.headers()["x-run-id"].to_str().unwrap().to_owned();
+    dead.kill();
+    drop(asked);
+    let asked = other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+    assert_eq!((asked.status, &asked.body["status"]), (202, &json!("running")));
+    let over = async || {
+        let run = other.client.get(&format!("/runs/{run}")).await.body;
+        (run["status"] == "cancelled").then_some(())
+    };
+    eventually(&format!("the lease of {LEASE:?} is over"), over).await;
+    assert_eq!(other.client.say(&thread, "thanks").await.text(), "thanks");
+}

@@ -1,0 +1,261 @@
+//! A folder and a database of servers that are processes of their own, started again and again.
+//!
+//! The server is this very binary, run as a process that serves slow tools.
+
+use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use holdpoint::app::App;
+use holdpoint::config::{Config, Flags};
+use holdpoint::llm::FinishReason;
+use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Set for the child only. Not `HOLDPOINT_…`: the server refuses to start on a variable of that kind it does not know.
+const CHILD: &str = "CHILD_SERVER";
+/// What happened, in the folder of the server: one line for each execution, and for each answer begun.
+const LEDGER: &str = "ledger";
+/// A tool begins, once it was called, when this file is not there.
+const NOT_YET: &str = "not-yet";
+/// Whoever waits goes on when this file is there.
+const GO: &str = "go";
+
+/// As long as the test wants it: there is no deadline but the test's own.
+async fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn record(line: String) {
+    let mut ledger = std::fs::File::options().create(true).append(true).open(LEDGER).unwrap();
+    ledger.write_all(format!("{line}\n").as_bytes()).unwrap();
+    ledger.sync_all().unwrap();
+}
+
+async fn record_and_wait(line: String) {
+    record(line);
+    wait_until(|| Path::new(GO).exists()).await;
+}
+
+/// What both tools do: the first line is their effect.
+async fn work(line: String) {
+    wait_until(|| !Path::new(NOT_YET).exists()).await;
+    record_and_wait(line.clone()).await;
+    record(format!("{line} done"));
+}
+
+/// Asks first.
+struct Transfer;
+/// Runs by itself.
+struct Sync;
+
+impl Tool for Transfer {
+    const NAME: &'static str = "transfer";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<Value, ToolError> {
+        work(format!("transfer {}", input.note)).await;
+        Ok(json!({ "transferred": input.note }))
+    }
+}
+
+impl Tool for Sync {
+    const NAME: &'static str = "sync";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = false;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<Value, ToolError> {
+        work(format!("sync {}", input.note)).await;
+        Ok(json!({ "synced": input.note }))
+    }
+}
+
+/// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`.
+#[derive(Debug)]
+struct Parrot;
+
+impl LanguageModel for Parrot {
+    fn id(&self) -> &str {
+        "parrot"
+    }
+
+    fn provider(&self) -> &str {
+        "test"
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        let end = |reason| ModelEvent::Finished { reason, usage: None, provider_state: None };
+        let said = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
+        let events = match request.messages.last() {
+            Some(ModelMessage::User(words)) if words == "think" => {
+                let begun = stream::iter([Ok(ModelEvent::Text("Half an ".to_owned()))]);
+                let rest = stream::once(record_and_wait("think".to_owned())).flat_map(move |()| {
+                    stream::iter([ModelEvent::Text("answer.".to_owned()), end(FinishReason::Stop)])
+                });
+                return begun.chain(rest.map(Ok)).boxed();
+            }
+            Some(ModelMessage::User(words)) => match words.split_once(' ') {
+                Some((tool_name, note)) => vec![
+                    ModelEvent::CallStarted {
+                        index: 0,
+                        provider_call_id: format!("p-{note}"),
+                        tool_name: tool_name.to_owned(),
+                    },
+                    ModelEvent::CallArguments { index: 0, delta: json!({ "note": note }).to_string() },
+                    ModelEvent::CallFinished { index: 0 },
+                    end(FinishReason::ToolCalls),
+                ],
+                None => said(words),
+            },
+            Some(ModelMessage::Tool { text, .. }) => said(text),
+            Some(ModelMessage::Assistant { .. }) | None => said("nobody asked"),
+        };
+        stream::iter(events.into_iter().map(Ok)).boxed()
+    }
+}
+
+/// Not a test: the server.
+#[test]
+#[ignore = "serves until it is stopped; a `Place` starts it"]
+fn child_server() {
+    #[expect(clippy::disallowed_methods, reason = "tells the child from a test run with --ignored")]
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let config = Config::load(&Flags::default()).unwrap();
+        let mut tools = ToolRegistry::new();
+        tools.register(Transfer).unwrap();
+        tools.register(Sync).unwrap();
+        let bind = config.server.bind;
+        let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
+            Ok(app) => app,
+            Err(error) => panic!("{error}"),
+        };
+        let listener = TcpListener::bind(bind).await.unwrap();
+        let mut terminate = signal(SignalKind::terminate()).unwrap();
+        println!("holdpoint listens on http://{}", listener.local_addr().unwrap());
+        let stop = async {
+            terminate.recv().await;
+        };
+        app.serve(listener, stop).await.unwrap();
+    });
+}
+
+/// The folder and the database.
+pub(crate) struct Place {
+    dir: TempDir,
+    database: String,
+}
+
+/// The lease of whoever runs something: as short as a busy machine allows.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+
+impl Place {
+    /// On the database that the tests stand on.
+    pub(crate) async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sqlite = format!("sqlite://{}/holdpoint.db", dir.path().display());
+        Self { database: postgres_if_chosen().await.unwrap_or(sqlite), dir }
+    }
+
+    /// On Postgres, where several servers may stand side by side.
+    pub(crate) async fn on_postgres() -> Self {
+        Self::at(postgres().await)
+    }
+
+    /// On this database.
+    pub(crate) fn at(database: String) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), database }
+    }
+
+    /// Starts a server; who decides waits for the outcome this long.
+    pub(crate) fn start(&self, wait: &str) -> Process {
+        self.start_with(wait, &[])
+    }
+
+    /// The same, with more settings.
+    pub(crate) fn start_with(&self, wait: &str, settings: &[(&str, &str)]) -> Process {
+        Process::spawn(self.command(wait).envs(settings.iter().copied()))
+    }
+
+    /// What starts a server.
+    pub(crate) fn command(&self, wait: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--ignored", "--exact", "support::place::child_server", "--nocapture"])
+            .current_dir(self.dir.path())
+            .env(CHILD, "1")
+            .env("RUST_BACKTRACE", "0")
+            .env("HOLDPOINT_DATABASE__URL", &self.database)
+            .env("HOLDPOINT_APPROVAL__LEASE", format!("{}ms", LEASE.as_millis()))
+            .env("HOLDPOINT_APPROVAL__SWEEP", "100ms")
+            .env("HOLDPOINT_APPROVAL__WAIT", wait);
+        command
+    }
+
+    pub(crate) fn ledger(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.dir.path().join(LEDGER)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A server that runs an approved call, with the thread and the call.
+    pub(crate) async fn in_mid_tool(&self) -> (Process, String, String) {
+        let server = self.start("0s");
+        let thread = server.client.thread().await;
+        let id = self.hold(&server.client, &thread, "10").await;
+        assert_eq!(server.client.approve(&id).await.status, 202);
+        self.wait_begun(&["transfer 10"]).await;
+        (server, thread, id)
+    }
+
+    /// Has the model ask for one `transfer`, and gives the call's id.
+    pub(crate) async fn hold(&self, client: &Client, thread: &str, note: &str) -> String {
+        let turn = client.say(thread, &format!("transfer {note}")).await;
+        let pending = turn.pending();
+        assert_eq!(pending.len(), 1, "{}", turn.raw);
+        pending[0].clone()
+    }
+
+    pub(crate) async fn wait_begun(&self, lines: &[&str]) {
+        eventually("the ledger has these lines", async || (self.ledger() == lines).then_some(())).await;
+    }
+
+    /// Lets whoever waits go on, now and later.
+    pub(crate) fn go(&self) {
+        std::fs::write(self.dir.path().join(GO), "").unwrap();
+    }
+
+    /// Has tools wait before their effect.
+    pub(crate) fn not_yet(&self) {
+        std::fs::write(self.dir.path().join(NOT_YET), "").unwrap();
+    }
+
+    /// Has them wait no more.
+    pub(crate) fn now(&self) {
+        std::fs::remove_file(self.dir.path().join(NOT_YET)).unwrap();
+    }
+
+    pub(crate) async fn rows(&self) -> Rows {
+        Rows::open(&self.database).await
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.database.starts_with("postgres:")
+    }
+}
