@@ -11,6 +11,7 @@ use crate::domain::message::Usage;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
+use futures::future::join_all;
 use std::sync::Arc;
 
 /// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
@@ -141,7 +142,8 @@ impl Telling {
         let held = read.held_calls(run.assistant_message_id).await?;
         drop(read);
         let outcomes = held.into_iter().map(|call| chat.approvals.outcome(principal, call));
-        let held = futures::future::try_join_all(outcomes).await?;
+        // All to their ends, also where one fails: database work is not dropped half-way.
+        let held: Vec<ToolCall> = join_all(outcomes).await.into_iter().collect::<Result<_, _>>()?;
         let all_ended = held.iter().all(|call| call.end().is_some());
         let write = chat.store.write().await?;
         write.lock_thread(thread).await?;

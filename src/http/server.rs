@@ -70,6 +70,8 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
             }
         });
     }
+    // Whoever finds that no connection is taken finds that nothing is begun either.
+    tasks.stop();
     drop(listener);
     tasks.finish(grace, graceful.shutdown()).await;
     Ok(())

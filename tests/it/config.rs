@@ -249,3 +249,30 @@ async fn on_sqlite_a_second_server_that_finds_the_address_taken_touches_nothing(
     assert_eq!(app.client.call(&id).await["state"], "executing");
     app.ledger.go.add_permits(1);
 }
+
+#[tokio::test]
+async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
+    use crate::support::Place;
+    let dir = tempfile::tempdir().unwrap();
+    let database = format!("sqlite://{}/shared.db", dir.path().display());
+    let place = Place::at(database.clone());
+    let (mut first, thread, id) = place.in_mid_tool().await;
+    let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    second.args(["--bind", "127.0.0.1:0", "--database-url", &database]).env_clear().current_dir(dir.path());
+    let output = second.output().unwrap();
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("database.url: another process serves from this database"), "{told}");
+    assert_eq!(first.client.call(&id).await["state"], "executing", "and it touched nothing");
+
+    // Only to be brought up to date may others open it.
+    let mut migrate = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    migrate.args(["migrate", "--database-url", &database]).env_clear().current_dir(dir.path());
+    assert!(migrate.output().unwrap().status.success());
+    assert_eq!(first.client.call(&id).await["state"], "executing");
+
+    first.kill();
+    let next = place.start("30s");
+    assert_eq!(next.client.call(&id).await["state"], "interrupted");
+    assert!(next.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+}

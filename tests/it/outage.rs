@@ -1,7 +1,12 @@
 //! A database that goes away under a running server, and comes back.
 
-use crate::support::{Cluster, Embedded, eventually};
+use crate::support::{Client, Cluster, Embedded, call, eventually, postgres};
+use futures::future::join_all;
+use holdpoint::config::Config;
 use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 #[tokio::test]
 async fn on_postgres_a_hold_outlives_a_crash_of_the_database_and_the_server_goes_on() {
@@ -23,5 +28,125 @@ async fn on_postgres_a_hold_outlives_a_crash_of_the_database_and_the_server_goes
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
     app.scene.says("Paid.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+const CALLS: usize = 60;
+const CRASHES: usize = 3;
+
+/// What came of a decision that was said until somebody answered.
+struct Told {
+    id: String,
+    yes: bool,
+    /// Whether it is in force, by the answer.
+    acknowledged: bool,
+    /// How often there was no database to ask.
+    in_vain: usize,
+}
+
+async fn decide(client: &Client, id: &str, yes: bool) -> Told {
+    let body = json!({ "toolCallId": id, "isValidated": yes });
+    let mut in_vain = 0;
+    let answer = async || {
+        let answer = client.validate(&body).await;
+        match answer.status {
+            200 | 202 => Some(true),
+            409 => Some(false),
+            503 => {
+                in_vain += 1;
+                None
+            }
+            other => panic!("{other}: {:?}", answer.body),
+        }
+    };
+    let acknowledged = eventually("the database is there again", answer).await;
+    Told { id: id.to_owned(), yes, acknowledged, in_vain }
+}
+
+#[tokio::test]
+async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_database_in_mid_decision() {
+    let cluster = Arc::new(Cluster::start());
+    let url = cluster.database().await;
+    let change = |config: &mut Config| {
+        config.database.url = url.clone().into();
+        config.limits.calls_per_step = CALLS;
+        config.limits.pending_per_thread = CALLS as u64;
+        config.approval.lease = Duration::from_secs(3);
+        config.approval.sweep = Duration::from_millis(100);
+    };
+    let servers = [Embedded::with(&change).await, Embedded::with(&change).await];
+    let client = &servers[0].client;
+    let thread = client.thread().await;
+    let calls: Vec<_> =
+        (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
+    servers[0].scene.calls(&calls);
+    let ids = client.say(&thread, "pay all").await.pending();
+    assert_eq!(ids.len(), CALLS);
+
+    // Yes at one server against no at the other, for one call after the other, while the database goes down and
+    // comes back.
+    let mut told = Vec::new();
+    for (n, ids) in ids.chunks(CALLS / (2 * CRASHES)).enumerate() {
+        let deciders = ids.iter().flat_map(|id| [true, false].map(|yes| (id, yes)));
+        let servers = &servers;
+        let deciders = deciders.map(|(id, yes)| decide(&servers[usize::from(yes)].client, id, yes));
+        let crash = async {
+            if n.is_multiple_of(2) {
+                let cluster = cluster.clone();
+                // Beside the servers, which run on this thread.
+                let crash = move || {
+                    cluster.stop_now();
+                    cluster.start_again();
+                };
+                tokio::task::spawn_blocking(crash).await.unwrap();
+            }
+        };
+        let (answers, ()) = tokio::join!(join_all(deciders), crash);
+        told.extend(answers);
+    }
+    assert_eq!(told.len(), 2 * CALLS);
+
+    let at_rest = async || {
+        let open = "tool_calls WHERE state IN ('pending', 'approved', 'executing')";
+        (servers[0].rows.count(open).await == 0).then_some(())
+    };
+    eventually("every call is at its end", at_rest).await;
+    let rows = servers[0]
+        .rows
+        .all("SELECT tool_call_id, state, verdict FROM tool_calls JOIN decisions USING (tool_call_id)")
+        .await;
+    assert_eq!(rows.len(), CALLS, "one decision each");
+    let rows: HashMap<&str, _> =
+        rows.iter().map(|row| (row["tool_call_id"].as_str().unwrap(), row)).collect();
+    for Told { id, yes, acknowledged, .. } in &told {
+        let row = rows[id.as_str()];
+        assert_eq!((row["verdict"] == "approve") == *yes, *acknowledged, "{row}");
+    }
+    assert!(told.iter().any(|told| told.in_vain > 0), "some came while the database was down");
+    let mut lines: Vec<_> = servers.iter().flat_map(|server| server.ledger.lines()).collect();
+    let ran = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), ran, "none ran twice");
+    let of = |state: &str| rows.values().filter(|row| row["state"] == state).count();
+    assert!(ran >= of("succeeded") && ran <= of("succeeded") + of("interrupted"), "{ran} ran: {rows:?}");
+    assert_eq!(of("succeeded") + of("interrupted") + of("rejected"), CALLS, "{rows:?}");
+    servers[0].scene.says("All is said.");
+    assert_eq!(client.go_on(&thread).await.text(), "All is said.");
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_not_made() {
+    let app = {
+        let url = postgres().await;
+        Embedded::with(|config| config.database.url = url.into()).await
+    };
+    let (_, id) = app.held("pay", "10").await;
+    assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
+    let refused = app.client.approve(&id).await;
+    assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+    assert!(app.rows.change("ROLLBACK").await.is_ok());
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }

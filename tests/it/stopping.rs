@@ -1,0 +1,184 @@
+//! A server that is asked to stop: it begins nothing, lets what runs finish, and leaves an honest record.
+
+use crate::support::{Client, Place, Process, Rows, eventually, probes};
+use crate::support::{Ledger, Scene};
+use holdpoint::app::App;
+use holdpoint::config::Config;
+use poem::http::Method;
+use poem::{Endpoint, Request};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What is told of a call that nobody saw the end of.
+const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+                       Do not repeat it without asking the user.";
+const SHORT: (&str, &str) = ("HOLDPOINT_SERVER__GRACE", "300ms");
+
+/// Asks the server to stop, and comes back once it takes no connections.
+async fn stop(server: &Process) {
+    server.terminate();
+    let address = server.client.base.trim_start_matches("http://").to_owned();
+    let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
+    eventually("no new connection is taken", refused).await;
+}
+
+async fn ended_well(mut server: Process) {
+    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
+}
+
+#[tokio::test]
+async fn a_tool_that_outlasts_the_grace_time_is_written_as_unknown_by_the_server_that_leaves() {
+    let place = Place::new().await;
+    let server = place.start_with("30s", &[SHORT]);
+    let client = server.client.clone();
+    let thread = client.thread().await;
+    let id = place.hold(&client, &thread, "10").await;
+    let stopping = async {
+        place.wait_begun(&["transfer 10"]).await;
+        stop(&server).await;
+    };
+    let (decided, ()) = tokio::join!(client.approve(&id), stopping);
+    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(decided.body["result"], UNKNOWN);
+    ended_well(server).await;
+    // Nobody else was there to write it.
+    let calls = place.rows().await.all("SELECT state, result, lease_until FROM tool_calls").await;
+    assert_eq!(calls, [json!({ "state": "interrupted", "result": UNKNOWN, "lease_until": null })]);
+
+    place.go();
+    let next = place.start("30s");
+    assert!(next.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_outlasts_the_grace_time_keeps_its_words_and_is_gone_on_with_by_the_next_server() {
+    let place = Place::new().await;
+    let server = place.start_with("30s", &[SHORT]);
+    let client = server.client.clone();
+    let thread = client.thread().await;
+    let stopping = async {
+        place.wait_begun(&["think"]).await;
+        stop(&server).await;
+    };
+    let (turn, ()) = tokio::join!(client.say(&thread, "think"), stopping);
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f03", "Half an "), "{}", turn.raw);
+    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: The server stopped"), "{}", turn.raw);
+    ended_well(server).await;
+    let rows: Rows = place.rows().await;
+    let runs = rows.all("SELECT status, error_code, owner FROM runs").await;
+    assert_eq!(runs, [json!({ "status": "failed", "error_code": "interrupted", "owner": null })]);
+
+    place.go();
+    let next = place.start("30s");
+    let broken = next.client.messages(&thread).await.pop().unwrap();
+    assert_eq!((&broken["status"], &broken["parts"][1]["text"]), (&json!("interrupted"), &json!("Half an ")));
+    let again = next.client.go_on(&thread).await;
+    assert_eq!(
+        (again.text().as_str(), &again.one('f')["messageId"]),
+        ("Half an answer.", &broken["message_id"])
+    );
+}
+
+/// A request of which half has been sent.
+struct Half {
+    socket: TcpStream,
+    rest: Vec<u8>,
+}
+
+impl Half {
+    async fn send(client: &Client, path: &str, body: &Value) -> Self {
+        let address = client.base.trim_start_matches("http://");
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        let (first, rest) = body.as_bytes().split_at(body.len() / 2);
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(head.as_bytes()).await.unwrap();
+        socket.write_all(first).await.unwrap();
+        Self { socket, rest: rest.to_vec() }
+    }
+
+    /// Sends the rest; the status and the body of the answer.
+    async fn finish(mut self) -> (u16, Value) {
+        self.socket.write_all(&self.rest).await.unwrap();
+        let mut answer = Vec::new();
+        self.socket.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or_default())
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stops_takes_a_decision_and_begins_neither_the_tool_nor_a_turn() {
+    let place = Place::new().await;
+    let server = place.start("30s");
+    let client = &server.client;
+    let first = client.thread().await;
+    let running = place.hold(client, &first, "10").await;
+    let id = place.hold(client, &client.thread().await, "20").await;
+    let idle = client.thread().await;
+    let stopping = async {
+        // A tool that runs keeps the server from leaving.
+        place.wait_begun(&["transfer 10"]).await;
+        let yes = json!({ "toolCallId": id, "isValidated": true });
+        let decision = Half::send(client, "/qa/validate_tool", &yes).await;
+        let path = format!("/qa/chat_streamed/{idle}");
+        let turn = Half::send(client, &path, &json!({ "content": "hello there" })).await;
+        stop(&server).await;
+        let (status, refused) = turn.finish().await;
+        assert_eq!((status, &refused["error"]["code"]), (503, &json!("unavailable")), "{refused}");
+        // It waits for nobody to begin: it comes back while the other tool still runs.
+        let (status, decided) = decision.finish().await;
+        assert_eq!((status, &decided["state"]), (202, &json!("executing")), "{decided}");
+        place.go();
+    };
+    let (approved, ()) = tokio::join!(client.approve(&running), stopping);
+    assert_eq!(approved.body["state"], "succeeded");
+    ended_well(server).await;
+    let rows = place.rows().await;
+    assert_eq!(rows.count("messages WHERE content = 'hello there'").await, 0);
+    let standing = "SELECT state, exec_attempt FROM tool_calls ORDER BY tool_call_id";
+    let expected = [
+        json!({ "state": "succeeded", "exec_attempt": 1 }),
+        json!({ "state": "approved", "exec_attempt": 0 }),
+    ];
+    assert_eq!(rows.all(standing).await, expected);
+
+    let next = place.start("30s");
+    next.client.becomes(&id, "succeeded").await;
+    assert_eq!(next.client.call(&running).await["state"], "succeeded");
+    let ran = ["transfer 10", "transfer 10 done", "transfer 20", "transfer 20 done"];
+    assert_eq!(place.ledger(), ran);
+}
+
+#[tokio::test]
+async fn an_app_that_serves_holdpoint_itself_can_have_it_finish() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
+    config.server.grace = Duration::from_millis(100);
+    let scene = Scene::new();
+    let app = App::build(config, probes(&Ledger::new()), vec![Arc::new(scene.clone())]).await.unwrap();
+    let endpoint = app.endpoint();
+    let ask = async |method: Method, path: &str| {
+        let request =
+            Request::builder().method(method).uri(path.parse().unwrap()).header("host", "localhost");
+        endpoint.get_response(request.finish()).await.status().as_u16()
+    };
+    assert_eq!(ask(Method::GET, "/readyz").await, 200);
+    assert_eq!(ask(Method::POST, "/threads").await, 201);
+    app.finish().await;
+    assert_eq!(ask(Method::GET, "/readyz").await, 503);
+    assert_eq!(ask(Method::GET, "/healthz").await, 200);
+    assert_eq!(ask(Method::GET, "/threads").await, 200, "what is only read is answered");
+    assert_eq!(ask(Method::POST, "/qa/chat_streamed/none").await, 503);
+}
