@@ -81,11 +81,10 @@ impl StoreError {
     /// unknown, and asking again is safe.
     pub(crate) fn is_unavailable(&self) -> bool {
         match self {
-            Self::Database(DbErr::ConnectionAcquire(_)) => true,
+            // However connecting fails: a server that ends answers with anything.
+            Self::Database(DbErr::ConnectionAcquire(_) | DbErr::Conn(_)) => true,
             Self::Database(
-                DbErr::Conn(RuntimeErr::SqlxError(error))
-                | DbErr::Exec(RuntimeErr::SqlxError(error))
-                | DbErr::Query(RuntimeErr::SqlxError(error)),
+                DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)),
             ) => is_unavailable(error),
             Self::Database(_) | Self::InUse | Self::LockFile { .. } | Self::Inconsistent { .. } => false,
         }
@@ -100,6 +99,7 @@ fn is_unavailable(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => true,

@@ -1,11 +1,11 @@
 //! Cancelling calls and runs: what has not begun never does, what runs is given up, and it is said so.
 
-use crate::support::{Client, Embedded, call, eventually};
+use crate::support::{Client, Embedded, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 
-/// What is told of a call that nobody saw the end of.
-const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
-                       Do not repeat it without asking the user.";
+/// When the sweeper would begin a call that is approved: not within a test.
+const IN_A_WHILE: &str = "created_at + 1000000000";
+/// What is told of a call that was withdrawn.
 const CANCELLED: &str = "Cancelled, the tool did not run.";
 
 async fn cancel_call(client: &Client, id: &str) -> crate::support::Answer {
@@ -20,20 +20,6 @@ async fn events_of(app: &Embedded, id: &str) -> Vec<String> {
     let sql = format!("SELECT type FROM events WHERE tool_call_id = '{id}' ORDER BY event_id");
     let found = app.rows.all(&sql).await;
     found.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
-}
-
-/// A yes that is committed and that nobody has acted on, as a process leaves it that dies there.
-async fn approved_but_not_begun(app: &Embedded, id: &str) {
-    let yes = format!(
-        "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
-             decided_at = created_at + 1000000000, start_deadline = expires_at WHERE tool_call_id = '{id}'"
-    );
-    assert_eq!(app.rows.change(&yes).await, Ok(1));
-    let decision = format!(
-        "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
-         VALUES ('d', '{id}', 'user:local', 'approve', TRUE, FALSE, 'h', 'rest', 0)"
-    );
-    assert_eq!(app.rows.change(&decision).await, Ok(1));
 }
 
 #[tokio::test]
@@ -69,7 +55,7 @@ async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_is_told() {
 async fn a_call_that_is_approved_and_not_begun_can_still_be_cancelled() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
-    approved_but_not_begun(&app, &id).await;
+    app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
     let cancelled = cancel_call(&app.client, &id).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
     let shown = app.client.call(&id).await;
@@ -253,7 +239,7 @@ async fn a_turn_that_is_cancelled_while_a_tool_runs_leaves_it_to_settle_and_hold
 async fn deleting_a_thread_takes_back_what_was_approved_and_not_begun() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
-    approved_but_not_begun(&app, &id).await;
+    app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND validated").await, 1);
     assert_eq!(app.client.approve(&id).await.status, 404);

@@ -1,13 +1,9 @@
 //! A server that dies: what was under way is `interrupted`, what waited still waits, and nothing runs twice.
 
-use crate::support::{Client, Place, Rows, eventually};
+use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-
-/// What is told of a call that nobody saw the end of.
-const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
-                       Do not repeat it without asking the user.";
 
 /// Begins a turn and leaves it when the line with this code has come: its end is nobody's to read.
 async fn begin(client: &Client, thread: &str, words: &str, code: &str) {

@@ -1,12 +1,8 @@
 //! Several servers on one Postgres: one effect, one outcome, told by each of them, whoever dies.
 
-use crate::support::{Answer, Client, LEASE, Place, Process, eventually};
+use crate::support::{Answer, Client, LEASE, Place, Process, UNKNOWN, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
-
-/// What is told of a call that nobody saw the end of.
-const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
-                       Do not repeat it without asking the user.";
 
 const DECIDERS: usize = 50;
 const ROUNDS: usize = 6;

@@ -1,7 +1,6 @@
 //! A server that is asked to stop: it begins nothing, lets what runs finish, and leaves an honest record.
 
-use crate::support::{Client, Place, Process, Rows, eventually, probes};
-use crate::support::{Ledger, Scene};
+use crate::support::{Client, Ledger, Place, Process, Rows, Scene, UNKNOWN, eventually, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use poem::http::Method;
@@ -12,9 +11,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What is told of a call that nobody saw the end of.
-const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
-                       Do not repeat it without asking the user.";
 const SHORT: (&str, &str) = ("HOLDPOINT_SERVER__GRACE", "300ms");
 
 /// Asks the server to stop, and comes back once it takes no connections.
@@ -95,12 +91,16 @@ impl Half {
         let body = body.to_string();
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n",
+             expect: 100-continue\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let (first, rest) = body.as_bytes().split_at(body.len() / 2);
         let mut socket = TcpStream::connect(address).await.unwrap();
         socket.write_all(head.as_bytes()).await.unwrap();
+        // Then the server is at this request, and does not take the connection for idle.
+        let mut waits = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+        socket.read_exact(&mut waits).await.unwrap();
+        assert_eq!(waits, *b"HTTP/1.1 100 Continue\r\n\r\n");
         socket.write_all(first).await.unwrap();
         Self { socket, rest: rest.to_vec() }
     }

@@ -16,20 +16,6 @@ async fn set(app: &Embedded, id: &str, what: &str) {
     assert_eq!(app.rows.change(&change).await, Ok(1));
 }
 
-/// A yes that is committed and that nobody has acted on.
-async fn approve_only(app: &Embedded, id: &str, start_deadline: &str) {
-    let decision = format!(
-        "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
-         VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, 'h', 'rest', 0)"
-    );
-    assert_eq!(app.rows.change(&decision).await, Ok(1));
-    let yes = format!(
-        "state = 'approved', validated = TRUE, decided_by = 'user:local', decided_at = {LONG_AGO},
-         start_deadline = {start_deadline}"
-    );
-    set(app, id, &yes).await;
-}
-
 #[tokio::test]
 async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
     let app = swept().await;
@@ -57,7 +43,7 @@ async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
 async fn a_yes_that_nobody_acted_on_in_time_is_failed_and_did_not_run() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
-    approve_only(&app, &id, LONG_AGO).await;
+    app.commit_yes(&id, LONG_AGO, LONG_AGO).await;
     let call = app.client.becomes(&id, "failed").await;
     assert_eq!(call["validated"], true);
     assert_eq!(call["result"], "Approved by a person, but not begun in time. The tool did not run.");
@@ -74,7 +60,7 @@ async fn a_yes_that_nobody_acted_on_in_time_is_failed_and_did_not_run() {
 async fn a_yes_that_nobody_acted_on_is_acted_on_while_there_is_time() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
-    approve_only(&app, &id, "expires_at").await;
+    app.commit_yes(&id, LONG_AGO, "expires_at").await;
     let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "paid": "10" }));
     app.scene.says("Paid.");

@@ -23,3 +23,7 @@ pub(crate) use rows::Rows;
 pub(crate) use serve::Embedded;
 pub(crate) use tools::{ChangedPay, Ledger, Probe, probes};
 pub(crate) use valid_history::valid_history;
+
+/// What is told of a call that nobody saw the end of.
+pub(crate) const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
+                                  Do not repeat it without asking the user.";

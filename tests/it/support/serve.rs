@@ -106,4 +106,21 @@ impl Embedded {
         assert_eq!(pending.len(), 1, "{}", turn.raw);
         pending[0].clone()
     }
+
+    /// A yes that is committed and that nobody has acted on, as a process leaves it that dies there. The times are
+    /// SQL.
+    pub(crate) async fn commit_yes(&self, id: &str, decided_at: &str, start_deadline: &str) {
+        let decision = format!(
+            "INSERT INTO decisions
+                 (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+             VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, 'h', 'rest', 0)"
+        );
+        let yes = format!(
+            "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
+                 decided_at = {decided_at}, start_deadline = {start_deadline} WHERE tool_call_id = '{id}'"
+        );
+        for change in [decision, yes] {
+            assert_eq!(self.rows.change(&change).await, Ok(1));
+        }
+    }
 }
