@@ -3,6 +3,7 @@
 mod aimock;
 mod client;
 mod eventually;
+mod leave;
 mod model;
 mod postgres;
 mod process;
@@ -14,6 +15,7 @@ mod valid_history;
 pub(crate) use aimock::Aimock;
 pub(crate) use client::{Answer, Client, Turn};
 pub(crate) use eventually::eventually;
+pub(crate) use leave::{Leave, Leaver};
 pub(crate) use model::{Scene, call};
 pub(crate) use postgres::{everything_on_postgres, postgres};
 pub(crate) use process::Process;
