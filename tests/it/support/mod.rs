@@ -3,6 +3,7 @@
 mod aimock;
 mod client;
 mod eventually;
+mod leave;
 mod model;
 mod place;
 mod postgres;
@@ -15,6 +16,7 @@ mod valid_history;
 pub(crate) use aimock::Aimock;
 pub(crate) use client::{Answer, Client, Turn};
 pub(crate) use eventually::eventually;
+pub(crate) use leave::{Leave, Leaver};
 pub(crate) use model::{Scene, call};
 pub(crate) use place::{LEASE, Place};
 pub(crate) use postgres::{Cluster, postgres, postgres_if_chosen};

@@ -1,0 +1,123 @@
+//! Those who decide.
+
+use super::{HALF_DECIDED, a_while, all_is_whole, in_rounds};
+use crate::support::{Answer, Embedded, Leave, Leaver, call, eventually};
+use serde_json::{Value, json};
+
+const PATH: &str = "/qa/validate_tool";
+
+fn decision(call: &str, yes: bool) -> Value {
+    json!({ "toolCallId": call, "isValidated": yes })
+}
+
+/// What a repeat is answered: the status, whether the same was decided before, and the outcome.
+fn stored(answer: &Answer) -> (u16, bool, &str) {
+    let replayed = answer.header("idempotent-replayed") == Some("true");
+    (answer.status, replayed, answer.body["state"].as_str().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_decision_that_breaks_off_in_its_body_decides_nothing() {
+    let app = Embedded::start().await;
+    let mut left = Vec::new();
+    for how in Leave::ALL {
+        let (thread, id) = app.held("pay", &format!("{how:?}")).await;
+        let client = Leaver::sends_half(&app.client, how, PATH, &decision(&id, false)).await;
+        left.push((how, thread, id, client.leaves().await));
+    }
+    // Behind all of them, so that what one decided would be there by now.
+    for (how, thread, id, _connection) in left {
+        assert_eq!(app.client.call(&id).await["state"], "pending", "{how:?}");
+
+        assert_eq!(stored(&app.client.approve(&id).await), (200, false, "succeeded"), "{how:?}");
+        app.scene.says("Paid.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "{how:?}");
+    }
+    assert_eq!(app.rows.count("decisions").await, i64::try_from(Leave::ALL.len()).unwrap());
+    assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("pay {how:?}")));
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn a_decider_that_leaves_at_any_moment_has_decided_wholly_or_not_at_all() {
+    // A yes and a no by turns, so that each way has both.
+    let all: Vec<_> = in_rounds().map(|(round, how)| (round, how, round % 2 == 0)).collect();
+    let app = Embedded::with(|config| config.limits.calls_per_step = all.len()).await;
+    let thread = app.client.thread().await;
+    let note = |n: usize| n.to_string();
+    let calls: Vec<_> = (0..all.len()).map(|n| call(&note(n), "pay", &json!({ "note": note(n) }))).collect();
+    app.scene.calls(&calls);
+    let ids = app.client.say(&thread, "pay").await.pending();
+    assert_eq!(ids.len(), all.len());
+    let mut connections = Vec::new();
+    for (id, (round, how, yes)) in ids.iter().zip(&all) {
+        let client = Leaver::sends(&app.client, *how, PATH, &decision(id, *yes)).await;
+        a_while(&app, *round).await;
+        connections.push(client.leaves().await);
+        // One look at one moment: the move, its decision and its event are there together or not at all.
+        assert_eq!(app.rows.count(HALF_DECIDED).await, 0, "{how:?}");
+    }
+    let followed = async || {
+        let standing = app.rows.count("tool_calls WHERE state IN ('approved', 'executing')").await;
+        (standing == 0).then_some(())
+    };
+    eventually("a yes is followed without anybody asking again", followed).await;
+    // Who says the same again gets the outcome, whether the first arrived or not.
+    for (id, (_, how, yes)) in ids.iter().zip(&all) {
+        let answer = app.client.validate(&decision(id, *yes)).await;
+        let (status, _, state) = stored(&answer);
+        assert_eq!((status, state), (200, if *yes { "succeeded" } else { "rejected" }), "{how:?}");
+        assert_eq!(stored(&app.client.validate(&decision(id, *yes)).await), (200, true, state), "{how:?}");
+    }
+    let mut lines = app.ledger.lines();
+    lines.sort_unstable();
+    let approved = (0..all.len()).filter(|n| all[*n].2);
+    let mut expected: Vec<String> = approved.map(|n| format!("pay {}", note(n))).collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected, "each yes ran once");
+    assert_eq!(app.rows.count("decisions").await, i64::try_from(all.len()).unwrap());
+    app.scene.says("Done.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn a_tool_goes_on_when_its_decider_leaves_while_it_runs() {
+    let app = Embedded::start().await;
+    for how in Leave::ALL {
+        let (thread, id) = app.held("wait_for_me", &format!("{how:?}")).await;
+        let client = Leaver::sends(&app.client, how, PATH, &decision(&id, true)).await;
+        app.ledger.wait_begun().await;
+        let _connection = client.leaves().await;
+        assert_eq!(app.client.call(&id).await["state"], "executing", "{how:?}");
+
+        app.ledger.go.add_permits(1);
+        assert_eq!(stored(&app.client.approve(&id).await), (200, true, "succeeded"), "{how:?}");
+        app.scene.says("Waited.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "Waited.", "{how:?}");
+    }
+    assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("wait_for_me {how:?}")));
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn an_outcome_stays_when_its_decider_leaves_before_reading_it() {
+    let app = Embedded::start().await;
+    for (how, yes) in Leave::ALL.into_iter().flat_map(|how| [(how, true), (how, false)]) {
+        let note = format!("{how:?}");
+        let (thread, id) = app.held("pay", &note).await;
+        let state = if yes { "succeeded" } else { "rejected" };
+        let client = Leaver::sends(&app.client, how, PATH, &decision(&id, yes)).await;
+        let settled = async || (app.client.call(&id).await["state"] == state).then_some(());
+        eventually("the call has ended", settled).await;
+        let _connection = client.leaves().await;
+
+        let again = app.client.validate(&decision(&id, yes)).await;
+        assert_eq!(stored(&again), (200, true, state), "{how:?}");
+        assert_eq!(app.client.validate(&decision(&id, !yes)).await.code(), "already_decided", "{how:?}");
+        app.scene.says("I see.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "I see.", "{how:?}");
+    }
+    assert_eq!(app.ledger.lines(), Leave::ALL.map(|how| format!("pay {how:?}")), "only where it was a yes");
+    all_is_whole(&app).await;
+}

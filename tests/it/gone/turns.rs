@@ -1,0 +1,267 @@
+//! Those who ask, or go on.
+
+use super::{ROUNDS, a_while, all_is_whole, in_rounds};
+use crate::support::{Embedded, Leave, Leaver, eventually};
+use holdpoint::llm::{FinishReason, ModelEvent};
+use serde_json::{Value, json};
+
+fn path(thread: &str) -> String {
+    format!("/qa/chat_streamed/{thread}")
+}
+
+async fn answer(app: &Embedded, thread: &str) -> Value {
+    app.client.messages(thread).await.pop().unwrap()
+}
+
+async fn ended(app: &Embedded, thread: &str) -> Value {
+    let over = async || Some(answer(app, thread).await).filter(|answer| answer["status"] != "streaming");
+    eventually("the turn ends", over).await
+}
+
+/// How the thread's runs stand, oldest first.
+async fn runs(app: &Embedded, thread: &str) -> Vec<Value> {
+    let sql = format!("SELECT status, error_code FROM runs WHERE thread_id = '{thread}' ORDER BY run_id");
+    app.rows.all(&sql).await
+}
+
+fn run(status: &str) -> Value {
+    json!({ "status": status, "error_code": null })
+}
+
+/// The lines of the ledger with this note.
+fn ran(app: &Embedded, note: &str) -> Vec<String> {
+    let with_note = |line: &String| line.split_once(' ').is_some_and(|(_, written)| written == note);
+    app.ledger.lines().into_iter().filter(with_note).collect()
+}
+
+/// Waits until the model has been asked so many times.
+async fn asked(app: &Embedded, times: usize) {
+    let enough = async || (app.scene.requests().len() >= times).then_some(());
+    eventually("the model is asked", enough).await;
+}
+
+/// How far a turn came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The model is asked; not a byte of the answer is read.
+    Asked,
+    InWords,
+    InArguments,
+    InTool,
+    /// The hold is told, and the end is not yet, unless it was faster.
+    Held,
+}
+
+/// Words, a call that runs at once and one that is held.
+const EVENTS: usize = 10;
+
+fn words_and_calls(note: &str) -> [ModelEvent; EVENTS] {
+    let begins = |index: usize, tool: &str| ModelEvent::CallStarted {
+        index,
+        provider_call_id: format!("{tool}-{note}"),
+        tool_name: tool.to_owned(),
+    };
+    let arguments = |index: usize, delta: &str| ModelEvent::CallArguments { index, delta: delta.to_owned() };
+    [
+        ModelEvent::Text("I will ".to_owned()),
+        ModelEvent::Text("pay.".to_owned()),
+        begins(0, "dawdle"),
+        arguments(0, "{\"note\":"),
+        arguments(0, &format!("\"{note}\"}}")),
+        ModelEvent::CallFinished { index: 0 },
+        begins(1, "pay"),
+        arguments(1, &format!("{{\"note\":\"{note}\"}}")),
+        ModelEvent::CallFinished { index: 1 },
+        ModelEvent::Finished { reason: FinishReason::ToolCalls, usage: None, provider_state: None },
+    ]
+}
+
+async fn a_turn_goes_on_behind(phase: Phase) {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    for how in Leave::ALL {
+        let note = format!("{how:?}");
+        let thread = app.client.thread().await;
+        app.scene.then(words_and_calls(&note).map(Ok).to_vec());
+        let asked_before = app.scene.requests().len();
+
+        let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "pay" })).await;
+        let (said, heard) = match phase {
+            Phase::Asked => (0, None),
+            Phase::InWords => (1, Some("0:\"I will \"")),
+            Phase::InArguments => (4, Some("c:{")),
+            Phase::InTool => (EVENTS, Some("9:{")),
+            Phase::Held => (EVENTS, Some("8:[{")),
+        };
+        gate.add_permits(said);
+        if phase == Phase::Held {
+            app.ledger.go.add_permits(1);
+        }
+        match heard {
+            None => asked(&app, asked_before + 1).await,
+            Some(text) => client.hears(text).await,
+        }
+        if phase == Phase::InTool {
+            let begun = async || (!ran(&app, &note).is_empty()).then_some(());
+            eventually("the tool runs", begun).await;
+        }
+        let _connection = client.leaves().await;
+        if phase != Phase::Held {
+            assert_eq!(answer(&app, &thread).await["status"], "streaming", "{how:?}: it has more to say");
+            gate.add_permits(EVENTS - said);
+            app.ledger.go.add_permits(1);
+        }
+
+        let whole = ended(&app, &thread).await;
+        assert_eq!(whole["status"], "complete", "{how:?}: held is complete");
+        assert_eq!(whole["parts"][1], json!({ "type": "text", "text": "I will pay." }), "{how:?}");
+        assert_eq!(runs(&app, &thread).await, [run("waiting")], "{how:?}");
+        assert_eq!(ran(&app, &note), [format!("dawdle {note}")], "{how:?}: it ran, the other waits");
+
+        let held = app.client.go_on(&thread).await;
+        let [id] = &held.pending()[..] else { panic!("{how:?}: {}", held.raw) };
+        assert_eq!(app.client.call(id).await["state"], "pending", "{how:?}");
+        assert_eq!(app.client.approve(id).await.body["state"], "succeeded", "{how:?}");
+        app.scene.says("Paid.").says("Still here.");
+        gate.add_permits(4);
+        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "{how:?}");
+        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
+        assert_eq!(runs(&app, &thread).await, [run("completed"), run("completed")], "{how:?}");
+        assert_eq!(ran(&app, &note), [format!("dawdle {note}"), format!("pay {note}")], "{how:?}");
+        assert_eq!(gate.available_permits(), 0, "{how:?}: all was said");
+    }
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_when_its_client_leaves_before_the_first_byte_of_the_answer() {
+    a_turn_goes_on_behind(Phase::Asked).await;
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_when_its_client_leaves_in_mid_words() {
+    a_turn_goes_on_behind(Phase::InWords).await;
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_when_its_client_leaves_in_mid_arguments() {
+    a_turn_goes_on_behind(Phase::InArguments).await;
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_when_its_client_leaves_while_a_tool_runs() {
+    a_turn_goes_on_behind(Phase::InTool).await;
+}
+
+#[tokio::test]
+async fn a_turn_ends_well_when_its_client_leaves_as_soon_as_it_knows_of_the_hold() {
+    a_turn_goes_on_behind(Phase::Held).await;
+}
+
+#[tokio::test]
+async fn a_turn_of_words_is_completed_without_its_client() {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    for how in Leave::ALL {
+        let thread = app.client.thread().await;
+        app.scene.says("Nobody hears this.").says("Still here.");
+        let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "hi" })).await;
+        client.hears("f:{").await;
+        let _connection = client.leaves().await;
+        assert_eq!(answer(&app, &thread).await["status"], "streaming", "{how:?}: nothing was said yet");
+
+        gate.add_permits(2);
+        let whole = ended(&app, &thread).await;
+        assert_eq!(whole["status"], "complete", "{how:?}");
+        assert_eq!(whole["parts"][1]["text"], "Nobody hears this.", "{how:?}");
+        assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
+        gate.add_permits(2);
+        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
+    }
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn a_question_that_breaks_off_in_its_body_begins_nothing() {
+    let app = Embedded::start().await;
+    let mut left = Vec::new();
+    for how in Leave::ALL {
+        let thread = app.client.thread().await;
+        let half = json!({ "content": "never mind" });
+        let client = Leaver::sends_half(&app.client, how, &path(&thread), &half).await;
+        left.push((how, thread, client.leaves().await));
+    }
+    // Behind all of them, so that what one began would be there by now.
+    for (how, thread, _connection) in left {
+        assert!(runs(&app, &thread).await.is_empty(), "{how:?}");
+        app.scene.says("Hello.");
+        assert_eq!(app.client.say(&thread, "hi").await.text(), "Hello.", "{how:?}");
+        assert_eq!(app.client.questions(&thread).await, ["hi"], "{how:?}");
+        assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
+    }
+    assert_eq!(app.scene.requests().len(), Leave::ALL.len());
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn a_question_from_who_leaves_at_any_moment_is_asked_once_when_the_page_posts_it_again() {
+    let app = Embedded::start().await;
+    for (round, how) in in_rounds() {
+        let thread = app.client.thread().await;
+        app.scene.says("Once.");
+        let question = json!({ "message": { "id": "m", "role": "user", "content": "hi" } });
+        let client = Leaver::sends(&app.client, how, &path(&thread), &question).await;
+        a_while(&app, round).await;
+        let _connection = client.leaves().await;
+
+        // Whether the first arrived is not known; the second begins, reads along, or finds the answer there.
+        let again = app.client.turn(&thread, &question).await;
+        if again.status == 200 {
+            assert_eq!(again.text(), "Once.", "{how:?}");
+        } else {
+            assert_eq!(again.refused(), (409, "nothing_to_continue".to_owned()), "{how:?}");
+        }
+        assert_eq!(ended(&app, &thread).await["parts"][1]["text"], "Once.", "{how:?}");
+        assert_eq!(app.client.questions(&thread).await, ["hi"], "{how:?}");
+        assert_eq!(runs(&app, &thread).await, [run("completed")], "{how:?}");
+    }
+    assert_eq!(app.scene.requests().len(), ROUNDS * Leave::ALL.len());
+    all_is_whole(&app).await;
+}
+
+#[tokio::test]
+async fn a_continuation_goes_on_when_its_client_leaves_before_the_outcome_it_waits_for() {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    for how in Leave::ALL {
+        let note = format!("{how:?}");
+        gate.add_permits(4);
+        let (thread, id) = app.held("wait_for_me", &note).await;
+        let yes = json!({ "toolCallId": id, "isValidated": true });
+        let mut decider = Leaver::sends(&app.client, Leave::Fin, "/qa/validate_tool", &yes).await;
+        app.ledger.wait_begun().await;
+        app.scene.says("Waited.").says("Still here.");
+        let asked_before = app.scene.requests().len();
+
+        let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({})).await;
+        client.hears_head().await;
+        let _connection = client.leaves().await;
+        assert_eq!(app.client.call(&id).await["state"], "executing", "{how:?}");
+        assert_eq!(runs(&app, &thread).await, [run("waiting")], "{how:?}");
+
+        app.ledger.go.add_permits(1);
+        decider.hears("succeeded").await;
+        // Nobody else goes on.
+        asked(&app, asked_before + 1).await;
+        let later = app.client.begin_to_go_on(&thread).await;
+        gate.add_permits(2);
+        let later = app.client.read_on(later).await;
+        assert_eq!(later.one('a'), &json!({ "toolCallId": id, "result": { "waited": note } }), "{how:?}");
+        assert_eq!(later.text(), "Waited.", "{how:?}");
+        gate.add_permits(2);
+        assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
+        assert_eq!(app.scene.requests().len(), asked_before + 2, "{how:?}");
+        assert_eq!(ran(&app, &note), [format!("wait_for_me {note}")], "{how:?}");
+    }
+    all_is_whole(&app).await;
+}

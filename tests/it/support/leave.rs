@@ -1,0 +1,266 @@
+//! A client that goes away. It writes its bytes itself: a library would have words of its own to say at a
+//! parting, and would not tell when what it was given is on the wire.
+
+use super::Client;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long a server may be silent that has something to say, or should let go.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a client goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// HTTP/1.1: it closes its end; the server is told once there is nothing left to read.
+    Fin,
+    /// HTTP/1.1: it vanishes, and says so at once.
+    Rst,
+    /// HTTP/2: it gives up this one stream; the connection stays.
+    StreamReset,
+    /// HTTP/2: it closes its end of the connection, without a word about the stream.
+    Http2Fin,
+    /// HTTP/2: the connection vanishes.
+    Http2Rst,
+}
+
+impl Leave {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Fin, Self::Rst, Self::StreamReset, Self::Http2Fin, Self::Http2Rst];
+
+    fn is_http2(self) -> bool {
+        !matches!(self, Self::Fin | Self::Rst)
+    }
+}
+
+/// How much of a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// A byte is missing. What came is whole JSON by itself, so that a server that takes it for all there is
+    /// has something to begin with.
+    Half,
+}
+
+/// A client on a connection of its own, with one request that it will not see to its end.
+#[derive(Debug)]
+pub(crate) struct Leaver {
+    how: Leave,
+    socket: TcpStream,
+    address: String,
+    read: Vec<u8>,
+}
+
+impl Leaver {
+    /// Posts this and reads nothing yet.
+    pub(crate) async fn sends(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
+        let mut leaver = Self::connects(client, how).await;
+        leaver.posts(path, &body.to_string(), Part::Whole).await;
+        leaver
+    }
+
+    /// Posts all but the end of this, and waits until the server has begun to read it.
+    pub(crate) async fn sends_half(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
+        let mut leaver = Self::connects(client, how).await;
+        leaver.posts(path, &body.to_string(), Part::Half).await;
+        leaver
+    }
+
+    async fn connects(client: &Client, how: Leave) -> Self {
+        let address = client.base.trim_start_matches("http://").to_owned();
+        let socket = TcpStream::connect(&address).await.unwrap();
+        // What is written goes out now, and alone.
+        socket.set_nodelay(true).unwrap();
+        Self { how, socket, address, read: Vec::new() }
+    }
+
+    async fn posts(&mut self, path: &str, body: &str, part: Part) {
+        if self.how.is_http2() {
+            self.posts_over_http2(path, body, part).await;
+        } else {
+            self.posts_over_http1(path, body, part).await;
+        }
+    }
+
+    async fn posts_over_http1(&mut self, path: &str, body: &str, part: Part) {
+        let (expect, missing) = match part {
+            Part::Whole => ("", 0),
+            Part::Half => ("expect: 100-continue\r\n", 1),
+        };
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n{expect}\
+             content-length: {}\r\n\r\n",
+            self.address,
+            body.len() + missing
+        );
+        self.writes(head.as_bytes()).await;
+        if part == Part::Half {
+            // The server says so when it begins to read the body.
+            self.hears_head().await;
+        }
+        self.writes(body.as_bytes()).await;
+    }
+
+    async fn posts_over_http2(&mut self, path: &str, body: &str, part: Part) {
+        let end = if part == Part::Whole { http2::END_STREAM } else { 0 };
+        let head = http2::head("POST", path, &self.address);
+        let request = [
+            http2::PREFACE,
+            &http2::frame(http2::SETTINGS, 0, 0, &[]),
+            &http2::frame(http2::HEADERS, http2::END_HEADERS, http2::FIRST, &head),
+            &http2::frame(http2::DATA, end, http2::FIRST, body.as_bytes()),
+        ];
+        self.writes(&request.concat()).await;
+        if part == Part::Half {
+            // Frames are read in their order: who answers this has read what was before it.
+            self.writes(&http2::frame(http2::PING, 0, 0, &[0; 8])).await;
+            let answer = |frame: &http2::Frame<'_>| frame.kind == http2::PING && frame.flags == http2::ACK;
+            self.reads_frame("its answer to a PING", answer).await;
+        }
+    }
+
+    async fn writes(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).await.unwrap();
+    }
+
+    /// Reads on; false at the end. After an error nothing follows either.
+    async fn reads(&mut self) -> bool {
+        let read = timeout(PATIENCE, self.socket.read_buf(&mut self.read)).await;
+        read.expect("the server goes on, or lets go").is_ok_and(|count| count > 0)
+    }
+
+    async fn reads_frame(&mut self, what: &str, is_it: impl Fn(&http2::Frame<'_>) -> bool) {
+        while !http2::frames(&self.read).iter().any(&is_it) {
+            assert!(self.reads().await, "the server ended before {what}");
+        }
+    }
+
+    /// What came of the body of the answer to the stream; none before its head.
+    fn heard(&self, stream: u32) -> Option<String> {
+        if !self.how.is_http2() {
+            let read = String::from_utf8_lossy(&self.read);
+            return read.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        }
+        let mut heard = None;
+        for frame in http2::frames(&self.read).iter().filter(|frame| frame.stream == stream) {
+            let body: &mut String = match frame.kind {
+                http2::HEADERS | http2::DATA => heard.get_or_insert_default(),
+                _ => continue,
+            };
+            if frame.kind == http2::DATA {
+                body.push_str(&String::from_utf8_lossy(frame.payload));
+            }
+        }
+        heard
+    }
+
+    /// Reads until the head of the answer is there.
+    pub(crate) async fn hears_head(&mut self) {
+        self.hears("").await;
+    }
+
+    /// Reads until there is this text in the body of the answer.
+    pub(crate) async fn hears(&mut self, text: &str) {
+        while !self.heard(http2::FIRST).is_some_and(|heard| heard.contains(text)) {
+            assert!(self.reads().await, "the server ended before {text:?}: {:?}", self.heard(http2::FIRST));
+        }
+    }
+
+    /// Goes away. After a FIN, waits until the server has let go of the connection too. A connection that
+    /// stays serves another request, and is given back.
+    pub(crate) async fn leaves(mut self) -> Option<TcpStream> {
+        match self.how {
+            Leave::Fin | Leave::Http2Fin => {
+                self.socket.shutdown().await.unwrap();
+                while self.reads().await {}
+                None
+            }
+            Leave::Rst | Leave::Http2Rst => {
+                self.socket.set_zero_linger().unwrap();
+                None
+            }
+            Leave::StreamReset => {
+                self.writes(&http2::frame(http2::RST_STREAM, 0, http2::FIRST, &http2::CANCEL)).await;
+                let head = http2::head("GET", "/tools", &self.address);
+                let flags = http2::END_HEADERS | http2::END_STREAM;
+                self.writes(&http2::frame(http2::HEADERS, flags, http2::SECOND, &head)).await;
+                let is_last = |frame: &http2::Frame<'_>| {
+                    frame.stream == http2::SECOND && frame.flags & http2::END_STREAM != 0
+                };
+                self.reads_frame("the end of another answer", is_last).await;
+                let tools = self.heard(http2::SECOND).unwrap();
+                assert!(tools.contains("wait_for_me"), "{tools}");
+                Some(self.socket)
+            }
+        }
+    }
+}
+
+/// As much of HTTP/2 as it takes to ask and to leave (RFC 9113).
+mod http2 {
+    pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    pub(super) const DATA: u8 = 0;
+    pub(super) const HEADERS: u8 = 1;
+    pub(super) const RST_STREAM: u8 = 3;
+    pub(super) const SETTINGS: u8 = 4;
+    pub(super) const PING: u8 = 6;
+
+    pub(super) const ACK: u8 = 1;
+    pub(super) const END_STREAM: u8 = 1;
+    pub(super) const END_HEADERS: u8 = 4;
+
+    pub(super) const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+    /// Streams of a client have odd numbers.
+    pub(super) const FIRST: u32 = 1;
+    pub(super) const SECOND: u32 = 3;
+
+    #[derive(Debug)]
+    pub(super) struct Frame<'a> {
+        pub(super) kind: u8,
+        pub(super) flags: u8,
+        pub(super) stream: u32,
+        pub(super) payload: &'a [u8],
+    }
+
+    pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    /// The frames that are there to their end.
+    pub(super) fn frames(mut bytes: &[u8]) -> Vec<Frame<'_>> {
+        let mut frames = Vec::new();
+        while let Some((&[a, b, c, kind, flags, s, t, u, v], rest)) = bytes.split_first_chunk() {
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+            frames.push(Frame { kind, flags, stream: u32::from_be_bytes([s, t, u, v]), payload });
+            bytes = rest;
+        }
+        frames
+    }
+
+    /// A request's head, each field written out, which needs no table (RFC 7541, 6.2.2).
+    pub(super) fn head(method: &str, path: &str, authority: &str) -> Vec<u8> {
+        let fields = [
+            (":method", method),
+            (":scheme", "http"),
+            (":authority", authority),
+            (":path", path),
+            ("content-type", "application/json"),
+        ];
+        let mut block = Vec::new();
+        for (name, value) in fields {
+            block.push(0);
+            for text in [name, value] {
+                // From 127 on a length takes more than one byte.
+                block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).unwrap());
+                block.extend(text.as_bytes());
+            }
+        }
+        block
+    }
+}
