@@ -10,6 +10,8 @@ use tracing::Instrument;
 
 /// How long what was cut off may take to write down how it stands.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How much of that those who wait for it may use, so that they can still be answered.
+const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// The tasks of one process. They own its database work and its tools: a client that goes away, or a turn that
 /// is stopped, only stops waiting for one.
@@ -56,6 +58,18 @@ impl Tasks {
     /// Comes back once the grace time is over: what runs now ends without an outcome.
     pub(crate) async fn cut(&self) {
         self.cut.cancelled().await;
+    }
+
+    /// Comes back when somebody has waited long enough for what others do: after `wait`, or soon after the cut.
+    pub(crate) async fn patience(&self, wait: Duration) {
+        let cut = async {
+            self.cut().await;
+            tokio::time::sleep(LAST_LOOK).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = cut => {}
+        }
     }
 
     /// Has whoever holds a lease here look whether they should end.

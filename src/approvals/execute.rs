@@ -5,7 +5,6 @@ use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::store::{StoreError, Thread};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How often somebody who waits looks at what another process may have settled.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -45,8 +44,10 @@ impl Approvals {
         principal: &Principal,
         mut call: ToolCall,
     ) -> Result<ToolCall, StoreError> {
-        let deadline = Instant::now() + self.times.wait;
+        let patience = self.tasks().patience(self.times.wait);
+        tokio::pin!(patience);
         let mut settled = self.settled.subscribe();
+        let mut last_look = false;
         loop {
             if call.validated().is_none() || call.end().is_some() {
                 return Ok(call);
@@ -56,15 +57,16 @@ impl Approvals {
                 call = now;
             }
             drop(read);
-            let now = Instant::now();
             // A process that leaves begins nothing; who waits here for another to begin would keep it.
             let unbegun = matches!(call.state, State::Approved(_)) && self.tasks().is_stopping();
-            if call.end().is_some() || now >= deadline || unbegun {
+            if call.end().is_some() || last_look || unbegun {
                 return Ok(call);
             }
-            let look_again = deadline.min(now + LOOK_AGAIN);
-            // The sender lives as long as `self`; an error would only mean looking again sooner.
-            let _looked = tokio::time::timeout_at(look_again, settled.changed()).await;
+            tokio::select! {
+                // The sender lives as long as `self`; an error would only mean looking again sooner.
+                _looked = tokio::time::timeout(LOOK_AGAIN, settled.changed()) => {}
+                () = &mut patience => last_look = true,
+            }
         }
     }
 }

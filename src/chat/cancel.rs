@@ -6,7 +6,6 @@ use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
 use crate::store::{StoreError, Thread};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How often somebody who waits looks at what another process may have ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -48,28 +47,31 @@ impl Chat {
 
     /// Waits until a turn that was asked to stop has, at most `wait`.
     async fn ended(&self, principal: &Principal, id: RunId) -> Result<(Run, Thread), CancelRunError> {
-        let deadline = Instant::now() + self.settings.wait;
+        let patience = self.tasks.patience(self.settings.wait);
+        tokio::pin!(patience);
+        let mut last_look = false;
         loop {
-            let over = self.live.find(id);
+            let log = self.live.find(id);
             let read = self.store.read().await?;
             let (run, thread) = read.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
             drop(read);
-            let now = Instant::now();
             match run.status {
-                RunStatus::Running if now < deadline => {}
+                RunStatus::Running if !last_look => {}
                 RunStatus::Running | RunStatus::Cancelled => return Ok((run, thread)),
                 // It came to its own end first.
                 _ => return Err(CancelRunError::Ended(Box::new(run))),
             }
-            let look_again = deadline.min(now + LOOK_AGAIN);
-            let told = async {
-                match over {
+            let over = async {
+                match log {
                     Some(log) => log.over().await,
+                    // A turn of another process ends without a word here.
                     None => std::future::pending().await,
                 }
             };
-            // A turn of another process ends without a word here.
-            let _looked = tokio::time::timeout_at(look_again, told).await;
+            tokio::select! {
+                _looked = tokio::time::timeout(LOOK_AGAIN, over) => {}
+                () = &mut patience => last_look = true,
+            }
         }
     }
 }
