@@ -2,7 +2,7 @@
 
 use super::heartbeat::{Halt, Heartbeat};
 use super::persist::persist;
-use super::tasks::Tasks;
+use super::tasks::{Tasks, Work};
 use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
@@ -32,7 +32,9 @@ impl Executor {
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
         let heartbeat = self.keep(tool_call_id, execution);
         let outcome = tokio::select! {
-            outcome = self.gate.run(permit) => outcome,
+            // What is known is not thrown away.
+            biased;
+            outcome = self.begin(permit) => outcome,
             () = self.given_up(&heartbeat) => {
                 tracing::warn!(%tool_call_id, "a tool was given up");
                 Outcome::Interrupted
@@ -50,9 +52,16 @@ impl Executor {
         Ok((settled.value || settled.tried_before).then_some(shown))
     }
 
+    async fn begin(&self, permit: Permit) -> Outcome {
+        if self.tasks.is_cut() {
+            return Outcome::Failed("the server stopped before it began; it did not run".to_owned());
+        }
+        self.gate.run(permit).await
+    }
+
     fn keep(&self, tool_call_id: ToolCallId, execution: Execution) -> Heartbeat {
         let (store, lease) = (self.store.clone(), self.lease);
-        Heartbeat::begin(&self.tasks, lease, move || {
+        Heartbeat::begin(&self.tasks, Work::Call(tool_call_id), lease, move || {
             let store = store.clone();
             async move {
                 let write = store.urgent_write().await?;

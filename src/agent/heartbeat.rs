@@ -1,10 +1,10 @@
 //! Keeping a lease while work is under way, and learning that the work should end.
 
-use super::Tasks;
+use super::{Tasks, Work};
 use crate::store::{Renewed, StoreError};
 use std::future::Future;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Renewals within one lease: two may fail.
@@ -15,7 +15,7 @@ const BEATS_PER_LEASE: u32 = 3;
 pub(crate) enum Halt {
     /// Somebody asked for it.
     Cancelled,
-    /// It was taken for dead, so it writes nothing any more.
+    /// It was taken for dead.
     Lost,
     /// The process leaves.
     Leaving,
@@ -32,7 +32,7 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Renews a lease of this length with `renew`, again and again. That runs in a task of its own: a renewal
     /// that is dropped half-way would leave its connection inside a transaction.
-    pub(crate) fn begin<R, F>(tasks: &Tasks, lease: Duration, renew: R) -> Self
+    pub(crate) fn begin<R, F>(tasks: &Tasks, work: Work, lease: Duration, renew: R) -> Self
     where
         R: Fn() -> F + Send + 'static,
         F: Future<Output = Result<Renewed, StoreError>> + Send + 'static,
@@ -45,8 +45,7 @@ impl Heartbeat {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(lease / BEATS_PER_LEASE) => {}
-                    // The sender lives as long as the tasks do.
-                    _ = wishes.changed() => {}
+                    () = wished(&mut wishes, work) => {}
                     () = over.cancelled() => return,
                 }
                 match renew().await {
@@ -77,6 +76,18 @@ impl Heartbeat {
         tokio::select! {
             halt = said => halt,
             () = self.tasks.cut() => Halt::Leaving,
+        }
+    }
+}
+
+/// Comes back once somebody wishes this work to end, or may have.
+async fn wished(wishes: &mut broadcast::Receiver<Work>, work: Work) {
+    loop {
+        match wishes.recv().await {
+            Ok(other) if other != work => {}
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return,
+            // Nobody is left who could.
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 }

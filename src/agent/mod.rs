@@ -15,5 +15,5 @@ mod turn;
 pub(crate) use execution::Executor;
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use persist::persist;
-pub(crate) use tasks::Tasks;
+pub(crate) use tasks::{LOOK_AGAIN, Tasks, Work};
 pub(crate) use turn::{Agent, Ended, Turn};

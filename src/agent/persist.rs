@@ -17,7 +17,8 @@ pub(crate) struct Written<T> {
     pub(crate) tried_before: bool,
 }
 
-/// Tries to write until it is done, the database says no, or the time is over.
+/// Tries to write until it is done or the time is over, whatever the failure: what seems final to the database may
+/// be a failover.
 pub(crate) async fn persist<T, F>(time: Duration, write: impl Fn() -> F) -> Result<Written<T>, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -28,7 +29,7 @@ where
     loop {
         match write().await {
             Ok(value) => return Ok(Written { value, tried_before }),
-            Err(error) if !error.is_unavailable() || Instant::now() + pause >= give_up => return Err(error),
+            Err(error) if Instant::now() + pause >= give_up => return Err(error),
             Err(error) => tracing::warn!(%error, "not written yet"),
         }
         tried_before = true;

@@ -1,8 +1,9 @@
 //! What this process has under way, and how that comes to an end.
 
+use crate::domain::id::{RunId, ToolCallId};
 use std::future::Future;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,6 +14,20 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How much of that those who wait for it may use, so that they can still be answered.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
+/// How often somebody who waits for what another process may do looks whether it has.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Wishes that a heartbeat may be behind by; one that is further behind just looks.
+const WISHES: usize = 64;
+
+/// What is done under a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The turn of a run.
+    Turn(RunId),
+    /// The execution of a call.
+    Call(ToolCallId),
+}
+
 /// The tasks of one process. They own its database work and its tools: a client that goes away, or a turn that
 /// is stopped, only stops waiting for one.
 #[derive(Debug, Clone)]
@@ -22,8 +37,8 @@ pub(crate) struct Tasks {
     stopping: CancellationToken,
     /// What still runs is given up.
     cut: CancellationToken,
-    /// Counts the wishes that something under way should end, so that whoever holds a lease looks now.
-    wishes: watch::Sender<u64>,
+    /// What somebody here wishes to end, so that whoever holds its lease looks now.
+    wishes: broadcast::Sender<Work>,
 }
 
 impl Tasks {
@@ -32,7 +47,7 @@ impl Tasks {
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
-            wishes: watch::Sender::new(0),
+            wishes: broadcast::Sender::new(WISHES),
         }
     }
 
@@ -45,7 +60,7 @@ impl Tasks {
         self.tracker.spawn(work.in_current_span())
     }
 
-    /// Whether the process is about to leave: no turn and no tool is begun any more.
+    /// Whether the process is about to leave: it begins no turn and no approved call any more.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
@@ -55,7 +70,12 @@ impl Tasks {
         self.stopping.cancelled().await;
     }
 
-    /// Comes back once the grace time is over: what runs now ends without an outcome.
+    /// Whether the grace time is over: what runs now ends without an outcome.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
+    }
+
+    /// Comes back once that is so.
     pub(crate) async fn cut(&self) {
         self.cut.cancelled().await;
     }
@@ -72,13 +92,14 @@ impl Tasks {
         }
     }
 
-    /// Has whoever holds a lease here look whether they should end.
-    pub(crate) fn look_now(&self) {
-        self.wishes.send_modify(|count| *count = count.wrapping_add(1));
+    /// Has whoever does this work here look whether it should end.
+    pub(crate) fn look_now(&self, work: Work) {
+        // Nobody does any here, perhaps.
+        let _listeners = self.wishes.send(work);
     }
 
     /// Learns of every such wish from now on.
-    pub(crate) fn wishes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn wishes(&self) -> broadcast::Receiver<Work> {
         self.wishes.subscribe()
     }
 

@@ -1,6 +1,7 @@
 //! Cancelling a call: withdrawn if nobody has begun, else whoever runs it is asked to give it up.
 
 use super::{Approvals, DecideError};
+use crate::agent::Work;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
@@ -34,7 +35,7 @@ impl Approvals {
                 Ok(call)
             }
             Cancelled::Asked => {
-                self.tasks().look_now();
+                self.tasks().look_now(Work::Call(id));
                 Ok(self.outcome(principal, call).await?)
             }
             Cancelled::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),

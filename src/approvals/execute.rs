@@ -1,36 +1,51 @@
 //! Executing an approved call: claim, run, settle, in a task that nobody's going away ends.
 
 use super::Approvals;
+use crate::agent::LOOK_AGAIN;
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall};
+use crate::domain::call::{State, ToolCall, input_hash};
+use crate::domain::permit::Permit;
 use crate::store::{StoreError, Thread};
-use std::time::Duration;
-
-/// How often somebody who waits looks at what another process may have settled.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Approvals {
-    /// Begins to run an approved call, unless somebody else has.
+    /// Begins to run an approved call, unless somebody else has, or this process must not.
     pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
-        // A process that has the tool, and stays, may still come until the start deadline.
-        if self.gate().registry().get(&call.name).is_none() || self.tasks().is_stopping() {
-            return;
-        }
         let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
         self.tasks().spawn(async move {
-            if let Err(error) = approvals.claim_and_run(&thread, &call).await {
-                tracing::error!(tool_call_id = %call.id, %error, "an approved call could not be run or settled");
+            match approvals.claim(&thread, &call).await {
+                Ok(Some(permit)) => approvals.run(permit).await,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
             }
+            // Whoever waits sees who else has begun.
             approvals.tell_settled();
         });
     }
 
-    async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) -> Result<(), StoreError> {
-        let write = self.store.urgent_write().await?;
-        if let Some(permit) = write.claim(thread, call, &self.owner, self.times.lease).await? {
-            self.executor.run(permit).await?;
+    /// Takes an approved call to run it. `None` if somebody else has, or another process has to.
+    pub(super) async fn claim(&self, thread: &Thread, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
+        if self.tasks().is_stopping() || !self.is_as_decided(call) {
+            return Ok(None);
         }
-        Ok(())
+        self.store.urgent_write().await?.claim(thread, call, &self.owner, self.times.lease).await
+    }
+
+    /// Whether what this process would run is what was decided on. After a deploy it may not have the tool, or one
+    /// that takes something else by the same inputs; a process that has the old one may still come, until the
+    /// start deadline.
+    fn is_as_decided(&self, call: &ToolCall) -> bool {
+        let Some(tool) = self.gate().registry().get(&call.name) else { return false };
+        let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
+        call.decision.as_ref().is_some_and(|decision| decision.input_hash == here)
+    }
+
+    /// Runs a claimed call to its end.
+    pub(super) async fn run(&self, permit: Permit) {
+        let tool_call_id = permit.tool_call_id();
+        if let Err(error) = self.executor.run(permit).await {
+            tracing::error!(%tool_call_id, %error, "the outcome of a call could not be written");
+        }
+        self.tell_settled();
     }
 
     /// Has those of this process who wait for a call's end look again.

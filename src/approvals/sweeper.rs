@@ -3,7 +3,10 @@
 
 use super::Approvals;
 use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{StoreError, Swept};
+use crate::store::{Due, DueCall, StoreError, Swept};
+use futures::FutureExt;
+use futures::future::join_all;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 impl Approvals {
@@ -14,27 +17,34 @@ impl Approvals {
                 () = tokio::time::sleep(every) => {}
                 () = self.tasks().stopping() => return,
             }
-            // One after the other: where one fails, so does the other, and the next sweep tries again.
-            let swept = async {
-                self.sweep_calls().await?;
-                self.sweep_turns().await
-            };
-            if let Err(error) = swept.await {
+            // Nobody would notice a sweeper that is gone.
+            if AssertUnwindSafe(self.sweep()).catch_unwind().await.is_err() {
+                tracing::error!("a sweep broke");
+            }
+        }
+    }
+
+    /// Each kind by itself: many that are due in one way hold up no other.
+    async fn sweep(&self) {
+        let calls = join_all(Due::ALL.map(|due| self.sweep_calls(due)));
+        let (calls, turns) = tokio::join!(calls, self.sweep_turns());
+        for swept in calls.into_iter().chain([turns]) {
+            if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep could not be made");
             }
         }
     }
 
-    async fn sweep_calls(&self) -> Result<(), StoreError> {
-        let mut behind = None;
+    async fn sweep_calls(&self, due: Due) -> Result<(), StoreError> {
+        let mut behind: Option<DueCall> = None;
         loop {
             // Dropped, not committed: it only looks, with the clock that the deadlines were made with.
             let write = self.store.write().await?;
-            let found = write.calls_to_sweep(behind, self.times.lease).await?;
+            let found = write.due_calls(due, self.times.lease, behind.as_ref()).await?;
             drop(write);
             let Some(last) = found.last().copied() else { return Ok(()) };
             behind = Some(last);
-            for id in found {
+            for DueCall { id, .. } in found {
                 if self.tasks().is_stopping() {
                     return Ok(());
                 }
@@ -59,7 +69,10 @@ impl Approvals {
                 tracing::warn!(tool_call_id = %id, "who ran a call went away; its outcome is unknown");
             }
             Swept::Ready(thread, call) => {
-                self.execute(&thread, &call);
+                if let Some(permit) = self.claim(&thread, &call).await? {
+                    let approvals = self.clone();
+                    self.tasks().spawn(async move { approvals.run(permit).await });
+                }
                 return Ok(());
             }
         }

@@ -1,14 +1,11 @@
 //! Cancelling a run: its calls that wait are withdrawn, its turn stops where it is.
 
 use super::Chat;
+use crate::agent::{LOOK_AGAIN, Work};
 use crate::domain::Principal;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
 use crate::store::{StoreError, Thread};
-use std::time::Duration;
-
-/// How often somebody who waits looks at what another process may have ended.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a run is not cancelled.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +38,7 @@ impl Chat {
         if !asked && run.status != RunStatus::Cancelled {
             return Err(CancelRunError::Ended(Box::new(run)));
         }
-        self.tasks.look_now();
+        self.tasks.look_now(Work::Turn(id));
         self.ended(principal, id).await
     }
 

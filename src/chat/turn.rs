@@ -3,7 +3,7 @@
 
 use super::live::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{Ended, Heartbeat, Turn, persist};
+use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
@@ -75,7 +75,8 @@ impl Telling {
     /// Keeps the run's lease until the turn has ended.
     fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
         let (store, lease) = (self.chat.store.clone(), lease.clone());
-        Heartbeat::begin(&self.chat.tasks, self.chat.settings.lease, move || {
+        let work = Work::Turn(self.run_id);
+        Heartbeat::begin(&self.chat.tasks, work, self.chat.settings.lease, move || {
             let (store, lease) = (store.clone(), lease.clone());
             async move {
                 let write = store.urgent_write().await?;
@@ -120,8 +121,11 @@ impl Telling {
 
     async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let ended = persist(self.chat.settings.lease, || self.write_end(lease, end.clone())).await?;
-        // Where a commit that seemed to fail was made, there is nothing left to end.
-        Ok(ended.value.or(ended.tried_before.then_some(end)))
+        match ended.value {
+            // A commit that seemed to fail may have been made; or the turn was taken for dead since.
+            None if ended.tried_before => self.chat.store.read().await?.ended_as(lease, end).await,
+            value => Ok(value),
+        }
     }
 
     async fn write_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {

@@ -60,11 +60,11 @@ pub(crate) struct ToolCall {
 /// Where a call stands, with the facts of that state and who moves it on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum State {
-    /// A person is asked; a decision moves it, or the first one that comes too late.
+    /// A person is asked; a decision moves it, or the end of their time.
     Pending,
     /// A person said yes and nobody has begun; a claim moves it, until the start deadline.
     Approved(Approval),
-    /// Somebody runs it; who holds the execution settles it, or the next start if they vanish.
+    /// Somebody runs it; who holds the execution settles it, or the sweeper once their lease is over.
     Executing(Approval, Execution),
     /// It ran and gave this output.
     Succeeded(Approval, Execution, Value, End),

@@ -42,7 +42,7 @@ pub(crate) enum RunStatus {
     Waiting,
     /// The model gave its final answer, or the user went on without it.
     Completed,
-    /// A turn broke; continuing tries again.
+    /// A turn broke; continuing tries again, unless somebody stops it.
     Failed,
     /// Somebody stopped it.
     Cancelled,

@@ -207,7 +207,7 @@ fn closed(call: &ToolCall) -> ApiError {
             ApiError::conflict("expired", "Nobody decided in time; the call expired.", Some(details))
         }
         State::Cancelled(..) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
-        _ => ApiError::conflict("already_decided", "The call was decided otherwise.", Some(details)),
+        _ => ApiError::conflict("already_decided", "The call is decided already.", Some(details)),
     }
 }
 

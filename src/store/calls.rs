@@ -356,14 +356,18 @@ impl Write {
         execution: Execution,
         lease: Duration,
     ) -> Result<Renewed, StoreError> {
-        let renewed = tool_call::Entity::update_many()
+        let held = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
             .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
             .filter(tool_call::Column::State.eq("executing"))
-            .exec_with_returning(&self.tx)
+            .exec(&self.tx)
             .await?;
-        Ok(Renewed::of(renewed.first().map(|row| row.cancel_requested_at)))
+        let asked = tool_call::Entity::find_by_id(call.to_string())
+            .filter(tool_call::Column::CancelRequestedAt.is_not_null())
+            .count(&self.tx)
+            .await?;
+        Ok(Renewed::of(held.rows_affected == 1, asked > 0))
     }
 
     /// Writes how an execution went, by who holds it. It may come late, after the execution was taken for dead.

@@ -14,11 +14,8 @@ use tokio::sync::Semaphore;
 
 /// How long a request waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest a statement of Postgres may take, waiting for locks included.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long Postgres lets a transaction stand still, in milliseconds: a process that is paused holds its locks
-/// no longer.
-const IDLE_IN_TRANSACTION_MS: &str = "10000";
+/// How long a connection that is given back may take to say that it is well.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Store {
     /// Connects, and creates a SQLite file that is not there yet.
@@ -70,7 +67,6 @@ async fn pool(url: &str, max_connections: u32) -> Result<DatabaseConnection, Sto
         .sqlx_logging(false)
         // On Postgres the hook below asks the server anyway, and a file does not go away.
         .test_before_acquire(false)
-        .statement_timeout(STATEMENT_TIMEOUT)
         .map_sqlx_sqlite_opts(|sqlite| {
             sqlite
                 .create_if_missing(true)
@@ -80,10 +76,17 @@ async fn pool(url: &str, max_connections: u32) -> Result<DatabaseConnection, Sto
                 .foreign_keys(true)
                 .busy_timeout(WRITE_TIMEOUT)
         })
-        .map_sqlx_postgres_opts(|postgres| {
-            postgres
-                .application_name("holdpoint")
-                .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_MS)])
+        .map_sqlx_postgres_opts(|postgres| postgres.application_name("holdpoint"))
+        .map_sqlx_postgres_pool_opts(|pool| {
+            // The pool itself would wait for ever for a connection that swallows everything, and with it for a
+            // place of its own.
+            pool.after_release(|connection, _| {
+                async move {
+                    let well = tokio::time::timeout(RELEASE_TIMEOUT, sqlx::Connection::ping(connection));
+                    well.await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
+                }
+                .boxed()
+            })
         })
         .map_sqlx_postgres_before_acquire(|connection, _| {
             // A `begin` that was dropped half-way leaves its session inside a transaction nobody knows of, and
@@ -100,11 +103,9 @@ async fn pool(url: &str, max_connections: u32) -> Result<DatabaseConnection, Sto
 
 fn lock_file(url: &str) -> Option<PathBuf> {
     let options: SqliteConnectOptions = url.starts_with("sqlite:").then(|| url.parse().ok())??;
-    let database = options.get_filename();
-    // One in memory has no file.
-    database.is_file().then(|| {
-        let mut path = database.as_os_str().to_owned();
-        path.push(".lock");
-        path.into()
-    })
+    // One in memory has no file. One that has several names has one lock.
+    let database = options.get_filename().canonicalize().ok()?;
+    let mut path = database.into_os_string();
+    path.push(".lock");
+    Some(path.into())
 }

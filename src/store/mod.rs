@@ -10,6 +10,7 @@ mod connect;
 mod decisions;
 mod entity;
 mod events;
+mod limited;
 mod rows;
 mod runs;
 mod steps;
@@ -23,13 +24,14 @@ use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::Swept;
+pub(crate) use sweep::{Due, DueCall, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
 use holdpoint_migrations::{Migrator, MigratorTrait};
+use limited::{Limited, answered};
 use sea_orm::sqlx;
 use sea_orm::{
     AccessMode, ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
@@ -43,8 +45,14 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The lock under which replicas that start together migrate one after the other, however long that takes.
-const MIGRATION_LOCK: &str =
-    "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(7233001)";
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7233001)";
+
+/// Begins a transaction that writes on Postgres: no statement may take longer than 5 s, waiting for locks included,
+/// and a process that is paused holds its locks for 10 s at most. Set for the transaction alone, so that it holds
+/// behind a pooler too. Then the time.
+const BEGIN_WRITE: &str = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros,
+    set_config('statement_timeout', '5000', true),
+    set_config('idle_in_transaction_session_timeout', '10000', true)";
 
 /// How long a writer waits for its turn.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,8 +100,9 @@ impl StoreError {
 }
 
 fn is_unavailable(error: &sqlx::Error) -> bool {
-    // Postgres: connection, rollback, resources, operator (appendix A of its manual, by class).
-    const CLASSES: [&str; 4] = ["08", "40", "53", "57"];
+    // Postgres: connection, transaction state (timed out, read-only), rollback, resources, operator (appendix A of
+    // its manual, by class).
+    const CLASSES: [&str; 5] = ["08", "25", "40", "53", "57"];
     // SQLite: BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN (the low byte of its extended codes).
     const CODES: [u32; 6] = [5, 6, 8, 10, 13, 14];
     match error {
@@ -136,19 +145,18 @@ pub(crate) enum Renewed {
 }
 
 impl Renewed {
-    /// What it found: no row, or one with the moment of the wish to end if there was one.
-    fn of(row: Option<Option<i64>>) -> Self {
-        match row {
-            None => Self::Lost,
-            Some(None) => Self::Held,
-            Some(Some(_)) => Self::CancelRequested,
+    fn of(held: bool, cancel_requested: bool) -> Self {
+        match (held, cancel_requested) {
+            (false, _) => Self::Lost,
+            (true, false) => Self::Held,
+            (true, true) => Self::CancelRequested,
         }
     }
 }
 
 /// One consistent view of the rows.
 pub(crate) struct Read {
-    tx: DatabaseTransaction,
+    tx: Limited,
 }
 
 /// One transaction. Dropped without [`commit`](Self::commit), nothing of it happened.
@@ -180,9 +188,10 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the database answers.
+    /// Whether the database answers, for chats and for what is urgent.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        self.db.ping().await?;
+        answered(self.db.ping()).await?;
+        answered(self.urgent.ping()).await?;
         Ok(())
     }
 
@@ -193,7 +202,7 @@ impl Store {
 
     /// Begins a view.
     pub(crate) async fn read(&self) -> Result<Read, StoreError> {
-        Ok(Read { tx: begin(&self.db, Mode::Read).await? })
+        Ok(Read { tx: Limited(answered(begin(&self.db, Mode::Read)).await?) })
     }
 
     /// Begins a transaction.
@@ -209,9 +218,9 @@ impl Store {
     async fn write_over(&self, db: &DatabaseConnection) -> Result<Write, StoreError> {
         let turn = tokio::time::timeout(WRITE_TIMEOUT, self.writers.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into()) };
-        let tx = begin(db, Mode::Write).await?;
+        let tx = Limited(answered(begin(db, Mode::Write)).await?);
         let now = match tx.get_database_backend() {
-            DbBackend::Postgres => database_now(&tx).await?,
+            DbBackend::Postgres => begin_write(&tx).await?,
             _ => self.clock.now(),
         };
         Ok(Write { read: Read { tx }, _turn: turn, clock: self.clock.clone(), now })
@@ -266,10 +275,9 @@ struct DatabaseNow {
     micros: i64,
 }
 
-async fn database_now(tx: &DatabaseTransaction) -> Result<Timestamp, StoreError> {
-    let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros";
-    let row =
-        DatabaseNow::find_by_statement(Statement::from_string(DbBackend::Postgres, sql)).one(tx).await?;
+async fn begin_write(tx: &Limited) -> Result<Timestamp, StoreError> {
+    let statement = Statement::from_string(DbBackend::Postgres, BEGIN_WRITE);
+    let row = DatabaseNow::find_by_statement(statement).one(tx).await?;
     row.map(|row| Timestamp::from_micros(row.micros)).ok_or_else(|| StoreError::Inconsistent {
         table: "pg_catalog",
         what: "the database does not know the time".to_owned(),

@@ -38,6 +38,15 @@ pub(crate) enum Question {
     Stored(MessageId),
 }
 
+/// How a run ends in which no turn is under way.
+#[derive(Debug, Clone, Copy)]
+enum Close {
+    /// The user went on without it, and it waits for nothing any more.
+    Passed,
+    /// Somebody stopped it, or cut it off.
+    Cancelled,
+}
+
 impl Read {
     /// The run whose answer stands last in the thread. Places tell, not ids: a clock can be set back.
     pub(crate) async fn latest_run(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
@@ -214,7 +223,7 @@ impl Write {
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
 
-    /// Cancels a run that waits, or asks its turn to stop. False if it has ended. The thread has to be locked since
+    /// Cancels a run that waits or could be tried again, or asks its turn to stop. False if it has ended. The thread has to be locked since
     /// before the run was read.
     pub(crate) async fn cancel_run(
         &self,
@@ -223,9 +232,9 @@ impl Write {
         actor: &str,
     ) -> Result<bool, StoreError> {
         match run.status {
-            RunStatus::Waiting => {
+            RunStatus::Waiting | RunStatus::Failed => {
                 // First the run: with its last call closed it would be completed, were the user further on.
-                let closed = self.close_waiting(thread, run.id, "cancelled", EventType::RunCancelled).await?;
+                let closed = self.close_paused(thread, run.id, Close::Cancelled).await?;
                 self.cancel_calls(thread, Which::NotBegunOf(run.id), actor).await?;
                 Ok(closed)
             }
@@ -238,7 +247,7 @@ impl Write {
                     .await?;
                 Ok(asked.rows_affected == 1)
             }
-            RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled => Ok(false),
+            RunStatus::Completed | RunStatus::Cancelled => Ok(false),
         }
     }
 
@@ -290,7 +299,7 @@ impl Write {
             .await?;
         for row in waiting {
             let run_id = rows::id("runs", &row.run_id)?;
-            self.close_waiting(thread, run_id, "cancelled", EventType::RunCancelled).await?;
+            self.close_paused(thread, run_id, Close::Cancelled).await?;
         }
         Ok(())
     }
@@ -326,23 +335,23 @@ impl Write {
             .one(&self.tx)
             .await?;
         if behind.is_some() && !self.has_open_calls(run_id).await? {
-            self.close_waiting(thread, run_id, "completed", EventType::RunCompleted).await?;
+            self.close_paused(thread, run_id, Close::Passed).await?;
         }
         Ok(())
     }
 
-    async fn close_waiting(
-        &self,
-        thread: &Thread,
-        run_id: RunId,
-        status: &str,
-        event: EventType,
-    ) -> Result<bool, StoreError> {
+    async fn close_paused(&self, thread: &Thread, run_id: RunId, close: Close) -> Result<bool, StoreError> {
+        let (from, status, event): (&[&str], _, _) = match close {
+            Close::Passed => (&["waiting"], "completed", EventType::RunCompleted),
+            Close::Cancelled => (&["waiting", "failed"], "cancelled", EventType::RunCancelled),
+        };
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value(status))
+            .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
+            .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
             .col_expr(run::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(run::Column::RunId.eq(run_id.to_string()))
-            .filter(run::Column::Status.eq("waiting"))
+            .filter(run::Column::Status.is_in(from.iter().copied()))
             .exec(&self.tx)
             .await?;
         let closed = moved.rows_affected == 1;

@@ -22,6 +22,32 @@ pub(crate) struct Recovered {
     pub(crate) closed_turns: u64,
 }
 
+/// Why a call may have to be moved on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Who runs it has not said for a lease that they live.
+    Silent,
+    /// Approved, and its time to begin is over.
+    NotStarted,
+    /// Approved for longer than a lease, and nobody has begun.
+    Unclaimed,
+    /// Nobody has answered, and time is over.
+    Unanswered,
+}
+
+impl Due {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Silent, Self::NotStarted, Self::Unclaimed, Self::Unanswered];
+}
+
+/// A call that was due when somebody looked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DueCall {
+    pub(crate) id: ToolCallId,
+    /// Since when, in microseconds since 1970.
+    at: i64,
+}
+
 /// What a sweep did with a call.
 #[derive(Debug)]
 pub(crate) enum Swept {
@@ -38,29 +64,35 @@ pub(crate) enum Swept {
 }
 
 impl Write {
-    /// Calls behind this one, in the order of their ids, that may have to be moved on. None: there are no more.
-    pub(crate) async fn calls_to_sweep(
+    /// Calls that are due in this way behind this one, the longest due first. None: there are no more.
+    pub(crate) async fn due_calls(
         &self,
-        behind: Option<ToolCallId>,
+        due: Due,
         lease: Duration,
-    ) -> Result<Vec<ToolCallId>, StoreError> {
-        let now = self.now.as_micros();
-        let is = |state: &str| tool_call::Column::State.eq(state);
-        let overdue = is("pending").and(tool_call::Column::ExpiresAt.lte(now));
-        let silent = is("executing").and(tool_call::Column::LeaseUntil.lt(now));
-        let late = is("approved").and(tool_call::Column::StartDeadline.lte(now));
-        let waiting = is("approved").and(tool_call::Column::DecidedAt.lte(self.now.minus(lease).as_micros()));
+        behind: Option<&DueCall>,
+    ) -> Result<Vec<DueCall>, StoreError> {
+        // One state and its own deadline each: every one has its index, and all in one would read the whole table.
+        let (state, deadline, until) = match due {
+            Due::Silent => ("executing", tool_call::Column::LeaseUntil, self.now),
+            Due::NotStarted => ("approved", tool_call::Column::StartDeadline, self.now),
+            Due::Unclaimed => ("approved", tool_call::Column::DecidedAt, self.now.minus(lease)),
+            Due::Unanswered => ("pending", tool_call::Column::ExpiresAt, self.now),
+        };
         let mut found = tool_call::Entity::find()
             .select_only()
-            .column(tool_call::Column::ToolCallId)
-            .filter(overdue.or(silent).or(late).or(waiting))
+            .columns([tool_call::Column::ToolCallId, deadline])
+            .filter(tool_call::Column::State.eq(state))
+            .filter(deadline.lte(until.as_micros()))
+            .order_by_asc(deadline)
             .order_by_asc(tool_call::Column::ToolCallId)
             .limit(PAGE);
         if let Some(behind) = behind {
-            found = found.filter(tool_call::Column::ToolCallId.gt(behind.to_string()));
+            let same_moment =
+                deadline.eq(behind.at).and(tool_call::Column::ToolCallId.gt(behind.id.to_string()));
+            found = found.filter(deadline.gte(behind.at)).filter(deadline.gt(behind.at).or(same_moment));
         }
-        let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
-        ids.iter().map(|id| rows::id("tool_calls", id)).collect()
+        let found: Vec<(String, i64)> = found.into_tuple().all(&self.tx).await?;
+        found.iter().map(|(id, at)| Ok(DueCall { id: rows::id("tool_calls", id)?, at: *at })).collect()
     }
 
     /// Moves a call on as time demands.

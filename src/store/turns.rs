@@ -2,11 +2,12 @@
 
 use super::entity::{run, step};
 use super::events::Subject;
-use super::{Renewed, StoreError, Thread, Which, Write, rows};
+use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
 use crate::domain::event::{EventType, system};
+use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::json;
 use std::time::Duration;
 
@@ -45,17 +46,34 @@ impl TurnEnd {
     }
 }
 
+impl Read {
+    /// How a turn ended whose end may have been committed without a word: so, if its run stands so.
+    pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
+        let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;
+        let stands = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0);
+        Ok([end, TurnEnd::Cancelled].into_iter().find(stands))
+    }
+}
+
 impl Write {
     /// Says that the turn is alive.
     pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
-        let renewed = run::Entity::update_many()
+        let held = run::Entity::update_many()
             .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
             .filter(run::Column::RunId.eq(lease.run.id.to_string()))
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(&lease.holder))
-            .exec_with_returning(&self.tx)
+            .exec(&self.tx)
             .await?;
-        Ok(Renewed::of(renewed.first().map(|row| row.cancel_requested_at)))
+        Ok(Renewed::of(held.rows_affected == 1, self.was_asked_to_stop(lease.run.id).await?))
+    }
+
+    async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
+        let asked = run::Entity::find_by_id(run.to_string())
+            .filter(run::Column::CancelRequestedAt.is_not_null())
+            .count(&self.tx)
+            .await?;
+        Ok(asked > 0)
     }
 
     /// Ends a turn, and gives how: one that was asked to stop does not wait for a person. `None` if it was taken for
@@ -104,13 +122,10 @@ impl Write {
         end: TurnEnd,
     ) -> Result<Option<TurnEnd>, StoreError> {
         let (run_id, message_id) = (run.id, run.assistant_message_id);
-        let stopped = run::Entity::find_by_id(run_id.to_string())
-            .filter(run::Column::CancelRequestedAt.is_not_null())
-            .one(&self.tx)
-            .await?
-            .is_some();
         let end = match end {
-            TurnEnd::Waiting | TurnEnd::Failed(_) if stopped => TurnEnd::Cancelled,
+            TurnEnd::Waiting | TurnEnd::Failed(_) if self.was_asked_to_stop(run_id).await? => {
+                TurnEnd::Cancelled
+            }
             end => end,
         };
         let (status, message_status, event) = end.status();

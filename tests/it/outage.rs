@@ -1,6 +1,6 @@
 //! A database that goes away under a running server, and comes back.
 
-use crate::support::{Client, Cluster, Embedded, call, eventually, postgres};
+use crate::support::{Client, Cluster, Embedded, Proxy, Rows, call, eventually, postgres};
 use futures::future::join_all;
 use holdpoint::config::Config;
 use serde_json::json;
@@ -149,4 +149,48 @@ async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_no
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_wire_that_swallows_everything_takes_nobody_with_it() {
+    let url = postgres().await;
+    let (before, database) = url.rsplit_once('/').unwrap();
+    let server = before.rsplit_once('@').unwrap().1.parse().unwrap();
+    let proxy = Proxy::to(server).await;
+    let through = url.replace(&server.to_string(), &proxy.address.to_string());
+    assert_ne!(url, through, "{database} is behind the proxy");
+    let app = Embedded::with(|config| {
+        config.database.url = through.into();
+        // Two for what is urgent: both are taken.
+        config.database.max_connections = 8;
+    })
+    .await;
+    let beside = Rows::open(&url).await;
+    let (_, one) = app.held("pay", "1").await;
+    let (_, other) = app.held("pay", "2").await;
+    beside.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.unwrap();
+    let swallow = async {
+        let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let both = async || (beside.count(waiting).await == 2).then_some(());
+        eventually("both decisions wait for the lock", both).await;
+        proxy.swallow();
+    };
+    let (first, second, ()) = tokio::join!(app.client.approve(&one), app.client.approve(&other), swallow);
+    for refused in [first, second] {
+        assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
+    }
+    beside.change("ROLLBACK").await.unwrap();
+    let app = &app;
+    let again = async |id: String| {
+        let answer = async || Some(app.client.approve(&id).await).filter(|answer| answer.status != 503);
+        eventually("there are connections again", answer).await
+    };
+    for id in [one, other] {
+        assert_eq!(again(id).await.body["state"], "succeeded");
+    }
+    let ready = async || (app.client.get("/readyz").await.status == 200).then_some(());
+    eventually("all pools are well", ready).await;
+    let mut lines = app.ledger.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["pay 1", "pay 2"]);
 }

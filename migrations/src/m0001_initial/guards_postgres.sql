@@ -73,7 +73,7 @@ CREATE FUNCTION holdpoint_run_moves() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.status <> NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
         'running>waiting', 'running>completed', 'running>failed', 'running>cancelled',
-        'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running')
+        'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running', 'failed>cancelled')
     THEN RAISE EXCEPTION 'illegal transition of a run'; END IF;
     RETURN NEW;
 END $$;

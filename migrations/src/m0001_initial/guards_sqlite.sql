@@ -57,7 +57,7 @@ BEGIN SELECT RAISE(ABORT, 'an outcome does not change'); END;
 CREATE TRIGGER runs_moves BEFORE UPDATE ON runs
 WHEN OLD.status IS NOT NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
     'running>waiting', 'running>completed', 'running>failed', 'running>cancelled',
-    'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running')
+    'waiting>running', 'waiting>completed', 'waiting>cancelled', 'failed>running', 'failed>cancelled')
 BEGIN SELECT RAISE(ABORT, 'illegal transition of a run'); END;
 
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps

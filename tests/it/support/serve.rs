@@ -61,10 +61,20 @@ impl Embedded {
     }
 
     /// Stops the server and starts it again on the same rows, with these tools: a deploy.
-    pub(crate) async fn redeploy(mut self, tools: ToolRegistry) -> Self {
+    pub(crate) async fn redeploy(self, tools: ToolRegistry) -> Self {
+        self.redeploy_with(tools, |_| {}).await
+    }
+
+    /// The same, with the configuration changed so.
+    pub(crate) async fn redeploy_with(
+        mut self,
+        tools: ToolRegistry,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         self.end().await;
         let mut config = config(&self.dir);
         config.database.url = self.url.into();
+        change(&mut config);
         Self::serve(self.dir, config, tools, self.scene, self.ledger).await
     }
 
@@ -110,10 +120,11 @@ impl Embedded {
     /// A yes that is committed and that nobody has acted on, as a process leaves it that dies there. The times are
     /// SQL.
     pub(crate) async fn commit_yes(&self, id: &str, decided_at: &str, start_deadline: &str) {
+        let hash = self.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
         let decision = format!(
             "INSERT INTO decisions
                  (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
-             VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, 'h', 'rest', 0)"
+             VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, '{hash}', 'rest', 0)"
         );
         let yes = format!(
             "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
