@@ -1,7 +1,9 @@
 //! Cancelling calls and runs: what has not begun never does, what runs is given up, and it is said so.
 
 use crate::support::{Client, Embedded, UNKNOWN, call, eventually};
+use futures::future::join_all;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// When the sweeper would begin a call that is approved: not within a test.
 const IN_A_WHILE: &str = "created_at + 1000000000";
@@ -244,4 +246,77 @@ async fn deleting_a_thread_takes_back_what_was_approved_and_not_begun() {
     assert_eq!(app.rows.count("tool_calls WHERE state = 'cancelled' AND validated").await, 1);
     assert_eq!(app.client.approve(&id).await.status, 404);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_run_that_broke_with_a_call_on_hold_can_be_cancelled() {
+    let app = Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
+    app.scene.calls(&two);
+    let broken = async {
+        app.ledger.wait_begun().await;
+        assert_eq!(app.rows.change("UPDATE runs SET lease_until = 1000000").await, Ok(1));
+        let failed = async || app.rows.all("SELECT run_id FROM runs WHERE status = 'failed'").await.pop();
+        let failed = eventually("the turn is closed", failed).await;
+        app.ledger.go.add_permits(1);
+        failed["run_id"].as_str().unwrap().to_owned()
+    };
+    let (_, run) = tokio::join!(app.client.say(&thread, "both"), broken);
+    let failed = app.client.get(&format!("/runs/{run}")).await.body;
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("interrupted")));
+    let [held] = &failed["pending"].as_array().unwrap()[..] else { panic!("{failed}") };
+
+    let cancelled = cancel_run(&app.client, &run).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert_eq!((&cancelled.body["pending"], cancelled.body.get("error")), (&json!([]), None));
+    assert_eq!(app.client.approve(held.as_str().unwrap()).await.code(), "cancelled");
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    app.scene.says("Good.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
+    assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+}
+
+#[tokio::test]
+async fn of_a_yes_and_a_cancel_at_once_one_wins_each_call() {
+    const CALLS: usize = 40;
+    let app = Embedded::with(|config| config.limits.calls_per_step = CALLS).await;
+    let thread = app.client.thread().await;
+    let all: Vec<_> =
+        (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
+    app.scene.calls(&all);
+    let ids = app.client.say(&thread, "pay all").await.pending();
+    let both = ids.iter().enumerate().map(|(n, id)| {
+        let client = &app.client;
+        async move {
+            // Who is asked first takes turns.
+            if n.is_multiple_of(2) {
+                tokio::join!(client.approve(id), cancel_call(client, id))
+            } else {
+                let (cancelled, approved) = tokio::join!(cancel_call(client, id), client.approve(id));
+                (approved, cancelled)
+            }
+        }
+    });
+    let answers = join_all(both).await;
+    let mut ran = 0;
+    for (id, (approved, cancelled)) in ids.iter().zip(&answers) {
+        let state = app.client.call(id).await["state"].as_str().unwrap().to_owned();
+        let told = (approved.status, cancelled.status, state.as_str());
+        match told {
+            // The cancel came first, or between the yes and its claim.
+            (409, 200, "cancelled") => assert_eq!(approved.code(), "cancelled"),
+            (200, 200, "cancelled") => assert_eq!(approved.body["state"], "cancelled"),
+            // It came behind the end.
+            (200, 409, "succeeded") => assert_eq!(cancelled.code(), "already_decided"),
+            // It came while the tool ran.
+            (200, 200, "succeeded" | "interrupted") => assert_eq!(cancelled.body["state"], state.as_str()),
+            other => panic!("{other:?}"),
+        }
+        ran += usize::from(state == "succeeded" || state == "interrupted");
+    }
+    assert!(app.ledger.lines().len() <= ran, "what was cancelled did not run");
+    let succeeded = app.rows.count("tool_calls WHERE state = 'succeeded'").await;
+    assert!(app.ledger.lines().len() >= usize::try_from(succeeded).unwrap());
+    assert_eq!(app.rows.count("decisions").await, i64::try_from(CALLS).unwrap(), "one decision each");
 }

@@ -265,6 +265,14 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     assert!(told.contains("database.url: another process serves from this database"), "{told}");
     assert_eq!(first.client.call(&id).await["state"], "executing", "and it touched nothing");
 
+    // Nor by another name of the file.
+    let alias = dir.path().join("alias.db");
+    std::os::unix::fs::symlink(dir.path().join("shared.db"), &alias).unwrap();
+    let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let alias = format!("sqlite://{}", alias.display());
+    second.args(["--bind", "127.0.0.1:0", "--database-url", &alias]).env_clear().current_dir(dir.path());
+    assert!(!second.output().unwrap().status.success());
+
     // Only to be brought up to date may others open it.
     let mut migrate = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     migrate.args(["migrate", "--database-url", &database]).env_clear().current_dir(dir.path());

@@ -214,6 +214,27 @@ async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle
     assert_eq!(place.ledger(), RAN);
 }
 
+#[tokio::test]
+async fn killed_in_a_turn_that_was_to_stop_it_is_cancelled() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    begin(&server.client, &thread, "think", "0").await;
+    place.wait_begun(&["think"]).await;
+    let run = server.client.get(&format!("/threads/{thread}")).await.body["active_run_id"].clone();
+    let run = format!("/runs/{}", run.as_str().unwrap());
+    let wish = "UPDATE runs SET cancel_requested_at = created_at";
+    assert_eq!(place.rows().await.change(wish).await, Ok(1));
+    server.kill();
+
+    let server = place.start("0s");
+    let client = &server.client;
+    let over = async || (client.get(&run).await.body["status"] == "cancelled").then_some(());
+    eventually("the run is cancelled", over).await;
+    assert_eq!(client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
+}
+
 /// Forbids the database to let anybody begin a call: what a claim finds when the database goes away.
 async fn forbid_claims(place: &Place, rows: &Rows) {
     let forbid = if place.is_postgres() {

@@ -1,8 +1,10 @@
 //! Deploys while a call waits: the tool is gone, or takes something else now.
 
-use crate::support::{ChangedPay, Embedded};
+use crate::support::{ChangedPay, Embedded, probes};
+use holdpoint::config::Config;
 use holdpoint::tools::ToolRegistry;
 use serde_json::json;
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_tool_that_is_gone_cannot_be_approved_but_rejected() {
@@ -41,4 +43,51 @@ async fn what_was_shown_is_stale_once_the_tool_takes_something_else() {
     let unfit = app.client.approve(&long).await;
     assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
     assert_eq!(app.client.call(&long).await["state"], "pending");
+}
+
+/// Longer ago than any lease or deadline.
+const LONG_AGO: &str = "1000000";
+
+/// A yes that the server before the deploy took and did not act on.
+async fn approved_before_a_deploy() -> (Embedded, String) {
+    let app = Embedded::with(|config| config.approval.sweep = Duration::from_secs(3600)).await;
+    let (_, id) = app.held("pay", "10").await;
+    app.commit_yes(&id, LONG_AGO, "expires_at").await;
+    (app, id)
+}
+
+fn swept_often(config: &mut Config) {
+    config.approval.sweep = Duration::from_millis(20);
+    config.approval.wait = Duration::ZERO;
+}
+
+#[tokio::test]
+async fn a_yes_from_before_a_deploy_is_acted_on_by_the_same_tool() {
+    let (app, id) = approved_before_a_deploy().await;
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, swept_often).await;
+    app.client.becomes(&id, "succeeded").await;
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn a_yes_to_a_tool_that_takes_something_else_now_runs_nothing() {
+    let (app, id) = approved_before_a_deploy().await;
+    let (_, other) = app.held("pay", "11").await;
+    let mut tools = ToolRegistry::new();
+    tools.register(ChangedPay(app.ledger.clone())).unwrap();
+    let app = app.redeploy_with(tools, swept_often).await;
+    let repeat = app.client.approve(&id).await;
+    assert_eq!((repeat.status, &repeat.body["state"]), (202, &json!("executing")), "nobody has begun");
+    // By then a sweep has looked at the call.
+    let swept = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{other}'");
+    assert_eq!(app.rows.change(&swept).await, Ok(1));
+    app.client.becomes(&other, "expired").await;
+    assert_eq!(app.client.call(&id).await["state"], "approved");
+
+    let over = format!("UPDATE tool_calls SET start_deadline = {LONG_AGO} WHERE tool_call_id = '{id}'");
+    assert_eq!(app.rows.change(&over).await, Ok(1));
+    let call = app.client.becomes(&id, "failed").await;
+    assert_eq!(call["result"], "Approved by a person, but not begun in time. The tool did not run.");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }

@@ -161,6 +161,21 @@ async fn a_server_that_stops_takes_a_decision_and_begins_neither_the_tool_nor_a_
 }
 
 #[tokio::test]
+async fn on_postgres_who_waits_for_another_process_does_not_keep_one_that_leaves() {
+    let place = Place::on_postgres().await;
+    let (runs, _, id) = place.in_mid_tool().await;
+    let leaves = place.start_with("1h", &[SHORT]);
+    let yes = json!({ "toolCallId": id, "isValidated": true });
+    let waits = Half::send(&leaves.client, "/qa/validate_tool", &yes).await;
+    stop(&leaves).await;
+    let (status, told) = waits.finish().await;
+    assert_eq!((status, &told["state"]), (202, &json!("executing")), "{told}");
+    ended_well(leaves).await;
+    place.go();
+    runs.client.becomes(&id, "succeeded").await;
+}
+
+#[tokio::test]
 async fn an_app_that_serves_holdpoint_itself_can_have_it_finish() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::default();
