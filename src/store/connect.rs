@@ -14,6 +14,8 @@ use tokio::sync::Semaphore;
 
 /// How long a request waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long what is urgent does, on its few: it is soon done, and worth waiting for.
+const URGENT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection that is given back may take to say that it is well.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -25,8 +27,11 @@ impl Store {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
         let reserved = reserved(url, max_connections);
-        let db = pool(url, max_connections - reserved).await?;
-        let urgent = if reserved == 0 { db.clone() } else { pool(url, reserved).await? };
+        let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
+        let urgent = match reserved {
+            0 => db.clone(),
+            some => pool(url, some, URGENT_ACQUIRE_TIMEOUT).await?,
+        };
         let writers = match db.get_database_backend() {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,
@@ -59,11 +64,15 @@ fn reserved(url: &str, max_connections: u32) -> u32 {
     if url.starts_with("sqlite:") || max_connections < 2 { 0 } else { (max_connections / 4).clamp(1, 4) }
 }
 
-async fn pool(url: &str, max_connections: u32) -> Result<DatabaseConnection, StoreError> {
+async fn pool(
+    url: &str,
+    max_connections: u32,
+    acquire_timeout: Duration,
+) -> Result<DatabaseConnection, StoreError> {
     let mut options = ConnectOptions::new(url);
     options
         .max_connections(max_connections)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .acquire_timeout(acquire_timeout)
         .sqlx_logging(false)
         // On Postgres the hook below asks the server anyway, and a file does not go away.
         .test_before_acquire(false)

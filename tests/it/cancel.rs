@@ -279,7 +279,7 @@ async fn a_run_that_broke_with_a_call_on_hold_can_be_cancelled() {
 
 #[tokio::test]
 async fn of_a_yes_and_a_cancel_at_once_one_wins_each_call() {
-    const CALLS: usize = 40;
+    const CALLS: usize = 16;
     let app = Embedded::with(|config| config.limits.calls_per_step = CALLS).await;
     let thread = app.client.thread().await;
     let all: Vec<_> =
