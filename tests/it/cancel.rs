@@ -1,12 +1,15 @@
 //! Cancelling calls and runs: what has not begun never does, what runs is given up, and it is said so.
 
-use crate::support::{Client, Embedded, UNKNOWN, call, eventually};
+use crate::support::{Client, Embedded, Rows, UNKNOWN, call, eventually, postgres};
 use futures::future::join_all;
+use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// When the sweeper would begin a call that is approved: not within a test.
 const IN_A_WHILE: &str = "created_at + 1000000000";
+/// A moment that no test sees.
+const FAR: i64 = i64::MAX / 2;
 /// What is told of a call that was withdrawn.
 const CANCELLED: &str = "Cancelled, the tool did not run.";
 
@@ -16,6 +19,11 @@ async fn cancel_call(client: &Client, id: &str) -> crate::support::Answer {
 
 async fn cancel_run(client: &Client, id: &str) -> crate::support::Answer {
     client.post(&format!("/runs/{id}/cancel"), &Value::Null).await
+}
+
+/// A server whose leases are so long that none is renewed within a test, unless somebody is told to look.
+async fn patient() -> Embedded {
+    Embedded::with(|config| config.approval.lease = Duration::from_secs(3600)).await
 }
 
 async fn events_of(app: &Embedded, id: &str) -> Vec<String> {
@@ -71,7 +79,7 @@ async fn a_call_that_is_approved_and_not_begun_can_still_be_cancelled() {
 
 #[tokio::test]
 async fn a_tool_that_runs_is_given_up_and_its_outcome_is_unknown() {
-    let app = Embedded::start().await;
+    let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     let cancel = async {
         app.ledger.wait_begun().await;
@@ -134,7 +142,7 @@ async fn a_tool_that_runs_by_itself_is_given_up_and_the_turn_goes_on() {
 
 #[tokio::test]
 async fn a_run_that_is_cancelled_in_mid_words_stops_there_and_keeps_them() {
-    let app = Embedded::start().await;
+    let app = patient().await;
     let thread = app.client.thread().await;
     app.scene.says("Half an answer.").says("New words.");
     let gate = app.scene.gate();
@@ -175,19 +183,21 @@ async fn a_run_that_is_cancelled_in_mid_words_stops_there_and_keeps_them() {
 async fn a_run_that_waits_is_cancelled_with_its_calls() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    let two = [call("a", "pay", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
-    app.scene.calls(&two);
+    let three = ["1", "2", "3"].map(|note| call(note, "pay", &json!({ "note": note })));
+    app.scene.calls(&three);
     let turn = app.client.say(&thread, "pay").await;
     let (ids, run) = (turn.pending(), turn.headers["x-run-id"].to_str().unwrap().to_owned());
     let waits = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!(ids)));
     assert_eq!((&waits["thread_id"], &waits["session_id"]), (&json!(thread), &json!(thread)));
     assert_eq!(app.client.approve(&ids[0]).await.body["state"], "succeeded");
+    app.commit_yes(&ids[2], IN_A_WHILE, "expires_at").await;
 
     let cancelled = cancel_run(&app.client, &run).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     assert_eq!(app.client.call(&ids[0]).await["state"], "succeeded", "what ran, ran");
     assert_eq!(app.client.approve(&ids[1]).await.code(), "cancelled");
+    assert_eq!(app.client.approve(&ids[2]).await.code(), "cancelled");
     assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
     app.scene.says("Good.");
     assert_eq!(app.client.say(&thread, "and?").await.text(), "Good.");
@@ -200,11 +210,12 @@ async fn a_run_that_the_user_left_behind_is_cancelled_too() {
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("Something else.");
     app.client.say(&thread, "and this?").await;
-    let runs = app.rows.all("SELECT run_id FROM runs WHERE status = 'waiting'").await;
-    let run = runs[0]["run_id"].as_str().unwrap();
-    let cancelled = cancel_run(&app.client, run).await;
+    let newer = app.hold_in(&thread, "pay", "11").await;
+    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let cancelled = cancel_run(&app.client, &run).await;
     assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
     assert_eq!(app.client.call(&id).await["state"], "cancelled");
+    assert_eq!(app.client.call(&newer).await["state"], "pending", "it is another run's");
     let runs = app.rows.all("SELECT run_id FROM runs WHERE status = 'completed'").await;
     let late = cancel_run(&app.client, runs[0]["run_id"].as_str().unwrap()).await;
     assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
@@ -235,6 +246,96 @@ async fn a_turn_that_is_cancelled_while_a_tool_runs_leaves_it_to_settle_and_hold
     app.scene.says("Fine.");
     assert_eq!(app.client.say(&thread, "well?").await.text(), "Fine.");
     assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_was_to_stop_and_has_said_all_holds_nothing() {
+    let app = patient().await;
+    let thread = app.client.thread().await;
+    let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
+    app.scene.calls(&two);
+    let wish = async {
+        app.ledger.wait_begun().await;
+        // As another process says it.
+        assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
+        app.ledger.go.add_permits(1);
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "both"), wish);
+    assert_eq!(turn.one('d')["finishReason"], "other");
+    let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    assert_eq!(app.client.call(id).await["state"], "cancelled");
+    let runs = app.rows.all("SELECT status FROM runs").await;
+    assert_eq!(runs, [json!({ "status": "cancelled" })]);
+    app.scene.says("Fine.");
+    assert_eq!(app.client.say(&thread, "well?").await.text(), "Fine.");
+    assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_that_ends_before_another_process_sees_the_wish_to_stop_it_has_ended() {
+    let url = postgres().await;
+    let change = |config: &mut Config| {
+        config.database.url = url.clone().into();
+        config.approval.lease = Duration::from_secs(3600);
+    };
+    let (runs, other) = (Embedded::with(change).await, Embedded::with(change).await);
+    let thread = runs.client.thread().await;
+    runs.scene.says("All is said.");
+    let gate = runs.scene.gate();
+    let cancel = async {
+        let found = async || runs.rows.all("SELECT run_id FROM runs WHERE status = 'running'").await.pop();
+        let run = eventually("the turn runs", found).await;
+        cancel_run(&other.client, run["run_id"].as_str().unwrap()).await
+    };
+    let go = async {
+        let wish = async || (runs.rows.count("runs WHERE cancel_requested_at > 0").await == 1).then_some(());
+        eventually("the wish is written", wish).await;
+        gate.add_permits(2);
+    };
+    let (turn, late, ()) = tokio::join!(runs.client.say(&thread, "hi"), cancel, go);
+    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    assert_eq!(late.body["error"]["details"]["state"], "completed");
+    assert_eq!((turn.text().as_str(), turn.codes().as_str()), ("All is said.", "f0ed"));
+}
+
+#[tokio::test]
+async fn on_postgres_what_is_cancelled_stands_as_it_does_once_its_thread_is_free() {
+    let url = postgres().await;
+    let beside = Rows::open(&url).await;
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    let waits = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let lock = async || assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
+    let somebody_waits = async || {
+        eventually("somebody waits", async || (beside.count(waits).await > 0).then_some(())).await;
+    };
+
+    let (_, id) = app.held("pay", "10").await;
+    lock().await;
+    let meanwhile = async {
+        somebody_waits().await;
+        app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
+        app.rows.change("COMMIT").await.unwrap();
+    };
+    let (cancelled, ()) = tokio::join!(cancel_call(&app.client, &id), meanwhile);
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
+
+    let (_, id) = app.held("pay", "11").await;
+    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let turn = format!(
+        "UPDATE runs SET status = 'running', owner = 'x', lease_until = {FAR} WHERE run_id = '{run}'"
+    );
+    assert_eq!(app.rows.change(&turn).await, Ok(1));
+    lock().await;
+    let meanwhile = async {
+        somebody_waits().await;
+        let ends = format!(
+            "UPDATE runs SET status = 'waiting', owner = NULL, lease_until = NULL WHERE run_id = '{run}'; COMMIT"
+        );
+        app.rows.change(&ends).await.unwrap();
+    };
+    let (cancelled, ()) = tokio::join!(cancel_run(&app.client, &run), meanwhile);
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    assert_eq!(app.client.call(&id).await["state"], "cancelled");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Configuration: the file, then the environment, then flags; what is wrong is named, what is secret is not.
 
+use serde_json::json;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A folder to start the server in.
@@ -252,15 +253,18 @@ async fn on_sqlite_a_second_server_that_finds_the_address_taken_touches_nothing(
 
 #[tokio::test]
 async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
-    use crate::support::Place;
+    use crate::support::{Place, eventually};
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
     let place = Place::at(database.clone());
     let (mut first, thread, id) = place.in_mid_tool().await;
     let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     second.args(["--bind", "127.0.0.1:0", "--database-url", &database]).env_clear().current_dir(dir.path());
-    let output = second.output().unwrap();
-    assert!(!output.status.success());
+    let mut second = second.stderr(Stdio::piped()).spawn().unwrap();
+    // One that serves would never end.
+    let ended = eventually("the second one ends", async || second.try_wait().unwrap()).await;
+    assert!(!ended.success());
+    let output = second.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("database.url: another process serves from this database"), "{told}");
     assert_eq!(first.client.call(&id).await["state"], "executing", "and it touched nothing");
@@ -279,8 +283,15 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     assert!(migrate.output().unwrap().status.success());
     assert_eq!(first.client.call(&id).await["state"], "executing");
 
+    let thinks = first.client.thread().await;
+    let path = first.client.url(&format!("/qa/chat_streamed/{thinks}"));
+    let asked = first.client.http.post(path).json(&json!({ "content": "think" })).send().await.unwrap();
+    place.wait_begun(&["transfer 10", "think"]).await;
     first.kill();
+    drop(asked);
+    // No lease is waited for.
     let next = place.start("30s");
     assert_eq!(next.client.call(&id).await["state"], "interrupted");
+    assert_eq!(next.client.messages(&thinks).await.pop().unwrap()["status"], "interrupted");
     assert!(next.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
 }

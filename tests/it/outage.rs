@@ -8,6 +8,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long somebody who is refused may wait for that.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn on_postgres_a_hold_outlives_a_crash_of_the_database_and_the_server_goes_on() {
@@ -136,6 +140,39 @@ async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_databas
     assert_eq!(client.go_on(&thread).await.text(), "All is said.");
 }
 
+/// Has the database take no end of a call or of a turn, and count the tries: sequences forget nothing.
+const NO_ENDS: &str = "
+    CREATE SEQUENCE calls_tried; CREATE SEQUENCE turns_tried;
+    CREATE FUNCTION no_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM nextval(TG_ARGV[0]); RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full';
+    END $$;
+    CREATE TRIGGER no_end BEFORE UPDATE ON tool_calls FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL)
+        EXECUTE FUNCTION no_end('calls_tried');
+    CREATE TRIGGER no_end BEFORE UPDATE ON runs FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL)
+        EXECUTE FUNCTION no_end('turns_tried')";
+
+#[tokio::test]
+async fn on_postgres_the_end_of_a_tool_and_of_a_turn_are_written_once_the_database_takes_them() {
+    let url = postgres().await;
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    let thread = app.client.thread().await;
+    app.rows.change(NO_ENDS).await.unwrap();
+    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]).says("Seen.");
+    let database = async {
+        for (tried, table) in [("calls_tried", "tool_calls"), ("turns_tried", "runs")] {
+            let twice = format!("{tried} WHERE last_value >= 2");
+            let refused = async || (app.rows.count(&twice).await == 1).then_some(());
+            eventually("it was tried again", refused).await;
+            app.rows.change(&format!("DROP TRIGGER no_end ON {table}")).await.unwrap();
+        }
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "look"), database);
+    assert_eq!(turn.codes(), "fbc9aef0ed", "{}", turn.raw);
+    let rows = "SELECT runs.status, tool_calls.state FROM runs JOIN tool_calls USING (run_id)";
+    assert_eq!(app.rows.all(rows).await, [json!({ "status": "completed", "state": "succeeded" })]);
+    assert_eq!(app.ledger.lines(), ["look 1"]);
+}
+
 #[tokio::test]
 async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_not_made() {
     let app = {
@@ -144,7 +181,7 @@ async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_no
     };
     let (_, id) = app.held("pay", "10").await;
     assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
-    let refused = app.client.approve(&id).await;
+    let refused = timeout(PATIENCE, app.client.approve(&id)).await.expect("it does not wait for ever");
     assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
     assert!(app.rows.change("ROLLBACK").await.is_ok());
     assert_eq!(app.client.call(&id).await["state"], "pending");

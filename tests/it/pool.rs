@@ -1,13 +1,15 @@
 //! Nobody holds a connection of the database while a model or a tool runs.
 
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, Rows, call, eventually, postgres};
 use futures::future::join_all;
 use serde_json::json;
 use std::time::Duration;
 
 const STUCK: usize = 50;
-/// More turns that wait for their model than there are connections.
+/// More turns that wait for a tool or their model than there are connections.
 const SPEAKING: usize = 5;
+/// Events of a step with one call.
+const CALLING: usize = 4;
 
 #[tokio::test]
 async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_answer() {
@@ -32,6 +34,9 @@ async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_an
     }
     // One that is held already, so that there is something to decide.
     let (other, held) = app.held("pay", "10").await;
+    for n in 0..SPEAKING {
+        app.scene.calls(&[call(&format!("d{n}"), "dawdle", &json!({ "note": "1" }))]);
+    }
     for _ in 0..SPEAKING {
         app.scene.says("At last.");
     }
@@ -43,24 +48,62 @@ async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_an
         };
         join_all((0..SPEAKING).map(|_| speak())).await
     };
-    let meanwhile = async {
-        let running =
-            async || (app.rows.count("runs WHERE status = 'running'").await == SPEAKING as i64).then_some(());
-        eventually("all turns wait for their model", running).await;
-        assert_eq!(app.client.approve(&held).await.status, 202);
-        app.client.becomes(&held, "succeeded").await;
+    let answers = async || {
         assert_eq!(app.client.messages(&other).await.len(), 2);
         assert_eq!(app.client.get("/threads").await.status, 200);
         assert_eq!(app.client.get("/readyz").await.status, 200);
-        let states = join_all(ids.iter().map(|id| app.client.call(id))).await;
-        assert!(states.iter().all(|call| call["state"] == "executing"));
+        assert_eq!(app.client.call(&ids[0]).await["state"], "executing");
+        let stuck = "tool_calls WHERE name = 'wait_for_me' AND state = 'executing'";
+        assert_eq!(app.rows.count(stuck).await, STUCK as i64);
+    };
+    let meanwhile = async {
+        let asked = async |times: usize| {
+            let asked = async || (app.scene.requests().len() == 2 + times).then_some(());
+            eventually("all turns wait for their model", asked).await;
+        };
+        asked(SPEAKING).await;
+        assert_eq!(app.client.approve(&held).await.status, 202);
+        app.client.becomes(&held, "succeeded").await;
+        answers().await;
+
+        gate.add_permits(CALLING * SPEAKING);
+        let all_run = async || (app.ledger.lines().len() == STUCK + SPEAKING + 1).then_some(());
+        eventually("all tools run", all_run).await;
+        answers().await;
+        app.ledger.go.add_permits(STUCK + SPEAKING);
+        asked(2 * SPEAKING).await;
         gate.add_permits(2 * SPEAKING);
     };
     let (turns, ()) = tokio::join!(turns, meanwhile);
     assert!(turns.iter().all(|turn| turn.text() == "At last."));
-    app.ledger.go.add_permits(STUCK);
     for id in &ids {
         app.client.becomes(id, "succeeded").await;
     }
-    assert_eq!(app.ledger.lines().len(), STUCK + 1);
+    assert_eq!(app.ledger.lines().len(), STUCK + SPEAKING + 1);
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_waits_for_no_chat_that_has_taken_the_last_connection() {
+    let url = postgres().await;
+    let beside = Rows::open(&url).await;
+    let app = Embedded::with(|config| {
+        config.database.url = url.into();
+        config.database.max_connections = 2;
+    })
+    .await;
+    let (_, id) = app.held("pay", "10").await;
+    let thread = app.client.thread().await;
+    let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
+    app.rows.change(&lock).await.unwrap();
+    app.scene.says("At last.");
+    let decide = async {
+        let waits = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let taken = async || (beside.count(waits).await == 1).then_some(());
+        eventually("the chat waits, with its connection", taken).await;
+        let rejected = app.client.reject(&id).await;
+        assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")));
+        app.rows.change("COMMIT").await.unwrap();
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "hi"), decide);
+    assert_eq!(turn.text(), "At last.");
 }

@@ -1,6 +1,6 @@
 //! Several servers on one Postgres: one effect, one outcome, told by each of them, whoever dies.
 
-use crate::support::{Answer, Client, LEASE, Place, Process, UNKNOWN, eventually};
+use crate::support::{Answer, Client, Embedded, LEASE, Place, Process, UNKNOWN, eventually, postgres};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -21,6 +21,17 @@ async fn decide(client: &Client, id: &str, way: Way, edited: &str) -> Answer {
         body["validatedInputs"] = json!({ "note": edited });
     }
     client.validate(&body).await
+}
+
+#[tokio::test]
+async fn on_postgres_servers_that_start_together_make_the_schema_once() {
+    let url = postgres().await;
+    let start = async || Embedded::with(|config| config.database.url = url.clone().into()).await;
+    let servers = join_all((0..4).map(|_| start())).await;
+    let thread = servers[0].client.thread().await;
+    for server in &servers {
+        assert_eq!(server.client.get(&format!("/threads/{thread}")).await.status, 200);
+    }
 }
 
 #[tokio::test]
@@ -192,23 +203,30 @@ async fn on_postgres_one_process_cancels_what_another_runs() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_turn_that_was_to_stop_and_whose_process_died_is_cancelled() {
+async fn on_postgres_what_was_to_stop_and_whose_process_died_ends_with_its_lease() {
     let place = Place::on_postgres().await;
     let mut dead = place.start("0s");
     let other = place.start("0s");
+    let id = place.hold(&dead.client, &dead.client.thread().await, "10").await;
+    assert_eq!(dead.client.approve(&id).await.status, 202);
+    place.wait_begun(&["transfer 10"]).await;
     let thread = other.client.thread().await;
     let path = dead.client.url(&format!("/qa/chat_streamed/{thread}"));
     let asked = dead.client.http.post(path).json(&json!({ "content": "think" })).send().await.unwrap();
-    place.wait_begun(&["think"]).await;
+    place.wait_begun(&["transfer 10", "think"]).await;
     let run = asked.headers()["x-run-id"].to_str().unwrap().to_owned();
     dead.kill();
     drop(asked);
     let asked = other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
     assert_eq!((asked.status, &asked.body["status"]), (202, &json!("running")));
+    let asked = other.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
+    let under_way = json!({ "success": false, "tool_call_id": id, "state": "executing" });
+    assert_eq!((asked.status, &asked.body), (202, &under_way));
     let over = async || {
         let run = other.client.get(&format!("/runs/{run}")).await.body;
         (run["status"] == "cancelled").then_some(())
     };
     eventually(&format!("the lease of {LEASE:?} is over"), over).await;
+    other.client.becomes(&id, "interrupted").await;
     assert_eq!(other.client.say(&thread, "thanks").await.text(), "thanks");
 }

@@ -176,6 +176,29 @@ async fn on_postgres_who_waits_for_another_process_does_not_keep_one_that_leaves
 }
 
 #[tokio::test]
+async fn a_continuation_that_waits_while_the_server_stops_is_told_the_outcome_and_the_next_server_goes_on() {
+    let place = Place::new().await;
+    let server = place.start("30s");
+    let client = server.client.clone();
+    let thread = client.thread().await;
+    let id = place.hold(&client, &thread, "10").await;
+    let stopping = async {
+        place.wait_begun(&["transfer 10"]).await;
+        let waits = client.begin_to_go_on(&thread).await;
+        stop(&server).await;
+        place.go();
+        client.read_on(waits).await
+    };
+    let (decided, turn) = tokio::join!(client.approve(&id), stopping);
+    assert_eq!(decided.body["state"], "succeeded");
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ed", ""), "{}", turn.raw);
+    ended_well(server).await;
+    let next = place.start("30s");
+    assert_eq!(next.client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+}
+
+#[tokio::test]
 async fn an_app_that_serves_holdpoint_itself_can_have_it_finish() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::default();

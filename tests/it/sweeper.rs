@@ -1,6 +1,7 @@
 //! What time leaves behind is moved on without anybody asking.
 
-use crate::support::{Embedded, call, eventually};
+use crate::support::{Embedded, Rows, UNKNOWN, call, eventually, postgres};
+use holdpoint::llm::ModelEvent;
 use serde_json::json;
 use std::time::Duration;
 
@@ -14,6 +15,53 @@ async fn swept() -> Embedded {
 async fn set(app: &Embedded, id: &str, what: &str) {
     let change = format!("UPDATE tool_calls SET {what} WHERE tool_call_id = '{id}'");
     assert_eq!(app.rows.change(&change).await, Ok(1));
+}
+
+/// A server that sweeps at once, and whose leases are so long that none is renewed within a test.
+async fn patient() -> Embedded {
+    Embedded::with(|config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3600);
+        config.approval.wait = Duration::ZERO;
+    })
+    .await
+}
+
+async fn patient_on_postgres() -> (Embedded, Rows) {
+    let url = postgres().await;
+    let beside = Rows::open(&url).await;
+    let app = Embedded::with(|config| {
+        config.database.url = url.into();
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3600);
+        config.approval.wait = Duration::ZERO;
+    });
+    (app.await, beside)
+}
+
+/// A server whose leases are short enough that who lost one learns of it within a test.
+async fn brisk() -> Embedded {
+    Embedded::with(|config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3);
+    })
+    .await
+}
+
+/// Ends the lease of the one turn that runs, until somebody has closed it.
+async fn take_for_dead(app: &Embedded) {
+    let closed = async || {
+        let lapse = format!("UPDATE runs SET lease_until = {LONG_AGO} WHERE status = 'running'");
+        app.rows.change(&lapse).await.unwrap();
+        app.rows.all("SELECT error_code FROM runs WHERE status = 'failed'").await.pop()
+    };
+    let closed = eventually("the turn is closed", closed).await;
+    assert_eq!(closed["error_code"], "interrupted");
+}
+
+async fn somebody_waits_for_a_lock(beside: &Rows) {
+    let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("somebody waits", async || (beside.count(waiting).await > 0).then_some(())).await;
 }
 
 #[tokio::test]
@@ -41,9 +89,12 @@ async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
 
 #[tokio::test]
 async fn a_yes_that_nobody_acted_on_in_time_is_failed_and_did_not_run() {
-    let app = swept().await;
+    // Time for who says it again to come before the sweep.
+    let app = Embedded::with(|config| config.approval.sweep = Duration::from_secs(1)).await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, LONG_AGO, LONG_AGO).await;
+    let again = app.client.approve(&id).await;
+    assert_eq!((again.status, &again.body["state"]), (200, &json!("failed")));
     let call = app.client.becomes(&id, "failed").await;
     assert_eq!(call["validated"], true);
     assert_eq!(call["result"], "Approved by a person, but not begun in time. The tool did not run.");
@@ -69,14 +120,33 @@ async fn a_yes_that_nobody_acted_on_is_acted_on_while_there_is_time() {
 }
 
 #[tokio::test]
+async fn more_calls_than_one_look_finds_and_nobody_here_can_begin_hide_none_behind_them() {
+    let app = swept().await;
+    let (_, id) = app.held("pay", "10").await;
+    // The tool of these is gone; they are due for longer.
+    let stuck = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100)
+         INSERT INTO tool_calls (tool_call_id, thread_id, message_id, step, ordinal, run_id, provider_call_id,
+             wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
+             exec_attempt, created_at)
+         SELECT '00000000-0000-7000-8000-' || (100000000000 + n), thread_id, message_id, step, ordinal + n, run_id,
+             '', 'gone-' || n, 'gone', arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
+             exec_attempt, created_at
+         FROM tool_calls, numbers";
+    assert_eq!(app.rows.change(stuck).await, Ok(100));
+    let yes = format!(
+        "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
+             decided_at = {LONG_AGO}, start_deadline = expires_at WHERE name = 'gone'"
+    );
+    assert_eq!(app.rows.change(&yes).await, Ok(100));
+    // Longer ago than any lease, and not as long as theirs.
+    app.commit_yes(&id, "created_at - 1000000000", "expires_at").await;
+    app.client.becomes(&id, "succeeded").await;
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'approved'").await, 100);
+}
+
+#[tokio::test]
 async fn an_execution_whose_lease_is_over_is_interrupted_and_its_late_outcome_is_told() {
-    // A lease so long that it is not renewed within the test.
-    let app = Embedded::with(|config| {
-        config.approval.sweep = Duration::from_millis(20);
-        config.approval.lease = Duration::from_secs(3600);
-        config.approval.wait = Duration::ZERO;
-    })
-    .await;
+    let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
     app.ledger.wait_begun().await;
@@ -96,52 +166,142 @@ async fn an_execution_whose_lease_is_over_is_interrupted_and_its_late_outcome_is
 }
 
 #[tokio::test]
-async fn a_tool_that_takes_longer_than_a_lease_is_not_taken_for_dead() {
-    let app = Embedded::with(|config| {
-        config.approval.sweep = Duration::from_millis(20);
-        config.approval.lease = Duration::from_secs(3);
-        config.approval.wait = Duration::ZERO;
-    })
-    .await;
+async fn on_postgres_an_execution_that_is_renewed_while_a_sweep_waits_for_its_thread_is_left_alone() {
+    let (app, beside) = patient_on_postgres().await;
     let (_, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
     app.ledger.wait_begun().await;
-    let lease = async || app.rows.all("SELECT lease_until, started_at FROM tool_calls").await[0].clone();
-    let renewed = async || {
-        let row = lease().await;
-        let kept = row["lease_until"].as_i64()? - row["started_at"].as_i64()?;
-        (kept > 6_000_000).then_some(())
-    };
-    eventually("the lease is renewed after the first would have been over", renewed).await;
+    let thread = app.client.call(&id).await["thread_id"].as_str().unwrap().to_owned();
+    let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
+    assert!(app.rows.change(&lock).await.is_ok());
+    let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO}");
+    assert_eq!(beside.change(&lapse).await, Ok(1));
+    somebody_waits_for_a_lock(&beside).await;
+    let renew = format!("UPDATE tool_calls SET lease_until = expires_at WHERE tool_call_id = '{id}'");
+    assert_eq!(beside.change(&renew).await, Ok(1));
+    assert!(app.rows.change("COMMIT").await.is_ok());
+    let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("nobody waits", async || (beside.count(waiting).await == 0).then_some(())).await;
     assert_eq!(app.client.call(&id).await["state"], "executing");
     app.ledger.go.add_permits(1);
     app.client.becomes(&id, "succeeded").await;
 }
 
 #[tokio::test]
-async fn a_turn_whose_lease_is_over_is_closed_and_can_be_gone_on_with() {
+async fn a_turn_and_a_tool_that_take_longer_than_a_lease_are_not_taken_for_dead() {
     let app = Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3);
+    })
+    .await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("At last.");
+    let begun = async {
+        app.ledger.wait_begun().await;
+        let later = "runs JOIN tool_calls USING (run_id) WHERE runs.lease_until > runs.created_at + 6000000
+                         AND tool_calls.lease_until > tool_calls.started_at + 6000000";
+        let renewed = async || (app.rows.count(later).await == 1).then_some(());
+        eventually("both are renewed after the first lease would have been over", renewed).await;
+        assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
+        app.ledger.go.add_permits(1);
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), begun);
+    assert_eq!((turn.text().as_str(), &turn.one('a')["result"]), ("At last.", &json!({ "dawdled": "1" })));
+}
+
+#[tokio::test]
+async fn a_turn_whose_lease_is_over_is_closed_and_can_be_gone_on_with() {
+    let app = brisk().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
+    let begun = async {
+        app.ledger.wait_begun().await;
+        // Who ran it learns of that, and does not wait for the tool.
+        take_for_dead(&app).await;
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), begun);
+    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    // The tool is alive: its lease is its own.
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
+    app.ledger.go.add_permits(1);
+    let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
+    eventually("the tool settles", settled).await;
+    app.scene.says("Here I am.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Here I am.");
+    assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_was_taken_for_dead_in_mid_words_says_no_more_and_leaves_the_next_alone() {
+    let app = brisk().await;
+    let thread = app.client.thread().await;
+    let words = ["Half ", "an answer."].map(|words| Ok(ModelEvent::Text(words.to_owned())));
+    app.scene.then(words.to_vec());
+    let gate = app.scene.gate();
+    gate.add_permits(1);
+    let begun = async {
+        let asked = async || (app.scene.requests().len() == 1).then_some(());
+        eventually("the model is asked", asked).await;
+        eventually("it speaks", async || (gate.available_permits() == 0).then_some(())).await;
+        take_for_dead(&app).await;
+        app.scene.says("Here I am.");
+        app.client.begin_to_go_on(&thread).await
+    };
+    let (turn, next) = tokio::join!(app.client.say(&thread, "hi"), begun);
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f03", "Half "), "{}", turn.raw);
+    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    gate.add_permits(2);
+    let next = app.client.read_on(next).await;
+    assert_eq!((next.codes().as_str(), next.text().as_str()), ("f0ed", "Here I am."), "{}", next.raw);
+    assert_eq!(app.client.messages(&thread).await.pop().unwrap()["status"], "complete");
+}
+
+#[tokio::test]
+async fn whoever_goes_on_closes_a_dead_turn_together_with_the_calls_that_died_with_it() {
+    let app = Embedded::with(|config| {
+        config.approval.sweep = Duration::from_secs(3600);
         config.approval.lease = Duration::from_secs(3600);
     })
     .await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
-    let begun = async {
+    let dead = async {
         app.ledger.wait_begun().await;
-        let lapsed = format!("UPDATE runs SET lease_until = {LONG_AGO}");
-        assert_eq!(app.rows.change(&lapsed).await, Ok(1));
-        let closed = async || app.rows.all("SELECT status, error_code FROM runs").await.pop();
-        let closed = async || closed().await.filter(|run| run["status"] == "failed");
-        let closed = eventually("the turn is closed", closed).await;
-        assert_eq!(closed["error_code"], "interrupted");
-        // The tool is alive: its lease is its own.
-        assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
+        for table in ["runs", "tool_calls"] {
+            let lapse = format!("UPDATE {table} SET lease_until = {LONG_AGO}");
+            assert_eq!(app.rows.change(&lapse).await, Ok(1));
+        }
+        app.scene.says("Nobody knows.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
+        let told = app.rows.all("SELECT kind, text FROM sent_answers").await;
+        assert_eq!(told, [json!({ "kind": "answer", "text": UNKNOWN })]);
         app.ledger.go.add_permits(1);
     };
-    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), begun);
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), dead);
+    // What had been taken for dead asks the model nothing more.
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
-    app.scene.says("Here I am.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Here I am.");
-    assert_eq!(app.ledger.lines(), ["dawdle 1"]);
+    assert_eq!(app.scene.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_whose_thread_is_locked_is_closed_by_nobody_until_it_is_free() {
+    let (app, beside) = patient_on_postgres().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
+    let dead = async {
+        app.ledger.wait_begun().await;
+        assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
+        let lapse = format!("UPDATE runs SET lease_until = {LONG_AGO}");
+        assert_eq!(beside.change(&lapse).await, Ok(1));
+        somebody_waits_for_a_lock(&beside).await;
+        // Whoever holds the thread has its runs to themselves.
+        let wish =
+            "SET LOCAL lock_timeout = '500ms'; UPDATE runs SET cancel_requested_at = created_at; COMMIT";
+        assert_eq!(app.rows.change(wish).await.err(), None);
+        let closed = async || (app.rows.count("runs WHERE status <> 'running'").await == 1).then_some(());
+        eventually("the turn is closed", closed).await;
+        assert_eq!(app.rows.all("SELECT status FROM runs").await, [json!({ "status": "cancelled" })]);
+        app.ledger.go.add_permits(1);
+    };
+    tokio::join!(app.client.say(&thread, "dawdle"), dead);
 }

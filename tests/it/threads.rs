@@ -1,6 +1,6 @@
 //! Threads: made, listed, renamed, deleted, and their messages read.
 
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, call, eventually};
 use serde_json::{Value, json};
 
 /// The texts of the first parts of a page's messages.
@@ -158,6 +158,7 @@ async fn a_deleted_thread_is_nowhere_and_nothing_of_it_runs() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let (kept, other) = app.held("pay", "11").await;
+    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
     let deleted = app.client.delete(&format!("/threads/{thread}")).await;
     assert_eq!((deleted.status, &deleted.body), (204, &Value::Null));
 
@@ -168,6 +169,9 @@ async fn a_deleted_thread_is_nowhere_and_nothing_of_it_runs() {
         app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "x" })).await,
         app.client.get(&format!("/threads/{thread}/messages")).await,
         app.client.get(&format!("/tool_calls/{id}")).await,
+        app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await,
+        app.client.get(&format!("/runs/{run}")).await,
+        app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await,
         app.client.approve(&id).await,
         app.client.reject(&id).await,
         app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({ "content": "hi" })).await,
@@ -216,10 +220,25 @@ async fn a_call_that_runs_when_its_thread_is_deleted_is_settled() {
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     app.ledger.go.add_permits(1);
     let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
-    crate::support::eventually("the call is settled", async || {
-        (app.rows.count(&settled).await == 1).then_some(())
-    })
-    .await;
+    eventually("the call is settled", async || (app.rows.count(&settled).await == 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_the_model_asks_for_once_its_thread_is_deleted_is_not_run() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
+    let gate = app.scene.gate();
+    let delete = async {
+        let asked = async || (app.scene.requests().len() == 1).then_some(());
+        eventually("the model is asked", asked).await;
+        assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+        gate.add_permits(4);
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "look"), delete);
+    assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    assert_eq!(app.rows.count("tool_calls").await, 0);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -121,10 +121,23 @@ async fn a_failure_of_the_model_is_in_the_stream_and_continuing_tries_again() {
     assert_eq!(messages["results"][1]["status"], "interrupted");
     assert_eq!(messages["results"][1]["parts"][1]["text"], "Half");
 
+    let path = format!("/runs/{}", turn.headers["x-run-id"].to_str().unwrap());
+    let mut run = app.client.get(&path).await.body;
+    let finished = run.as_object_mut().unwrap().remove("finished_at").unwrap();
+    let expected = json!({
+        "run_id": turn.headers["x-run-id"].to_str().unwrap(), "thread_id": thread, "session_id": thread,
+        "status": "failed", "pending": [], "created_at": messages["results"][1]["created_at"],
+        "error": { "code": "upstream_error", "message": "The model could not be reached, or refused." },
+    });
+    assert_eq!(run, expected);
+    assert!(finished.as_str() > run["created_at"].as_str());
+
     app.scene.says("Whole.");
     let again = app.client.go_on(&thread).await;
     assert_eq!(again.text(), "Whole.");
     assert_eq!(again.one('f'), turn.one('f'), "the next step of the same message");
+    let run = app.client.get(&path).await.body;
+    assert_eq!((&run["status"], run.get("error")), (&json!("completed"), None));
     let told = app.scene.requests()[1].messages.clone();
     assert_eq!(told.len(), 1, "what broke off is never sent: {told:?}");
 }
