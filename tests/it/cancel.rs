@@ -303,16 +303,12 @@ async fn on_postgres_what_is_cancelled_stands_as_it_does_once_its_thread_is_free
     let url = postgres().await;
     let beside = Rows::open(&url).await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
-    let waits = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let lock = async || assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
-    let somebody_waits = async || {
-        eventually("somebody waits", async || (beside.count(waits).await > 0).then_some(())).await;
-    };
 
     let (_, id) = app.held("pay", "10").await;
     lock().await;
     let meanwhile = async {
-        somebody_waits().await;
+        beside.somebody_waits_for_a_lock().await;
         app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
         app.rows.change("COMMIT").await.unwrap();
     };
@@ -327,7 +323,7 @@ async fn on_postgres_what_is_cancelled_stands_as_it_does_once_its_thread_is_free
     assert_eq!(app.rows.change(&turn).await, Ok(1));
     lock().await;
     let meanwhile = async {
-        somebody_waits().await;
+        beside.somebody_waits_for_a_lock().await;
         let ends = format!(
             "UPDATE runs SET status = 'waiting', owner = NULL, lease_until = NULL WHERE run_id = '{run}'; COMMIT"
         );

@@ -97,9 +97,8 @@ async fn on_postgres_a_decision_waits_for_no_chat_that_has_taken_the_last_connec
     app.rows.change(&lock).await.unwrap();
     app.scene.says("At last.");
     let decide = async {
-        let waits = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let taken = async || (beside.count(waits).await == 1).then_some(());
-        eventually("the chat waits, with its connection", taken).await;
+        // The chat, with its connection.
+        beside.somebody_waits_for_a_lock().await;
         let rejected = app.client.reject(&id).await;
         assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")));
         app.rows.change("COMMIT").await.unwrap();

@@ -59,11 +59,6 @@ async fn take_for_dead(app: &Embedded) {
     assert_eq!(closed["error_code"], "interrupted");
 }
 
-async fn somebody_waits_for_a_lock(beside: &Rows) {
-    let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    eventually("somebody waits", async || (beside.count(waiting).await > 0).then_some(())).await;
-}
-
 #[tokio::test]
 async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
     let app = swept().await;
@@ -176,12 +171,11 @@ async fn on_postgres_an_execution_that_is_renewed_while_a_sweep_waits_for_its_th
     assert!(app.rows.change(&lock).await.is_ok());
     let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO}");
     assert_eq!(beside.change(&lapse).await, Ok(1));
-    somebody_waits_for_a_lock(&beside).await;
+    beside.somebody_waits_for_a_lock().await;
     let renew = format!("UPDATE tool_calls SET lease_until = expires_at WHERE tool_call_id = '{id}'");
     assert_eq!(beside.change(&renew).await, Ok(1));
     assert!(app.rows.change("COMMIT").await.is_ok());
-    let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    eventually("nobody waits", async || (beside.count(waiting).await == 0).then_some(())).await;
+    beside.nobody_waits_for_a_lock().await;
     assert_eq!(app.client.call(&id).await["state"], "executing");
     app.ledger.go.add_permits(1);
     app.client.becomes(&id, "succeeded").await;
@@ -293,7 +287,7 @@ async fn on_postgres_a_turn_whose_thread_is_locked_is_closed_by_nobody_until_it_
         assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
         let lapse = format!("UPDATE runs SET lease_until = {LONG_AGO}");
         assert_eq!(beside.change(&lapse).await, Ok(1));
-        somebody_waits_for_a_lock(&beside).await;
+        beside.somebody_waits_for_a_lock().await;
         // Whoever holds the thread has its runs to themselves.
         let wish =
             "SET LOCAL lock_timeout = '500ms'; UPDATE runs SET cancel_requested_at = created_at; COMMIT";

@@ -1,9 +1,13 @@
 //! The rows of a server's database, read beside it.
 
+use super::eventually;
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, FromQueryResult, JsonValue, Statement,
 };
 use serde_json::Value;
+
+/// The sessions of this database that wait for a lock; a transaction sees them as they were when it first looked.
+const LOCK_WAITS: &str = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
 /// A connection of one's own to a server's database.
 #[derive(Debug)]
@@ -33,5 +37,17 @@ impl Rows {
     pub(crate) async fn change(&self, sql: &str) -> Result<u64, String> {
         let done = self.0.execute_unprepared(sql).await;
         done.map(|result| result.rows_affected()).map_err(|error| error.to_string())
+    }
+
+    /// Waits until somebody waits for a lock in this database, which is on Postgres.
+    pub(crate) async fn somebody_waits_for_a_lock(&self) {
+        let waits = async || (self.count(LOCK_WAITS).await > 0).then_some(());
+        eventually("somebody waits for a lock", waits).await;
+    }
+
+    /// Waits until nobody does.
+    pub(crate) async fn nobody_waits_for_a_lock(&self) {
+        let waits = async || (self.count(LOCK_WAITS).await == 0).then_some(());
+        eventually("nobody waits for a lock", waits).await;
     }
 }
