@@ -67,7 +67,7 @@ impl Approvals {
             if call.validated().is_none() || call.end().is_some() {
                 return Ok(call);
             }
-            let read = self.store.read().await?;
+            let read = self.store.urgent_read().await?;
             if let Some((now, _)) = read.call(principal, call.id).await? {
                 call = now;
             }

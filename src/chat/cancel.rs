@@ -49,7 +49,7 @@ impl Chat {
         let mut last_look = false;
         loop {
             let log = self.live.find(id);
-            let read = self.store.read().await?;
+            let read = self.store.urgent_read().await?;
             let (run, thread) = read.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
             drop(read);
             match run.status {

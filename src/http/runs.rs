@@ -89,7 +89,7 @@ impl Runs {
     async fn cancel(&self, caller: Caller, run_id: Path<String>) -> Result<CancelRunAnswer, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (run, thread) = self.0.chat.cancel(&caller.0, id).await?;
-        let pending = self.0.store.read().await?.pending_of(run.id).await?;
+        let pending = self.0.store.urgent_read().await?.pending_of(run.id).await?;
         let view = Json(RunView::of(&run, &thread, &pending));
         Ok(match run.status {
             RunStatus::Running => CancelRunAnswer::UnderWay(view),

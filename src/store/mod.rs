@@ -205,6 +205,11 @@ impl Store {
         Ok(Read { tx: Limited(answered(begin(&self.db, Mode::Read)).await?) })
     }
 
+    /// Begins a view that waits for no chat: for what became of a decision.
+    pub(crate) async fn urgent_read(&self) -> Result<Read, StoreError> {
+        Ok(Read { tx: Limited(answered(begin(&self.urgent, Mode::Read)).await?) })
+    }
+
     /// Begins a transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
         self.write_over(&self.db).await

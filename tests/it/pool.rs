@@ -62,7 +62,8 @@ async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_an
             eventually("all turns wait for their model", asked).await;
         };
         asked(SPEAKING).await;
-        assert_eq!(app.client.approve(&held).await.status, 202);
+        // Nobody waits for its outcome, which may be there all the same.
+        assert!(matches!(app.client.approve(&held).await.status, 200 | 202));
         app.client.becomes(&held, "succeeded").await;
         answers().await;
 
@@ -99,8 +100,8 @@ async fn on_postgres_a_decision_waits_for_no_chat_that_has_taken_the_last_connec
     let decide = async {
         // The chat, with its connection.
         beside.somebody_waits_for_a_lock().await;
-        let rejected = app.client.reject(&id).await;
-        assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")));
+        let approved = app.client.approve(&id).await;
+        assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));
         app.rows.change("COMMIT").await.unwrap();
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "hi"), decide);
