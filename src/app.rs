@@ -211,7 +211,7 @@ impl App {
         http::endpoint(self.api.clone(), settings, self.tasks.clone())
     }
 
-    /// For an app of one's own that is about to leave: begins no turn and no tool any more, lets what is under way
+    /// For an app of one's own that is about to leave: begins no turn and no approved call any more, lets what is under way
     /// finish for the grace time, then gives it up, and it is written that nobody knows its outcome.
     pub async fn finish(&self) {
         self.tasks.finish(self.config.server.grace, async {}).await;
