@@ -6,7 +6,7 @@ use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
 use crate::http::{self, Api};
-use crate::llm::openai::{OpenAi, OpenAiConfig};
+use crate::llm::remote::{Remote, RemoteConfig, Wire};
 use crate::llm::scripted::Scripted;
 use crate::llm::{LanguageModel, ModelError};
 use crate::store::{Store, StoreError};
@@ -86,14 +86,21 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
 /// Its provider cannot be used so.
 pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppError> {
     let model = &config.model;
-    match model.provider {
-        Provider::Scripted => Ok(Arc::new(Scripted::new())),
-        Provider::OpenAi => Ok(Arc::new(OpenAi::new(OpenAiConfig {
-            id: model.name.clone().unwrap_or_default(),
-            base_url: model.base_url.clone().unwrap_or_default(),
-            api_key: model.api_key.clone(),
-        })?)),
-    }
+    let wire = match model.provider {
+        Provider::Scripted => return Ok(Arc::new(Scripted::new())),
+        Provider::OpenAi => Wire::OpenAiChat,
+        Provider::OpenAiResponses => Wire::OpenAiResponses,
+        Provider::Anthropic => Wire::Anthropic,
+        Provider::Gemini => Wire::Gemini,
+        Provider::Ollama => Wire::Ollama,
+    };
+    Ok(Arc::new(Remote::new(RemoteConfig {
+        wire,
+        id: model.name.clone().unwrap_or_default(),
+        base_url: model.base_url.clone(),
+        api_key: model.api_key.clone(),
+        options: model.options.clone(),
+    })?))
 }
 
 /// The OpenAPI document of every server.

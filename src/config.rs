@@ -5,7 +5,9 @@
 
 use config::{Environment, File, FileFormat};
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,22 @@ use std::time::Duration;
 
 /// Longer than anybody means; the clock of the system ends somewhere behind it.
 const DURATION_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+/// A person waits meanwhile.
+const RETRIES_MAX: u32 = 10;
+/// Fields of a request to a model that are written from the conversation.
+const OWN_FIELDS: [&str; 10] = [
+    "model",
+    "stream",
+    "messages",
+    "system",
+    "input",
+    "instructions",
+    "contents",
+    "systemInstruction",
+    "tools",
+    "tool_choice",
+];
 
 /// Everything that can be set.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -81,7 +99,8 @@ pub struct Model {
     pub provider: Provider,
     /// `name`: the model's name at its provider.
     pub name: Option<String>,
-    /// `base_url`: where the provider is, with its `/v1`.
+    /// `base_url`: where the provider is, with its `/v1`; if absent, the provider's own address, except for `openai`,
+    /// which is anybody's server.
     pub base_url: Option<String>,
     /// `api_key`: the key for the provider.
     pub api_key: Option<SecretString>,
@@ -89,9 +108,18 @@ pub struct Model {
     pub system_prompt: Option<String>,
     /// `max_steps`: model calls of one answer; then one last without tools.
     pub max_steps: usize,
-    /// `idle_timeout`: how long a model may be silent.
+    /// `first_byte_timeout`: how long a model may take to begin its answer.
+    #[serde(with = "humantime_serde")]
+    pub first_byte_timeout: Duration,
+    /// `idle_timeout`: how long a model may be silent in mid-answer.
     #[serde(with = "humantime_serde")]
     pub idle_timeout: Duration,
+    /// `retries`: how often a model that cannot be had is asked again, while nothing of its answer was told.
+    pub retries: u32,
+    /// `options`: fields to put into the body of each request, beside ours or in place of them: what turns reasoning
+    /// on, a temperature. A table, or JSON in one text.
+    #[serde(deserialize_with = "table_or_json")]
+    pub options: Map<String, Value>,
 }
 
 impl Default for Model {
@@ -103,7 +131,10 @@ impl Default for Model {
             api_key: None,
             system_prompt: None,
             max_steps: 10,
+            first_byte_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
+            retries: 3,
+            options: Map::new(),
         }
     }
 }
@@ -117,6 +148,15 @@ pub enum Provider {
     /// Any server with `{base_url}/chat/completions`.
     #[serde(rename = "openai")]
     OpenAi,
+    /// OpenAI, with `{base_url}/responses`.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// Anthropic.
+    Anthropic,
+    /// Google.
+    Gemini,
+    /// Ollama.
+    Ollama,
 }
 
 /// `[tools]`
@@ -336,6 +376,7 @@ impl Config {
         }
         let durations = [
             ("server.grace", self.server.grace),
+            ("model.first_byte_timeout", self.model.first_byte_timeout),
             ("model.idle_timeout", self.model.idle_timeout),
             ("tools.timeout", self.tools.timeout),
             ("approval.pending_ttl", self.approval.pending_ttl),
@@ -349,13 +390,20 @@ impl Config {
                 return wrong(key, "expected at most 3650 days");
             }
         }
-        if self.model.provider == Provider::OpenAi {
-            if self.model.name.is_none() {
-                return wrong("model.name", "expected the model's name, which provider \"openai\" needs");
-            }
-            if self.model.base_url.is_none() {
-                return wrong("model.base_url", "expected the server's URL, which provider \"openai\" needs");
-            }
+        if self.model.provider != Provider::Scripted && self.model.name.is_none() {
+            return wrong(
+                "model.name",
+                "expected the model's name, which every provider but \"scripted\" needs",
+            );
+        }
+        if self.model.provider == Provider::OpenAi && self.model.base_url.is_none() {
+            return wrong("model.base_url", "expected the server's URL, which provider \"openai\" needs");
+        }
+        if let Some(field) = OWN_FIELDS.iter().find(|field| self.model.options.contains_key(**field)) {
+            return wrong("model.options", &format!("{field:?} is holdpoint's own; expected other fields"));
+        }
+        if self.model.retries > RETRIES_MAX {
+            return wrong("model.retries", "expected at most 10");
         }
         Ok(())
     }
@@ -369,15 +417,27 @@ fn without_excerpt(error: config::ConfigError) -> config::ConfigError {
     config::ConfigError::FileParse { uri, cause: told.join(": ").into() }
 }
 
-/// The first key with a fraction: no key takes one, and it would be rounded without a word.
+/// The first key with a fraction: no key takes one, and it would be rounded without a word. What is passed on to
+/// the model is its server's to read.
 fn fraction(value: &config::Value, key: &str) -> Option<String> {
     match &value.kind {
-        config::ValueKind::Float(_) => Some(key.to_owned()),
+        config::ValueKind::Float(_) if !key.starts_with("model.options.") => Some(key.to_owned()),
         config::ValueKind::Table(fields) => fields.iter().find_map(|(name, value)| {
             let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
             fraction(value, &key)
         }),
         _ => None,
+    }
+}
+
+fn table_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    let read = match Value::deserialize(deserializer)? {
+        Value::String(text) => serde_json::from_str(&text).unwrap_or_default(),
+        other => other,
+    };
+    match read {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(D::Error::custom("expected a table, or a JSON object in a text")),
     }
 }
 

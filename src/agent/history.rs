@@ -20,13 +20,8 @@ pub(super) struct History {
 
 /// Computes the history for the next step of `answer`. Notes are told in the first step only: a later one
 /// would have to put them before a user message that was already sent.
-pub(super) fn project(
-    transcript: &Transcript,
-    answer: MessageId,
-    first_step: bool,
-    provider: &str,
-) -> History {
-    let mut projection = Projection { transcript, provider, history: History::default() };
+pub(super) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
+    let mut projection = Projection { transcript, origin, history: History::default() };
     let asked = transcript.questions.get(&answer).copied();
     for message in transcript.standing() {
         match &message.body {
@@ -49,7 +44,7 @@ pub(super) fn project(
 
 struct Projection<'a> {
     transcript: &'a Transcript,
-    provider: &'a str,
+    origin: &'a str,
     history: History,
 }
 
@@ -84,7 +79,7 @@ impl Projection<'_> {
                 text: told,
             });
         }
-        let state = step.provider_state.as_ref().filter(|state| state.provider == self.provider);
+        let state = step.provider_state.as_ref().filter(|state| state.origin == self.origin);
         let provider_state = state.map(|state| state.state.clone());
         self.history.messages.push(ModelMessage::Assistant { text, calls, provider_state });
         self.history.messages.extend(answers);

@@ -1,6 +1,7 @@
 //! One model call, folded into what is stored of it while it is told live.
 
 use super::heartbeat::{Halt, Heartbeat};
+use crate::config;
 use crate::domain::clock::Clock;
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Part, Usage};
@@ -8,6 +9,7 @@ use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, TurnEvent};
 use crate::llm::{LanguageModel, ModelError, ModelEvent, ModelRequest};
 use futures::StreamExt;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -15,6 +17,11 @@ use std::time::Duration;
 const CALLS_MAX: usize = 256;
 /// Nor are more words and thoughts than this, in bytes.
 const WORDS_BYTES_MAX: usize = 4 << 20;
+/// The longest first pause before a model is asked again, and the longest of all.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// Who wants to be left alone for longer is not asked again: a person waits.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What a model said in one step.
 #[derive(Debug, Default)]
@@ -63,8 +70,8 @@ impl From<TurnError> for Broke {
 /// How a model is asked.
 pub(super) struct Asking<'a> {
     pub(super) model: &'a dyn LanguageModel,
-    /// How long it may be silent.
-    pub(super) idle_timeout: Duration,
+    /// How long it may be silent, and how often it is asked again.
+    pub(super) patience: &'a config::Model,
     /// Longest arguments of one call.
     pub(super) args_bytes: usize,
     pub(super) clock: &'a dyn Clock,
@@ -74,34 +81,106 @@ pub(super) struct Asking<'a> {
 /// Asks the model and tells live what it says. What it said comes back even where it broke off.
 pub(super) async fn ask(
     with: &Asking<'_>,
-    request: ModelRequest,
+    request: &ModelRequest,
     say: &(dyn Fn(TurnEvent) + Sync),
 ) -> (Said, Result<(), Broke>) {
     let mut said = Said::default();
-    let mut stream = with.model.stream(request);
-    let halt = with.heartbeat.halt();
-    tokio::pin!(halt);
-    let result = loop {
-        let next = tokio::select! {
-            next = tokio::time::timeout(with.idle_timeout, stream.next()) => next,
-            halt = &mut halt => break Err(Broke::Halted(halt)),
-        };
-        match next {
-            Err(_elapsed) => break Err(silent().into()),
-            Ok(None) if said.end.is_some() => break Ok(()),
-            Ok(None) => break Err(broken_off(&ModelError::Malformed("no end".to_owned())).into()),
-            Ok(Some(Err(error))) => break Err(broken_off(&error).into()),
-            Ok(Some(Ok(event))) => {
-                if let Err(error) = said.take(event, with.args_bytes, with.clock, say) {
-                    break Err(error.into());
-                }
-            }
-        }
+    // Who is halted drops the model's stream, and with it the request.
+    let result = tokio::select! {
+        result = with.ask_until_told(request, &mut said, say) => result.map_err(Broke::Failed),
+        halt = with.heartbeat.halt() => Err(Broke::Halted(halt)),
     };
     (said, result)
 }
 
+impl Asking<'_> {
+    /// Asks again while the model cannot be had, as long as nobody was told anything.
+    async fn ask_until_told(
+        &self,
+        request: &ModelRequest,
+        said: &mut Said,
+        say: &(dyn Fn(TurnEvent) + Sync),
+    ) -> Result<(), TurnError> {
+        for pause in pauses(self.patience.retries, self.clock) {
+            let (why, retry_after) = match self.listen(request, said, say).await {
+                Err(Failure::Model(ModelError::Unavailable { why, retry_after })) => (why, retry_after),
+                other => return other.map_err(TurnError::from),
+            };
+            let wanted = retry_after.unwrap_or_default();
+            if !said.is_empty() || wanted > RETRY_AFTER_MAX {
+                return Err(broken_off(&ModelError::Unavailable { why, retry_after }));
+            }
+            let pause = pause.max(wanted);
+            tracing::info!(%why, ?pause, "the model cannot be had now; it is asked again");
+            tokio::time::sleep(pause).await;
+        }
+        self.listen(request, said, say).await.map_err(TurnError::from)
+    }
+
+    async fn listen(
+        &self,
+        request: &ModelRequest,
+        said: &mut Said,
+        say: &(dyn Fn(TurnEvent) + Sync),
+    ) -> Result<(), Failure> {
+        let mut stream = self.model.stream(request);
+        let mut patience = self.patience.first_byte_timeout;
+        loop {
+            let next = tokio::time::timeout(patience, stream.next()).await;
+            patience = self.patience.idle_timeout;
+            match next.map_err(|_elapsed| Failure::Silent)? {
+                Some(event) => said.take(event?, self.args_bytes, self.clock, say)?,
+                None if said.end.is_some() => return Ok(()),
+                None => return Err(ModelError::Malformed("no end".to_owned()).into()),
+            }
+        }
+    }
+}
+
+/// The pauses before a model is asked again: each twice as long as the one before it, and up to half of it left to
+/// chance, so that many who were refused at once do not come back at once.
+fn pauses(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
+    (0..retries).map(move |n| {
+        let longest = PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(PAUSE_MAX);
+        longest.mul_f64(0.5 + clock.chance() / 2.0)
+    })
+}
+
+/// Why a model was not heard to its end.
+enum Failure {
+    Model(ModelError),
+    Silent,
+    /// What it said cannot be.
+    Turn(TurnError),
+}
+
+impl From<ModelError> for Failure {
+    fn from(error: ModelError) -> Self {
+        Self::Model(error)
+    }
+}
+
+impl From<TurnError> for Failure {
+    fn from(error: TurnError) -> Self {
+        Self::Turn(error)
+    }
+}
+
+impl From<Failure> for TurnError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Model(error) => broken_off(&error),
+            Failure::Silent => silent(),
+            Failure::Turn(error) => error,
+        }
+    }
+}
+
 impl Said {
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     fn take(
         &mut self,
         event: ModelEvent,
@@ -110,6 +189,7 @@ impl Said {
         say: &(dyn Fn(TurnEvent) + Sync),
     ) -> Result<(), TurnError> {
         match event {
+            ModelEvent::Alive => {}
             ModelEvent::Text(delta) => {
                 self.count(&delta)?;
                 if let Some(Part::Text { text }) = self.parts.last_mut() {
@@ -157,10 +237,24 @@ impl Said {
             }
             ModelEvent::CallFinished { index } => self.call(index)?.whole = true,
             ModelEvent::Finished { reason, usage, provider_state } => {
+                if matches!(reason, FinishReason::Length | FinishReason::ContentFilter) {
+                    self.cut_off();
+                }
                 self.end = Some(StepEnd { reason, usage, provider_state });
             }
         }
         Ok(())
+    }
+
+    /// The answer was cut, and so were arguments that are unreadable, or that the last call lacks. In any other
+    /// answer the model meant them, and it is for others to say what is wrong with them.
+    fn cut_off(&mut self) {
+        let last = self.calls.len().saturating_sub(1);
+        for (place, call) in self.calls.iter_mut().enumerate() {
+            let blank = call.arguments.trim().is_empty();
+            let readable = serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok();
+            call.whole &= readable || blank && place != last;
+        }
     }
 
     fn count(&mut self, delta: &str) -> Result<(), TurnError> {
@@ -190,7 +284,7 @@ fn silent() -> TurnError {
 fn broken_off(error: &ModelError) -> TurnError {
     tracing::warn!(%error, "a model call failed");
     match error {
-        ModelError::Upstream(_) => TurnError {
+        ModelError::Unavailable { .. } | ModelError::Upstream(_) => TurnError {
             code: TurnErrorCode::UpstreamError,
             message: "The model could not be reached, or refused.".to_owned(),
         },

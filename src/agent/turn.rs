@@ -81,7 +81,7 @@ impl Agent {
             }
             let Opened { n, last, request } = self.open(turn).await?;
             say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
-            let (said, result) = self.ask(turn, request, say).await;
+            let (said, result) = self.ask(turn, &request, say).await;
             if let Err(broke) = result {
                 self.break_off(turn, n, said).await;
                 return Err(broke);
@@ -115,10 +115,10 @@ impl Agent {
         }
     }
 
-    async fn ask(&self, turn: &Turn<'_>, request: ModelRequest, say: Say<'_>) -> (Said, Result<(), Broke>) {
+    async fn ask(&self, turn: &Turn<'_>, request: &ModelRequest, say: Say<'_>) -> (Said, Result<(), Broke>) {
         let asking = Asking {
             model: turn.model,
-            idle_timeout: self.model.idle_timeout,
+            patience: &self.model,
             args_bytes: self.limits.args_bytes,
             clock: self.clock.as_ref(),
             heartbeat: turn.heartbeat,
@@ -136,7 +136,7 @@ impl Agent {
             let steps = steps.map_or(&[][..], |message| message.steps());
             let whole = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
             let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
-            let history = history::project(&transcript, answer, steps.is_empty(), turn.model.provider());
+            let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
             let opened = write.open_step(turn.lease, n, &history.seals).await?;
             write.commit().await?;
             Ok::<_, StoreError>(opened.then_some((n, whole, history.messages)))
@@ -178,7 +178,7 @@ impl Agent {
             parts,
             reason,
             usage: end.usage,
-            provider: turn.model.provider().to_owned(),
+            origin: turn.model.origin().to_owned(),
             provider_state: end.provider_state,
         };
         let commit = async {
@@ -318,7 +318,7 @@ impl Agent {
             parts: parts.collect(),
             reason: FinishReason::Error,
             usage: None,
-            provider: turn.model.provider().to_owned(),
+            origin: turn.model.origin().to_owned(),
             provider_state: None,
         };
         let write = async {

@@ -50,6 +50,12 @@ pub(crate) trait Clock: Send + Sync + Debug {
     fn now(&self) -> Timestamp;
     /// A fresh UUIDv7 (RFC 9562): ids of one process ascend.
     fn uuid(&self) -> Uuid;
+    /// A number from 0 up to 1, for what is left to chance.
+    fn chance(&self) -> f64 {
+        // The last 32 bits of a UUIDv7 are random.
+        let random = (self.uuid().as_u128() & u128::from(u32::MAX)) as u32;
+        f64::from(random) / (f64::from(u32::MAX) + 1.0)
+    }
 }
 
 /// The machine's clock and randomness.

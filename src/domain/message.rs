@@ -91,7 +91,7 @@ pub(crate) struct Step {
     pub(crate) calls: Vec<ToolCall>,
     /// Tokens read and written, where the provider told.
     pub(crate) usage: Option<Usage>,
-    /// What the provider wants back, unchanged, with the provider's name.
+    /// What the model's origin wants back, unchanged.
     pub(crate) provider_state: Option<ProviderState>,
 }
 
@@ -130,8 +130,8 @@ pub(crate) enum Part {
 /// What a provider wants back with a step: thought signatures, item ids.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProviderState {
-    /// The provider that said it, and the only one it is sent to.
-    pub(crate) provider: String,
+    /// Who said it, and the only one it is sent to: a model of the same server and name.
+    pub(crate) origin: String,
     /// Its words.
     pub(crate) state: serde_json::Value,
 }

@@ -1,8 +1,9 @@
 //! Language models: the trait, what is asked of one and what it says.
 //!
-//! To add a provider: implement [`LanguageModel`] in a file of its own and name it where `app` makes models.
+//! To add a wire: a file beside the others of [`remote`]. To add a model of another kind: implement
+//! [`LanguageModel`] in a file of its own and name it where `app` makes models.
 
-pub mod openai;
+pub mod remote;
 pub mod scripted;
 
 pub use crate::domain::call::Input;
@@ -13,18 +14,24 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A model that streams its answer.
 pub trait LanguageModel: Send + Sync + Debug {
     /// The name clients choose it by.
     fn id(&self) -> &str;
 
-    /// Who serves it. What a provider wants back is sent to the same provider only.
+    /// Who serves it.
     fn provider(&self) -> &str;
+
+    /// Who understands the `provider_state` it gives: a model of the same origin gets it back, any other does not.
+    fn origin(&self) -> &str {
+        self.provider()
+    }
 
     /// Asks. Nothing is sent before the first poll; dropping the stream ends the request. After an `Err`
     /// nothing follows.
-    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+    fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
 }
 
 /// What a model is asked.
@@ -49,7 +56,7 @@ pub enum ModelMessage {
         text: String,
         /// The calls it made.
         calls: Vec<ModelCall>,
-        /// What this provider wants back with it.
+        /// What its origin wants back with it, as it gave it.
         provider_state: Option<Value>,
     },
     /// The answer to one call.
@@ -88,6 +95,8 @@ pub struct ToolDefinition {
 /// One thing a model says. Calls are told apart by `index`, which is this stream's own count.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
+    /// Nothing is said, but it is there: it has not been silent.
+    Alive,
     /// More words.
     Text(String),
     /// More thoughts.
@@ -108,7 +117,7 @@ pub enum ModelEvent {
         /// The next piece of JSON text.
         delta: String,
     },
-    /// A call is whole. One that is not when the stream ends never was.
+    /// The call's arguments have ended. One whose arguments have not when the stream ends never was.
     CallFinished {
         /// Which call of this stream.
         index: usize,
@@ -127,7 +136,15 @@ pub enum ModelEvent {
 /// Why a model gave no whole answer. The texts are for the log; clients get the kind.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// It could not be reached, or said no.
+    /// It cannot be had now; asking again may help.
+    #[error("the model's server cannot be had now: {why}")]
+    Unavailable {
+        /// What it said, or what is in the way.
+        why: String,
+        /// How long it wants to be left alone, where it says so.
+        retry_after: Option<Duration>,
+    },
+    /// It said no, and would again.
     #[error("the model's server failed: {0}")]
     Upstream(String),
     /// It broke off, or said what cannot be read.

@@ -80,8 +80,8 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         }
         _ => None,
     };
-    let provider_state = match (row.provider, row.provider_state) {
-        (Some(provider), Some(state)) => Some(ProviderState { provider, state: json(TABLE, &state)? }),
+    let provider_state = match (row.origin, row.provider_state) {
+        (Some(origin), Some(state)) => Some(ProviderState { origin, state: json(TABLE, &state)? }),
         _ => None,
     };
     Ok(Step {

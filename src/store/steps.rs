@@ -28,8 +28,8 @@ pub(crate) struct StepResult {
     /// What it cost.
     pub(crate) usage: Option<Usage>,
     /// Who said it.
-    pub(crate) provider: String,
-    /// What the provider wants back.
+    pub(crate) origin: String,
+    /// What that wants back.
     pub(crate) provider_state: Option<Value>,
 }
 
@@ -188,7 +188,7 @@ impl Write {
             .col_expr(step::Column::FinishReason, Expr::value(said.reason.as_str()))
             .col_expr(step::Column::InputTokens, Expr::value(said.usage.map(|u| tokens(u.input_tokens))))
             .col_expr(step::Column::OutputTokens, Expr::value(said.usage.map(|u| tokens(u.output_tokens))))
-            .col_expr(step::Column::Provider, Expr::value(said.provider.clone()))
+            .col_expr(step::Column::Origin, Expr::value(said.origin.clone()))
             .col_expr(step::Column::ProviderState, Expr::value(state))
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))

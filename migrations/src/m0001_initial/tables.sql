@@ -48,7 +48,7 @@ CREATE TABLE message_steps (
     finish_reason  TEXT,
     input_tokens   BIGINT,
     output_tokens  BIGINT,
-    provider       TEXT,
+    origin         TEXT,
     provider_state TEXT,
     created_at     BIGINT NOT NULL,
     finished_at    BIGINT,

@@ -56,8 +56,8 @@ impl LanguageModel for Scripted {
         SCRIPTED
     }
 
-    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        stream::iter(events(&request).into_iter().map(Ok)).boxed()
+    fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        stream::iter(events(request).into_iter().map(Ok)).boxed()
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
             Arc::new(ToolDefinition { name, description, input_schema: json!({}) })
         });
         let (messages, tools) = (messages.to_vec(), tools.collect());
-        let events = Scripted::new().stream(ModelRequest { system: None, messages, tools });
+        let events = Scripted::new().stream(&ModelRequest { system: None, messages, tools });
         futures::executor::block_on(events.map(Result::unwrap).collect())
     }
 

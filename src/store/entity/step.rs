@@ -14,7 +14,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) finish_reason: Option<String>,
     pub(in crate::store) input_tokens: Option<i64>,
     pub(in crate::store) output_tokens: Option<i64>,
-    pub(in crate::store) provider: Option<String>,
+    pub(in crate::store) origin: Option<String>,
     pub(in crate::store) provider_state: Option<String>,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) finished_at: Option<i64>,

@@ -87,8 +87,8 @@ impl LanguageModel for Scene {
         "test"
     }
 
-    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        self.requests.lock().unwrap().push(request);
+    fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        self.requests.lock().unwrap().push(request.clone());
         let step = self.steps.lock().unwrap().pop_front();
         let step = step.unwrap_or_else(|| vec![Err("the scene is over".to_owned())]);
         let gate = self.gate.lock().unwrap().clone();

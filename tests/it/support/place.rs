@@ -98,7 +98,7 @@ impl LanguageModel for Parrot {
         "test"
     }
 
-    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let end = |reason| ModelEvent::Finished { reason, usage: None, provider_state: None };
         let said = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
         let events = match request.messages.last() {

@@ -1,0 +1,154 @@
+//! An answer while it is read: the wires put into it what they read, and it ends them all alike.
+
+use super::transport::sentence;
+use crate::domain::message::Usage;
+use crate::domain::turn::FinishReason;
+use crate::llm::{ModelError, ModelEvent};
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// Reads one answer of a wire.
+pub(super) trait Reading: Send {
+    /// Reads the data of one event.
+    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError>;
+
+    /// What the server wants back with this answer; asked once, at its end.
+    fn state(&mut self) -> Option<Value>;
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// What is not told yet.
+    pub(super) events: VecDeque<ModelEvent>,
+    calls: usize,
+    reason: Option<FinishReason>,
+    usage: Option<Usage>,
+    /// Whether there is nothing more to read.
+    over: bool,
+    /// Whether its end is told.
+    ended: bool,
+}
+
+impl Answer {
+    /// More words.
+    pub(super) fn text(&mut self, text: String) {
+        if !text.is_empty() {
+            self.events.push_back(ModelEvent::Text(text));
+        }
+    }
+
+    /// More thoughts.
+    pub(super) fn reasoning(&mut self, text: String) {
+        if !text.is_empty() {
+            self.events.push_back(ModelEvent::Reasoning(text));
+        }
+    }
+
+    /// A call begins; its index. An id that is empty is none.
+    pub(super) fn call(&mut self, id: Option<String>, name: &str) -> Result<usize, ModelError> {
+        if name.is_empty() {
+            return Err(ModelError::Malformed("a call of it names no tool".to_owned()));
+        }
+        let index = self.calls;
+        self.calls = index.saturating_add(1);
+        self.events.push_back(ModelEvent::CallStarted {
+            index,
+            provider_call_id: id.unwrap_or_default(),
+            tool_name: name.to_owned(),
+        });
+        Ok(index)
+    }
+
+    /// More of a call's arguments.
+    pub(super) fn arguments(&mut self, index: usize, delta: String) {
+        if !delta.is_empty() {
+            self.events.push_back(ModelEvent::CallArguments { index, delta });
+        }
+    }
+
+    /// A call that came in one piece; its index.
+    pub(super) fn whole_call(
+        &mut self,
+        id: Option<String>,
+        name: &str,
+        arguments: Option<Value>,
+    ) -> Result<usize, ModelError> {
+        let index = self.call(id, name)?;
+        if let Some(arguments) = arguments.filter(|arguments| !arguments.is_null()) {
+            self.arguments(index, arguments.to_string());
+        }
+        Ok(index)
+    }
+
+    /// What it cost so far; what is not told stays.
+    pub(super) fn usage(&mut self, input_tokens: Option<u64>, output_tokens: Option<u64>) {
+        if input_tokens.is_some() || output_tokens.is_some() {
+            let known = self.usage.unwrap_or_default();
+            self.usage = Some(Usage {
+                input_tokens: input_tokens.unwrap_or(known.input_tokens),
+                output_tokens: output_tokens.unwrap_or(known.output_tokens),
+            });
+        }
+    }
+
+    /// Why it ends. More may follow: the cost, the end of the stream.
+    pub(super) fn ends(&mut self, reason: FinishReason) {
+        self.reason = Some(reason);
+    }
+
+    /// There is nothing more to read.
+    pub(super) fn over(&mut self) {
+        self.over = true;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Tells the end. Without a reason from the server there is none: it broke off.
+    pub(super) fn end(&mut self, state: Option<Value>) -> Result<(), ModelError> {
+        let reason =
+            self.reason.ok_or_else(|| ModelError::Malformed("it broke off before its end".to_owned()))?;
+        if reason == FinishReason::ToolCalls && self.calls == 0 {
+            return Err(ModelError::Malformed("it ended for calls and made none".to_owned()));
+        }
+        self.events.extend((0..self.calls).map(|index| ModelEvent::CallFinished { index }));
+        self.events.push_back(ModelEvent::Finished { reason, usage: self.usage, provider_state: state });
+        self.ended = true;
+        Ok(())
+    }
+}
+
+/// What is not what the wire says.
+pub(super) fn unreadable(error: serde_json::Error) -> ModelError {
+    ModelError::Malformed(error.to_string())
+}
+
+/// An error that stands in the stream, where `error` is one.
+pub(super) fn error_in_stream(error: Option<&Value>) -> Result<(), ModelError> {
+    /// Words by which servers say that they have too much to do.
+    const FOR_NOW: [&str; 6] =
+        ["overloaded", "rate_limit", "unavailable", "server_error", "api_error", "exhausted"];
+
+    let error = match error {
+        None | Some(Value::Null | Value::Bool(false)) => return Ok(()),
+        Some(Value::String(error)) if error.is_empty() => return Ok(()),
+        Some(Value::Object(error)) if error.is_empty() => return Ok(()),
+        Some(error) => error,
+    };
+    let said = sentence(error).or_else(|| error.as_str()).unwrap_or("without a word");
+    let why = format!("error in the stream: {said}");
+    let kinds = ["type", "code", "status"].iter().filter_map(|field| error.get(field)?.as_str());
+    let kinds: Vec<_> = kinds.map(str::to_ascii_lowercase).collect();
+    let status = error.get("code").and_then(Value::as_u64).unwrap_or_default();
+    let for_now = kinds.iter().any(|kind| FOR_NOW.iter().any(|word| kind.contains(word)));
+    if for_now || status == 429 || (500..600).contains(&status) {
+        return Err(ModelError::Unavailable { why, retry_after: None });
+    }
+    Err(ModelError::Upstream(why))
+}

@@ -1,0 +1,302 @@
+//! `{base_url}/messages` of Anthropic (Claude API reference, "Messages" and "Streaming Messages").
+
+use super::answer::{Answer, Reading, error_in_stream, unreadable};
+use super::text;
+use crate::domain::turn::FinishReason;
+use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// The field must be there. What models of the last years can write at least; `model.options` sets another.
+const MAX_TOKENS: u64 = 8192;
+/// In a state, the place of a call among the blocks: its number.
+const CALL: &str = "call";
+
+/// The body of a request.
+pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), model.into());
+    body.insert("max_tokens".to_owned(), MAX_TOKENS.into());
+    body.insert("stream".to_owned(), true.into());
+    if let Some(system) = &request.system {
+        body.insert("system".to_owned(), system.as_str().into());
+    }
+    body.insert("messages".to_owned(), messages(&request.messages));
+    let tools: Vec<_> = request
+        .tools
+        .iter()
+        .map(|tool| {
+            let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
+            json!({ "name": name, "description": description, "input_schema": schema })
+        })
+        .collect();
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), tools.into());
+        return body;
+    }
+    // A conversation with calls in it is refused without their tools.
+    let called: BTreeSet<_> = request
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            ModelMessage::Assistant { calls, .. } => Some(calls),
+            ModelMessage::User(_) | ModelMessage::Tool { .. } => None,
+        })
+        .flatten()
+        .map(|call| text::name(&call.tool_name))
+        .collect();
+    if !called.is_empty() {
+        let stub = |name| json!({ "name": name, "input_schema": { "type": "object" } });
+        body.insert("tools".to_owned(), called.into_iter().map(stub).collect());
+        body.insert("tool_choice".to_owned(), json!({ "type": "none" }));
+    }
+    body
+}
+
+fn messages(messages: &[ModelMessage]) -> Value {
+    let mut written: Vec<Value> = Vec::new();
+    // The answers of a step are one message.
+    let mut answers: Vec<Value> = Vec::new();
+    for message in messages {
+        if let ModelMessage::Tool { call_id, tool_name: _, text } = message {
+            answers.push(json!({ "type": "tool_result", "tool_use_id": text::id(call_id), "content": text }));
+            continue;
+        }
+        if !answers.is_empty() {
+            written.push(json!({ "role": "user", "content": std::mem::take(&mut answers) }));
+        }
+        match message {
+            ModelMessage::User(text) => {
+                written.push(json!({ "role": "user", "content": text::spoken(text) }))
+            }
+            ModelMessage::Assistant { text, calls, provider_state } => {
+                let content = said(text, calls, provider_state.as_ref());
+                written.push(json!({ "role": "assistant", "content": content }));
+            }
+            ModelMessage::Tool { .. } => {}
+        }
+    }
+    if !answers.is_empty() {
+        written.push(json!({ "role": "user", "content": answers }));
+    }
+    written.into()
+}
+
+fn said(text: &str, calls: &[ModelCall], state: Option<&Value>) -> Vec<Value> {
+    let call = |call: &ModelCall| {
+        let (id, name) = (text::id(&call.id), text::name(&call.tool_name));
+        json!({ "type": "tool_use", "id": id, "name": name, "input": call.input })
+    };
+    if let Some(blocks) = state.and_then(Value::as_array) {
+        let block = |block: &Value| match block.get(CALL).and_then(Value::as_u64) {
+            Some(index) => usize::try_from(index).ok().and_then(|index| calls.get(index)).map(call),
+            None => Some(block.clone()),
+        };
+        return blocks.iter().filter_map(block).collect();
+    }
+    let mut content = Vec::new();
+    if !text.trim().is_empty() || calls.is_empty() {
+        content.push(json!({ "type": "text", "text": text::spoken(text) }));
+    }
+    content.extend(calls.iter().map(call));
+    content
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    r#type: std::borrow::Cow<'a, str>,
+    index: Option<u64>,
+    message: Option<Value>,
+    content_block: Option<Block>,
+    delta: Option<Delta>,
+    usage: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Block {
+    r#type: String,
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<Value>,
+    text: Option<String>,
+    thinking: Option<String>,
+    signature: Option<String>,
+    data: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Delta {
+    text: Option<String>,
+    thinking: Option<String>,
+    signature: Option<String>,
+    partial_json: Option<String>,
+    stop_reason: Option<String>,
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(super) struct Reader {
+    blocks: Vec<(u64, Said)>,
+    input_tokens: Option<u64>,
+}
+
+/// A block that began.
+enum Said {
+    Text(String),
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
+    Redacted(String),
+    /// `input` is what it began with, which counts if no piece follows.
+    Call {
+        index: usize,
+        input: Option<Value>,
+    },
+    Other,
+}
+
+impl Reading for Reader {
+    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
+        let event: Event<'_> = serde_json::from_str(data).map_err(unreadable)?;
+        match &*event.r#type {
+            "message_start" => self.usage(event.message.as_ref().and_then(|it| it.get("usage")), answer),
+            "content_block_start" => {
+                let (index, block) = event.index.zip(event.content_block).ok_or_else(|| lacks("block"))?;
+                self.begin(index, block, answer)?;
+            }
+            "content_block_delta" => {
+                let (index, delta) = event.index.zip(event.delta).ok_or_else(|| lacks("delta"))?;
+                self.delta(index, delta, answer)?;
+            }
+            "content_block_stop" => {
+                let begun = self.blocks.iter_mut().rfind(|(index, _)| event.index == Some(*index));
+                if let Some((_, Said::Call { index, input })) = begun
+                    && let Some(input) = input.take()
+                {
+                    answer.arguments(*index, input.to_string());
+                }
+            }
+            "message_delta" => {
+                self.usage(event.usage.as_ref(), answer);
+                match event.delta.unwrap_or_default().stop_reason.as_deref() {
+                    None => {}
+                    Some("end_turn" | "stop_sequence") => answer.ends(FinishReason::Stop),
+                    Some("tool_use") => answer.ends(FinishReason::ToolCalls),
+                    Some("max_tokens" | "model_context_window_exceeded") => answer.ends(FinishReason::Length),
+                    Some("refusal") => answer.ends(FinishReason::ContentFilter),
+                    Some(_) => answer.ends(FinishReason::Other),
+                }
+            }
+            "message_stop" => answer.over(),
+            "error" => {
+                error_in_stream(event.error.as_ref())?;
+                return Err(ModelError::Upstream("error in the stream: without a word".to_owned()));
+            }
+            // A ping, or what is new.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The blocks in their order, if there are thoughts among them: they are signed, and wanted back as they were.
+    fn state(&mut self) -> Option<Value> {
+        let blocks = std::mem::take(&mut self.blocks);
+        let mut signed = false;
+        let mut kept: Vec<Value> = Vec::new();
+        for (_, block) in blocks {
+            match block {
+                Said::Thinking { thinking, signature } if !signature.is_empty() => {
+                    signed = true;
+                    kept.push(json!({ "type": "thinking", "thinking": thinking, "signature": signature }));
+                }
+                Said::Redacted(data) => {
+                    signed = true;
+                    kept.push(json!({ "type": "redacted_thinking", "data": data }));
+                }
+                Said::Text(text) if !text.trim().is_empty() => {
+                    kept.push(json!({ "type": "text", "text": text }));
+                }
+                Said::Call { index, .. } => kept.push(json!({ CALL: index })),
+                Said::Text(_) | Said::Thinking { .. } | Said::Other => {}
+            }
+        }
+        signed.then_some(Value::Array(kept))
+    }
+}
+
+impl Reader {
+    /// Tokens read from a cache, or written to one, were read.
+    fn usage(&mut self, usage: Option<&Value>, answer: &mut Answer) {
+        let Some(usage) = usage else { return };
+        let tokens = |field: &str| usage.get(field).and_then(Value::as_u64);
+        let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
+        let cached = cached.into_iter().filter_map(tokens).fold(0, u64::saturating_add);
+        // The last message of them repeats those of the input, or leaves them out.
+        if let Some(input) = tokens("input_tokens") {
+            self.input_tokens = self.input_tokens.max(Some(input.saturating_add(cached)));
+        }
+        answer.usage(self.input_tokens, tokens("output_tokens"));
+    }
+
+    fn begin(&mut self, index: u64, block: Block, answer: &mut Answer) -> Result<(), ModelError> {
+        if self.blocks.iter().any(|(begun, _)| *begun == index) {
+            return Err(ModelError::Malformed(format!("block {index} of it begins twice")));
+        }
+        let said = match block.r#type.as_str() {
+            "text" => {
+                let text = block.text.unwrap_or_default();
+                answer.text(text.clone());
+                Said::Text(text)
+            }
+            "thinking" => {
+                let thinking = block.thinking.unwrap_or_default();
+                answer.reasoning(thinking.clone());
+                Said::Thinking { thinking, signature: block.signature.unwrap_or_default() }
+            }
+            "redacted_thinking" => Said::Redacted(block.data.unwrap_or_default()),
+            "tool_use" => {
+                let input =
+                    block.input.filter(|input| input.as_object().is_none_or(|input| !input.is_empty()));
+                let index = answer.call(block.id, block.name.as_deref().unwrap_or_default())?;
+                Said::Call { index, input: input.filter(|input| !input.is_null()) }
+            }
+            _ => Said::Other,
+        };
+        self.blocks.push((index, said));
+        Ok(())
+    }
+
+    fn delta(&mut self, index: u64, delta: Delta, answer: &mut Answer) -> Result<(), ModelError> {
+        let begun = self.blocks.iter_mut().rfind(|(begun, _)| *begun == index);
+        let (_, block) = begun.ok_or_else(|| ModelError::Malformed(format!("block {index} never began")))?;
+        match block {
+            Said::Text(text) => {
+                let more = delta.text.unwrap_or_default();
+                text.push_str(&more);
+                answer.text(more);
+            }
+            Said::Thinking { thinking, signature } => {
+                let more = delta.thinking.unwrap_or_default();
+                thinking.push_str(&more);
+                answer.reasoning(more);
+                signature.push_str(delta.signature.as_deref().unwrap_or_default());
+            }
+            Said::Call { index, input } => {
+                if let Some(piece) = delta.partial_json.filter(|piece| !piece.is_empty()) {
+                    *input = None;
+                    answer.arguments(*index, piece);
+                }
+            }
+            Said::Redacted(_) | Said::Other => {}
+        }
+        Ok(())
+    }
+}
+
+fn lacks(what: &str) -> ModelError {
+    ModelError::Malformed(format!("an event of it lacks its {what}"))
+}

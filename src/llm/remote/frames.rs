@@ -1,0 +1,108 @@
+//! Bytes to events: server-sent events (WHATWG HTML, "Server-sent events") and lines of JSON.
+//!
+//! What is held of an event without an end has a limit. Of the fields of an event only `data` is read: the wires
+//! that name their events repeat the name in it.
+
+use super::transport::chain;
+use crate::llm::ModelError;
+use bytes::Bytes;
+use futures::stream::{BoxStream, Stream, StreamExt};
+use std::io;
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+use tokio_util::io::StreamReader;
+
+/// No server has a reason to send more in one event; without a limit one without an end fills the memory.
+const EVENT_BYTES_MAX: usize = 8 << 20;
+
+/// How a stream is cut into events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    Sse,
+    JsonLines,
+}
+
+/// What was read next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// An event's data.
+    Event(String),
+    /// A sign of life.
+    Comment,
+}
+
+type Chunks = BoxStream<'static, io::Result<Bytes>>;
+
+/// A stream that is cut into events.
+pub(super) struct Frames {
+    lines: FramedRead<StreamReader<Chunks, Bytes>, LinesCodec>,
+    framing: Framing,
+    /// Lines of data of an event that has not ended.
+    data: Option<String>,
+    begun: bool,
+}
+
+impl Frames {
+    pub(super) fn new(
+        bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+        framing: Framing,
+    ) -> Self {
+        let chunks = bytes.map(|chunk| chunk.map_err(|error| io::Error::other(chain(error)))).boxed();
+        let lines = LinesCodec::new_with_max_length(EVENT_BYTES_MAX);
+        Self { lines: FramedRead::new(StreamReader::new(chunks), lines), framing, data: None, begun: false }
+    }
+
+    /// The next frame; none at the end of the stream.
+    pub(super) async fn next(&mut self) -> Option<Result<Frame, ModelError>> {
+        loop {
+            match self.lines.next().await {
+                Some(Ok(line)) => match self.line(line) {
+                    Ok(None) => {}
+                    Ok(Some(frame)) => return Some(Ok(frame)),
+                    Err(error) => return Some(Err(error)),
+                },
+                Some(Err(LinesCodecError::MaxLineLengthExceeded)) => return Some(Err(too_long())),
+                Some(Err(LinesCodecError::Io(error))) => {
+                    return Some(Err(ModelError::Malformed(format!("the stream broke: {error}"))));
+                }
+                // Some servers end without the blank line.
+                None => return self.data.take().map(|data| Ok(Frame::Event(data))),
+            }
+        }
+    }
+
+    fn line(&mut self, mut line: String) -> Result<Option<Frame>, ModelError> {
+        if !self.begun {
+            self.begun = true;
+            if line.starts_with('\u{feff}') {
+                line.remove(0);
+            }
+        }
+        if self.framing == Framing::JsonLines {
+            let blank = line.trim().is_empty();
+            return Ok(Some(if blank { Frame::Comment } else { Frame::Event(line) }));
+        }
+        if line.is_empty() {
+            return Ok(self.data.take().filter(|data| !data.trim().is_empty()).map(Frame::Event));
+        }
+        if line.starts_with(':') {
+            return Ok(Some(Frame::Comment));
+        }
+        let field = line.strip_prefix("data").filter(|rest| rest.is_empty() || rest.starts_with(':'));
+        let Some(value) = field else { return Ok(None) };
+        let value = value.strip_prefix(':').unwrap_or(value);
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match &mut self.data {
+            None => self.data = Some(value.to_owned()),
+            Some(data) if data.len().saturating_add(value.len()) >= EVENT_BYTES_MAX => return Err(too_long()),
+            Some(data) => {
+                data.push('\n');
+                data.push_str(value);
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn too_long() -> ModelError {
+    ModelError::Malformed("an event of it is too long".to_owned())
+}

@@ -1,0 +1,282 @@
+//! Models behind a server: one HTTP request, one streamed answer.
+//!
+//! A [`Wire`] is what kind of server it is. Each has a file with two halves: the body of the request, written from
+//! the conversation, and a [`Reading`] that makes our events of the events of its stream. What they share:
+//!
+//! - `transport` sends, and tells a server that cannot be had now from one that said no. The key goes into the
+//!   request and nowhere else: no error's text and no `Debug` has it.
+//! - `frames` cuts the bytes into events.
+//! - `answer` is what was read so far: the wires put words and calls into it, and it ends them all alike.
+//!
+//! The conversation goes out as it is stored, in its order. How a message is written depends on that message
+//! alone, so that no byte that was sent once changes and prompt caches keep working. What a server cannot take,
+//! a tool's name or an id that another one made up, is written so that it can.
+
+mod answer;
+mod anthropic;
+mod frames;
+mod gemini;
+mod ollama;
+mod openai;
+mod responses;
+mod text;
+mod transport;
+
+use super::{LanguageModel, ModelError, ModelEvent, ModelRequest};
+use answer::{Answer, Reading};
+use bytes::Bytes;
+use frames::{Frame, Frames, Framing};
+use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Request, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use std::fmt;
+use std::time::Duration;
+use transport::Http;
+
+/// What kind of server a model is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// `{base_url}/chat/completions`, as OpenAI began it and many servers speak it.
+    OpenAiChat,
+    /// `{base_url}/responses` of OpenAI. Nothing is stored there: reasoning comes back encrypted.
+    OpenAiResponses,
+    /// `{base_url}/messages` of Anthropic.
+    Anthropic,
+    /// `{base_url}/models/{name}:streamGenerateContent` of Google.
+    Gemini,
+    /// `{base_url}/api/chat` of Ollama.
+    Ollama,
+}
+
+impl Wire {
+    /// The word for it in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// Where its servers are by default; none for a wire that anybody's server speaks.
+    const fn default_base_url(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAiChat => None,
+            Self::OpenAiResponses => Some("https://api.openai.com/v1"),
+            Self::Anthropic => Some("https://api.anthropic.com/v1"),
+            Self::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+            Self::Ollama => Some("http://127.0.0.1:11434"),
+        }
+    }
+
+    fn url(self, base_url: &str, model: &str) -> String {
+        let base_url = base_url.trim_end_matches('/');
+        match self {
+            Self::OpenAiChat => format!("{base_url}/chat/completions"),
+            Self::OpenAiResponses => format!("{base_url}/responses"),
+            Self::Anthropic => format!("{base_url}/messages"),
+            Self::Gemini => format!("{base_url}/models/{model}:streamGenerateContent?alt=sse"),
+            Self::Ollama => format!("{base_url}/api/chat"),
+        }
+    }
+
+    /// The headers of its own. An error says what is wrong with the key.
+    fn headers(self, key: Option<&str>) -> Result<HeaderMap, String> {
+        let (name, scheme) = match self {
+            Self::OpenAiChat | Self::OpenAiResponses | Self::Ollama => (AUTHORIZATION, "Bearer "),
+            Self::Anthropic => (HeaderName::from_static("x-api-key"), ""),
+            Self::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+        };
+        let mut headers = HeaderMap::new();
+        if let Some(key) = key {
+            let value = HeaderValue::from_str(&format!("{scheme}{key}"));
+            let mut value = value.map_err(|_| "the API key has characters no header can carry".to_owned())?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        if self == Self::Anthropic {
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        Ok(headers)
+    }
+
+    const fn framing(self) -> Framing {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses | Self::Anthropic | Self::Gemini => Framing::Sse,
+            Self::Ollama => Framing::JsonLines,
+        }
+    }
+
+    fn body(self, model: &str, request: &ModelRequest) -> Map<String, Value> {
+        match self {
+            Self::OpenAiChat => openai::body(model, request),
+            Self::OpenAiResponses => responses::body(model, request),
+            Self::Anthropic => anthropic::body(model, request),
+            Self::Gemini => gemini::body(request),
+            Self::Ollama => ollama::body(model, request),
+        }
+    }
+
+    fn reading(self) -> Box<dyn Reading> {
+        match self {
+            Self::OpenAiChat => Box::<openai::Reader>::default(),
+            Self::OpenAiResponses => Box::<responses::Reader>::default(),
+            Self::Anthropic => Box::<anthropic::Reader>::default(),
+            Self::Gemini => Box::<gemini::Reader>::default(),
+            Self::Ollama => Box::<ollama::Reader>::default(),
+        }
+    }
+}
+
+/// Which server, and which of its models.
+#[derive(Debug, Clone)]
+pub struct RemoteConfig {
+    /// What kind of server.
+    pub wire: Wire,
+    /// The model's name, sent as it is; clients choose it by the same name.
+    pub id: String,
+    /// Where the server is, with its `/v1`; if absent, where the wire's own servers are.
+    pub base_url: Option<String>,
+    /// The key; local servers often have none.
+    pub api_key: Option<SecretString>,
+    /// Fields of the request's body that the operator adds, or puts in place of ours.
+    pub options: Map<String, Value>,
+}
+
+/// A model behind a server.
+pub struct Remote {
+    wire: Wire,
+    id: String,
+    origin: String,
+    url: Url,
+    headers: HeaderMap,
+    options: Map<String, Value>,
+    http: Http,
+}
+
+impl Remote {
+    /// Prepares the client; nothing is sent. Installs ring as the process's TLS provider if it has none.
+    ///
+    /// # Errors
+    /// There is no base URL or it is not a plain one of HTTP, the key cannot stand in a header. Neither the URL
+    /// nor the key is in the text.
+    pub fn new(config: RemoteConfig) -> Result<Self, ModelError> {
+        let RemoteConfig { wire, id, base_url, api_key, options } = config;
+        let unfit = |what: &str| ModelError::Upstream(format!("not usable: {what}"));
+
+        let base_url = base_url.as_deref().or(wire.default_base_url());
+        let base_url = base_url.ok_or_else(|| unfit("there is no base URL"))?;
+        let base = Url::parse(base_url).map_err(|_| unfit("the base URL cannot be read"))?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(unfit("the base URL is not one of HTTP"));
+        }
+        // A path is put behind it, and a secret in it would get around the care taken of the key.
+        let bare = base.query().is_none() && base.fragment().is_none();
+        if !bare || !base.username().is_empty() || base.password().is_some() {
+            return Err(unfit("the base URL has a query, a fragment or a password"));
+        }
+        let url = Url::parse(&wire.url(base_url, &id)).map_err(|_| unfit("the base URL cannot be read"))?;
+
+        let key = api_key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty());
+        let headers = wire.headers(key).map_err(|what| unfit(&what))?;
+        let origin = format!("{} {url} {id}", wire.as_str());
+        let http = Http::new(api_key).map_err(|what| unfit(&what))?;
+        Ok(Self { wire, id, origin, url, headers, options, http })
+    }
+
+    fn request(&self, request: &ModelRequest) -> Request {
+        let mut body = self.wire.body(&self.id, request);
+        body.extend(self.options.clone());
+        let mut http = Request::new(reqwest::Method::POST, self.url.clone());
+        http.headers_mut().clone_from(&self.headers);
+        *http.body_mut() = Some(Value::Object(body).to_string().into());
+        http
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("wire", &self.wire).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl LanguageModel for Remote {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn provider(&self) -> &str {
+        self.wire.as_str()
+    }
+
+    fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        let (http, request, wire) = (self.http.clone(), self.request(request), self.wire);
+        let answer = {
+            let http = http.clone();
+            async move {
+                let response = http.send(request, wire.framing()).await?;
+                Ok(events(wire, response.bytes_stream()))
+            }
+        };
+        stream::once(answer).try_flatten().map_err(move |error| http.harmless(error)).boxed()
+    }
+}
+
+/// How long a server that said all has to end its stream, so that its connection can serve again.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// What a stream of bytes says on this wire.
+fn events(
+    wire: Wire,
+    bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
+    let frames = Frames::new(bytes, wire.framing());
+    let exchange = Exchange { frames, reading: wire.reading(), answer: Answer::default() };
+    stream::try_unfold(exchange, Exchange::next)
+}
+
+/// An answer, and where it comes from.
+struct Exchange {
+    frames: Frames,
+    reading: Box<dyn Reading>,
+    answer: Answer,
+}
+
+impl Exchange {
+    /// The next event and the rest of the answer; none behind the last.
+    async fn next(mut self) -> Result<Option<(ModelEvent, Self)>, ModelError> {
+        loop {
+            if let Some(event) = self.answer.events.pop_front() {
+                return Ok(Some((event, self)));
+            }
+            if self.answer.has_ended() {
+                let drained = async { while self.frames.next().await.is_some_and(|frame| frame.is_ok()) {} };
+                let _in_time = tokio::time::timeout(LINGER, drained).await;
+                return Ok(None);
+            }
+            let frame = if self.answer.is_over() { None } else { self.frames.next().await };
+            match frame {
+                Some(frame) => {
+                    if let Frame::Event(data) = frame? {
+                        self.reading.read(&data, &mut self.answer)?;
+                    }
+                    if self.answer.events.is_empty() && !self.answer.is_over() {
+                        return Ok(Some((ModelEvent::Alive, self)));
+                    }
+                }
+                None => {
+                    let state = self.reading.state();
+                    self.answer.end(state)?;
+                }
+            }
+        }
+    }
+}

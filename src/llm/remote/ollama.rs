@@ -1,0 +1,122 @@
+//! `{base_url}/api/chat` of Ollama (its API reference, "Generate a chat completion"): one JSON object a line.
+
+use super::answer::{Answer, Reading, error_in_stream, unreadable};
+use super::{openai, text};
+use crate::domain::turn::FinishReason;
+use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+const THINKING: &str = "thinking";
+
+/// The body of a request.
+pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+    let ModelRequest { system, messages, tools } = request;
+    let system = system.iter().map(|text| json!({ "role": "system", "content": text }));
+    let mut body = Map::new();
+    body.insert("model".to_owned(), model.into());
+    body.insert("stream".to_owned(), true.into());
+    body.insert("messages".to_owned(), system.chain(messages.iter().map(message)).collect());
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), tools.iter().map(|tool| openai::function(tool)).collect());
+    }
+    body
+}
+
+fn message(message: &ModelMessage) -> Value {
+    match message {
+        ModelMessage::User(text) => json!({ "role": "user", "content": text }),
+        ModelMessage::Tool { call_id, tool_name, text } => {
+            let name = text::name(tool_name);
+            json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": call_id })
+        }
+        ModelMessage::Assistant { text, calls, provider_state } => {
+            let mut said = Map::new();
+            said.insert("role".to_owned(), "assistant".into());
+            said.insert("content".to_owned(), text.as_str().into());
+            if let Some(thinking) = provider_state.as_ref().and_then(|state| state.get(THINKING)) {
+                said.insert(THINKING.to_owned(), thinking.clone());
+            }
+            let call = |call: &ModelCall| {
+                let function = json!({ "name": text::name(&call.tool_name), "arguments": call.input });
+                json!({ "id": call.id, "function": function })
+            };
+            if !calls.is_empty() {
+                said.insert("tool_calls".to_owned(), calls.iter().map(call).collect());
+            }
+            Value::Object(said)
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    message: Option<Message>,
+    done: Option<bool>,
+    done_reason: Option<String>,
+    prompt_eval_count: Option<u64>,
+    eval_count: Option<u64>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: Option<String>,
+    thinking: Option<String>,
+    tool_calls: Option<Vec<Call>>,
+}
+
+#[derive(Deserialize)]
+struct Call {
+    id: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<Value>,
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(super) struct Reader {
+    thinking: String,
+    calls: bool,
+}
+
+impl Reading for Reader {
+    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
+        let line: Line = serde_json::from_str(data).map_err(unreadable)?;
+        error_in_stream(line.error.as_ref())?;
+        if let Some(message) = line.message {
+            let thinking = message.thinking.unwrap_or_default();
+            self.thinking.push_str(&thinking);
+            answer.reasoning(thinking);
+            answer.text(message.content.unwrap_or_default());
+            for call in message.tool_calls.into_iter().flatten() {
+                self.calls = true;
+                let function = call.function.unwrap_or(Function { name: None, arguments: None });
+                let name = function.name.unwrap_or_default();
+                answer.whole_call(call.id.filter(|id| !id.is_empty()), &name, function.arguments)?;
+            }
+        }
+        answer.usage(line.prompt_eval_count, line.eval_count);
+        if line.done == Some(true) {
+            answer.ends(match line.done_reason.as_deref() {
+                Some("length") => FinishReason::Length,
+                _ if self.calls => FinishReason::ToolCalls,
+                None | Some("stop") => FinishReason::Stop,
+                Some(_) => FinishReason::Other,
+            });
+            answer.over();
+        }
+        Ok(())
+    }
+
+    /// Thoughts of a step with calls belong to the work that goes on behind them.
+    fn state(&mut self) -> Option<Value> {
+        let thinking = std::mem::take(&mut self.thinking);
+        (self.calls && !thinking.is_empty()).then(|| json!({ THINKING: thinking }))
+    }
+}

@@ -1,0 +1,251 @@
+//! `{base_url}/responses` of OpenAI (API reference, "Responses" and "Streaming events").
+//!
+//! The server is asked to store nothing: the conversation is here. What a model reasoned comes encrypted, and goes
+//! back with the step it belongs to.
+
+use super::answer::{Answer, Reading, error_in_stream, unreadable};
+use super::text;
+use crate::domain::turn::FinishReason;
+use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// In a state, the place of a call among the items: its number.
+const CALL: &str = "call";
+/// Models that do not reason refuse to be asked for it. None of these do, and newer ones do.
+const WITHOUT_REASONING: [&str; 3] = ["gpt-3", "gpt-4", "chatgpt-"];
+
+/// The body of a request.
+pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), model.into());
+    body.insert("stream".to_owned(), true.into());
+    body.insert("store".to_owned(), false.into());
+    if !WITHOUT_REASONING.iter().any(|name| model.starts_with(name)) {
+        body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
+    }
+    if let Some(system) = &request.system {
+        body.insert("instructions".to_owned(), system.as_str().into());
+    }
+    let mut input = Vec::new();
+    for message in &request.messages {
+        match message {
+            ModelMessage::User(text) => input.push(json!({ "role": "user", "content": text })),
+            ModelMessage::Assistant { text, calls, provider_state } => {
+                said(text, calls, provider_state.as_ref(), &mut input);
+            }
+            ModelMessage::Tool { call_id, tool_name: _, text } => {
+                let call_id = text::id(call_id);
+                input.push(json!({ "type": "function_call_output", "call_id": call_id, "output": text }));
+            }
+        }
+    }
+    body.insert("input".to_owned(), input.into());
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
+            json!({
+                "type": "function", "name": name, "description": description, "parameters": schema,
+                "strict": false,
+            })
+        });
+        body.insert("tools".to_owned(), tools.collect());
+    }
+    body
+}
+
+fn said(text: &str, calls: &[ModelCall], state: Option<&Value>, input: &mut Vec<Value>) {
+    let call = |call: &ModelCall, id: Option<&Value>| {
+        let mut written = Map::new();
+        written.insert("type".to_owned(), "function_call".into());
+        if let Some(id) = id {
+            written.insert("id".to_owned(), id.clone());
+        }
+        written.insert("call_id".to_owned(), text::id(&call.id).into());
+        written.insert("name".to_owned(), text::name(&call.tool_name).into());
+        written.insert("arguments".to_owned(), Value::Object(call.input.clone()).to_string().into());
+        Value::Object(written)
+    };
+    if let Some(items) = state.and_then(Value::as_array) {
+        let item = |item: &Value| match item.get(CALL).and_then(Value::as_u64) {
+            Some(index) => {
+                let made = usize::try_from(index).ok().and_then(|index| calls.get(index))?;
+                Some(call(made, item.get("id")))
+            }
+            None => Some(item.clone()),
+        };
+        input.extend(items.iter().filter_map(item));
+        return;
+    }
+    if !text.is_empty() {
+        input.push(json!({ "role": "assistant", "content": text }));
+    }
+    input.extend(calls.iter().map(|made| call(made, None)));
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    output_index: Option<u64>,
+    delta: Option<Value>,
+    item: Option<Value>,
+    response: Option<Value>,
+    error: Option<Value>,
+    code: Option<Value>,
+    message: Option<String>,
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// The calls, by the place of their items.
+    calls: BTreeMap<u64, Call>,
+    /// What goes back, by the place of the items.
+    items: BTreeMap<u64, Value>,
+    reasoned: bool,
+    /// Whether thoughts were told since the last summary of them began.
+    thoughts: bool,
+}
+
+struct Call {
+    index: usize,
+    /// Whether there were pieces of its arguments.
+    pieces: bool,
+}
+
+impl Reading for Reader {
+    fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError> {
+        if data.trim() == "[DONE]" {
+            answer.over();
+            return Ok(());
+        }
+        let event: Event<'_> = serde_json::from_str(data).map_err(unreadable)?;
+        let place = event.output_index.unwrap_or_default();
+        match &*event.r#type {
+            "response.output_text.delta" | "response.refusal.delta" => answer.text(words(event.delta)),
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.thoughts = true;
+                answer.reasoning(words(event.delta));
+            }
+            // One summary is a paragraph; they are told one behind the other.
+            "response.reasoning_summary_part.added" if std::mem::take(&mut self.thoughts) => {
+                answer.reasoning("\n\n".to_owned());
+            }
+            "response.output_item.added" => {
+                if let Some(item) = event.item {
+                    self.added(place, &item, answer)?;
+                }
+            }
+            "response.function_call_arguments.delta" => {
+                let none = || ModelError::Malformed(format!("arguments of item {place}, which is no call"));
+                let call = self.calls.get_mut(&place).ok_or_else(none)?;
+                call.pieces = true;
+                answer.arguments(call.index, words(event.delta));
+            }
+            "response.output_item.done" => {
+                if let Some(item) = event.item {
+                    self.done(place, item, answer)?;
+                }
+            }
+            "response.completed" | "response.incomplete" => {
+                let response = event.response.unwrap_or_default();
+                let tokens = |field: &str| response.get("usage")?.get(field)?.as_u64();
+                answer.usage(tokens("input_tokens"), tokens("output_tokens"));
+                let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+                answer.ends(match why {
+                    Some("max_output_tokens") => FinishReason::Length,
+                    Some("content_filter") => FinishReason::ContentFilter,
+                    Some(_) => FinishReason::Other,
+                    None if !self.calls.is_empty() => FinishReason::ToolCalls,
+                    None => FinishReason::Stop,
+                });
+                answer.over();
+            }
+            "response.failed" | "error" => {
+                error_in_stream(event.response.as_ref().and_then(|response| response.get("error")))?;
+                error_in_stream(event.error.as_ref())?;
+                let flat = json!({ "code": event.code, "message": event.message });
+                error_in_stream(Some(&flat))?;
+            }
+            // What is only about the answer, or new.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The items in their order, if there is reasoning among them.
+    fn state(&mut self) -> Option<Value> {
+        let items = std::mem::take(&mut self.items);
+        self.reasoned.then(|| items.into_values().collect())
+    }
+}
+
+impl Reader {
+    fn added(&mut self, place: u64, item: &Value, answer: &mut Answer) -> Result<(), ModelError> {
+        if item.get("type").is_none_or(|kind| kind != "function_call") {
+            return Ok(());
+        }
+        if self.calls.contains_key(&place) {
+            return Err(ModelError::Malformed(format!("item {place} of it begins twice")));
+        }
+        let field = |name: &str| item.get(name).and_then(Value::as_str);
+        let id = field("call_id").filter(|id| !id.is_empty()).map(str::to_owned);
+        let index = answer.call(id, field("name").unwrap_or_default())?;
+        self.calls.insert(place, Call { index, pieces: false });
+        Ok(())
+    }
+
+    fn done(&mut self, place: u64, item: Value, answer: &mut Answer) -> Result<(), ModelError> {
+        let id = item.get("id").cloned();
+        let kept = match item.get("type").and_then(Value::as_str) {
+            Some("reasoning") => {
+                // Without its content, what the server stored nothing of cannot be named to it either.
+                if item.get("encrypted_content").is_none_or(Value::is_null) {
+                    return Ok(());
+                }
+                self.reasoned = true;
+                item
+            }
+            Some("message") => {
+                let parts = item.get("content").and_then(Value::as_array).into_iter().flatten();
+                let parts = parts.filter_map(|part| match part.get("type").and_then(Value::as_str)? {
+                    "output_text" => Some(json!({ "type": "output_text", "text": part.get("text")? })),
+                    "refusal" => Some(json!({ "type": "refusal", "refusal": part.get("refusal")? })),
+                    _ => None,
+                });
+                let content: Value = parts.collect();
+                with_id(json!({ "type": "message", "role": "assistant", "content": content }), id)
+            }
+            Some("function_call") => {
+                if !self.calls.contains_key(&place) {
+                    self.added(place, &item, answer)?;
+                }
+                let Some(call) = self.calls.get_mut(&place) else { return Ok(()) };
+                if !std::mem::replace(&mut call.pieces, true) {
+                    answer.arguments(call.index, words(item.get("arguments").cloned()));
+                }
+                with_id(json!({ CALL: call.index }), id)
+            }
+            _ => return Ok(()),
+        };
+        self.items.insert(place, kept);
+        Ok(())
+    }
+}
+
+fn with_id(mut item: Value, id: Option<Value>) -> Value {
+    if let (Some(id), Some(fields)) = (id, item.as_object_mut()) {
+        fields.insert("id".to_owned(), id);
+    }
+    item
+}
+
+fn words(value: Option<Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
