@@ -246,5 +246,7 @@ fn names_and_ids_that_a_server_cannot_take_are_written_so_that_it_can() {
     for id in ["", "functions.go:0", &"x".repeat(65)] {
         assert!(text::id(id).len() == 37 && text::id(id).starts_with("call_"), "{}", text::id(id));
     }
+    assert_eq!(text::short_id("functions.go:0"), "functions.go:0");
+    assert_eq!(text::short_id(&"x".repeat(41)).len(), 37);
     assert_ne!(text::id("a.b"), text::id("a b"));
 }
