@@ -13,8 +13,6 @@ mod approvals;
 mod chat;
 pub mod config;
 mod domain;
-#[cfg(test)]
-mod fuzz;
 mod http;
 pub mod llm;
 mod store;

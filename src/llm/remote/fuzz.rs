@@ -3,7 +3,7 @@
 
 use super::tests::{Read, read};
 use super::*;
-use crate::fuzz::for_a_while;
+use crate::config::fuzz::for_a_while;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;

@@ -43,7 +43,7 @@ where
     println!("{target}: {run} cases in {:.1} s, {SEED}={first}", started.elapsed().as_secs_f64());
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test's own settings are no keys of the configuration")]
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
 }
