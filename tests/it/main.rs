@@ -4,6 +4,7 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod attach;
 mod bodies;
 mod cancel;
 mod config;
