@@ -21,6 +21,7 @@ mod outage;
 mod pool;
 mod races;
 mod readme;
+mod real_clients;
 mod replicas;
 mod schema;
 mod stopping;
