@@ -92,3 +92,22 @@ async fn a_thread_in_the_path_is_resumed_whatever_the_page_calls_its_chat() {
     assert_eq!(thread(&app).await, id);
     page.equals_reload(&app).await;
 }
+
+#[tokio::test]
+async fn a_page_that_is_loaded_while_a_failure_is_tried_again_shows_what_came_before() {
+    let app = Embedded::with(|config| config.model.max_steps = 1).await;
+    let look = [Piece::Text("Look. "), Piece::Call("look", "1")];
+    app.scene.then(step(&look)).then(step(&look));
+    let failed = app.client.turn_by_id(&json!({ "id": CHAT, "content": "hi" })).await;
+    assert!(failed.one('3').as_str().unwrap().starts_with("step_limit: "), "{}", failed.raw);
+    let before = reload(&app).await;
+    let gate = app.scene.gate();
+    app.scene.then(step(&[Piece::Text("At "), Piece::Text("last.")]));
+    gate.add_permits(1);
+    let running = begin(&app, &json!({ "id": CHAT })).await;
+    let (loaded, page) = load_and_resume(&app, gate).await;
+    assert_eq!(loaded, before);
+    assert_eq!((page.error.as_deref(), &page.last()["content"]), (None, &json!("Look. Look. At last.")));
+    page.equals_reload(&app).await;
+    app.client.read_on(running).await;
+}
