@@ -2,7 +2,7 @@
 
 use super::page::{CHAT, Page, drive, drive_and, reload, thread};
 use super::saying::{Piece, step};
-use crate::support::Embedded;
+use crate::support::{Embedded, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -105,6 +105,8 @@ async fn a_page_that_is_loaded_while_a_failure_is_tried_again_shows_what_came_be
     app.scene.then(step(&[Piece::Text("At "), Piece::Text("last.")]));
     gate.add_permits(1);
     let running = begin(&app, &json!({ "id": CHAT })).await;
+    let opened = async || (app.rows.count("message_steps").await == 3).then_some(());
+    eventually("the third step is open", opened).await;
     let (loaded, page) = load_and_resume(&app, gate).await;
     assert_eq!(loaded, before);
     assert_eq!((page.error.as_deref(), &page.last()["content"]), (None, &json!("Look. Look. At last.")));
