@@ -91,7 +91,7 @@ enum Intent {
 }
 
 /// What follows the transaction.
-enum Next {
+pub(super) enum Next {
     /// Another request's turn is read along.
     Attach(Run),
     /// A turn of this request's begins.
@@ -121,6 +121,17 @@ impl Chat {
         write.lock_thread(&thread).await?;
         let intent = intent(&write, &thread, ask).await?;
         let next = self.next(&write, principal, &thread, intent, options).await?;
+        self.follow(write, principal, thread, next).await
+    }
+
+    /// Commits, and begins what follows.
+    pub(super) async fn follow(
+        &self,
+        write: Write,
+        principal: &Principal,
+        thread: Thread,
+        next: Next,
+    ) -> Result<Started, AskError> {
         match next {
             Next::Attach(run) => {
                 let log = self.live.find(run.id).ok_or(AskError::TurnInProgress)?;
@@ -230,7 +241,8 @@ impl Chat {
         }
     }
 
-    async fn go_on(&self, write: &Write, thread: &Thread) -> Result<Next, AskError> {
+    /// What a continuation does where no turn is under way.
+    pub(super) async fn go_on(&self, write: &Write, thread: &Thread) -> Result<Next, AskError> {
         let latest = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
         match latest.status {
             RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),

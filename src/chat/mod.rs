@@ -5,6 +5,7 @@
 //! [`TurnLog`], from which any number of clients read.
 
 mod ask;
+mod attach;
 mod cancel;
 pub(crate) mod live;
 mod turn;

@@ -93,6 +93,8 @@ pub(crate) struct Step {
     pub(crate) usage: Option<Usage>,
     /// What the model's origin wants back, unchanged.
     pub(crate) provider_state: Option<ProviderState>,
+    /// When it was opened.
+    pub(crate) created_at: Timestamp,
 }
 
 /// Whether a step was written whole.

@@ -5,6 +5,7 @@
 mod auth;
 mod body;
 mod call;
+mod chat_body;
 mod error;
 mod front;
 mod payload;

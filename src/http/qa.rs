@@ -2,174 +2,28 @@
 
 use super::Api;
 use super::auth::Caller;
-use super::body::{self, JsonObject, Strict};
+use super::body::{JsonObject, Strict};
+use super::chat_body::{CLIENT_ID_MAX, ChatBody};
 use super::error::ApiError;
 use super::payload::{DataStream, Json, Tag};
 use super::request_id::RequestId;
 use crate::approvals::{Decided, DecisionRequest};
-use crate::chat::{Ask, PostedMessage, Started, ThreadName};
+use crate::chat::{AskError, Started, ThreadName};
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
-use crate::domain::run::RunOptions;
 use crate::domain::turn::TurnEvent;
 use crate::stream::data_v1;
 use bytes::BytesMut;
 use futures::stream;
-use poem::{Body, Request, RequestBody, Result};
-use poem_openapi::param::{Header, Path};
-use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
-use poem_openapi::types::{Any, Type};
-use poem_openapi::{ApiExtractor, ApiExtractorType, ApiResponse, Enum, ExtractParamOptions, Object, OpenApi};
+use poem::Body;
+use poem_openapi::param::{Header, Path, Query};
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
-use serde_json::Value;
 
-/// Longest name a caller may give a thread or a message, in characters.
-const CLIENT_ID_MAX: usize = 64;
+/// What `x-vercel-ai-data-stream` says.
+const VERSION: &str = "v1";
 /// Longest reason of a rejection, in characters.
 const REASON_MAX: usize = 2000;
-
-/// What to ask. All of it is optional, other fields are ignored: pages post their whole state. Nothing at all
-/// means to go on.
-#[derive(Debug, Object)]
-struct ChatRequest {
-    /// The words of a new user message; absent, null or empty means to go on.
-    content: Option<String>,
-    /// The model to ask.
-    model: Option<String>,
-    /// The tools the model may see; absent means all.
-    tool_selection: Option<Vec<String>>,
-    /// The thread, where the path names none.
-    id: Option<String>,
-    /// The conversation as the page holds it. Only the words of its user messages are read.
-    messages: Option<Vec<Any<Value>>>,
-    /// The last message of the conversation alone.
-    message: Option<Any<Value>>,
-}
-
-/// A chat's body: documented as [`ChatRequest`], read forgivingly.
-struct ChatBody {
-    id: Option<String>,
-    ask: Ask,
-}
-
-impl<'a> ApiExtractor<'a> for ChatBody {
-    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
-
-    type ParamType = ();
-    type ParamRawType = ();
-
-    fn register(registry: &mut Registry) {
-        ChatRequest::register(registry);
-    }
-
-    fn request_meta() -> Option<MetaRequest> {
-        let schema = ChatRequest::schema_ref();
-        let content = vec![MetaMediaType { content_type: body::CONTENT_TYPE, schema }];
-        Some(MetaRequest { description: None, content, required: false })
-    }
-
-    async fn from_request(
-        request: &'a Request,
-        body: &mut RequestBody,
-        _options: ExtractParamOptions<()>,
-    ) -> Result<Self> {
-        let Some(text) = body::text(request, body).await? else {
-            return Ok(Self { id: None, ask: Ask::Continue });
-        };
-        let value = serde_json::from_str(&text)
-            .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
-        Ok(Self::read(value)?)
-    }
-}
-
-impl ChatBody {
-    fn read(value: Value) -> Result<Self, ApiError> {
-        let fields = match value {
-            Value::String(content) => {
-                let ask = words_or_continue(Some(content), None, RunOptions::default())?;
-                return Ok(Self { id: None, ask });
-            }
-            Value::Null => return Ok(Self { id: None, ask: Ask::Continue }),
-            Value::Object(fields) => fields,
-            _ => return Err(ApiError::bad_request("body: expected a JSON object or a string")),
-        };
-        let text = |name: &str| match fields.get(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(ApiError::bad_request(format!("{name}: expected a string"))),
-        };
-        // Where the path names the thread, nobody reads it.
-        let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
-        let tools = match fields.get("tool_selection") {
-            None | Some(Value::Null) => None,
-            Some(list) => Some(
-                serde_json::from_value(list.clone())
-                    .map_err(|_| ApiError::bad_request("tool_selection: expected a list of tool names"))?,
-            ),
-        };
-        let options = RunOptions { model: text("model")?, tools };
-        let ask = if fields.contains_key("trigger") {
-            return Err(ui_message_stream());
-        } else if let Some(content) = text("content")? {
-            words_or_continue(Some(content), None, options)?
-        } else if let Some(message) = fields.get("message").filter(|message| !message.is_null()) {
-            let posted = posted(message, "message")?;
-            match posted.user_text {
-                Some(text) => words_or_continue(Some(text), posted.id, options)?,
-                None => Ask::Continue,
-            }
-        } else if let Some(messages) = fields.get("messages").filter(|messages| !messages.is_null()) {
-            let messages = messages
-                .as_array()
-                .ok_or_else(|| ApiError::bad_request("messages: expected a list"))?
-                .iter()
-                .enumerate()
-                .map(|(place, message)| posted(message, &format!("messages[{place}]")));
-            Ask::History { messages: messages.collect::<Result<_, _>>()?, options }
-        } else {
-            Ask::Continue
-        };
-        Ok(Self { id, ask })
-    }
-}
-
-fn words_or_continue(
-    text: Option<String>,
-    client_id: Option<String>,
-    options: RunOptions,
-) -> Result<Ask, ApiError> {
-    match text.filter(|text| !text.is_empty()) {
-        None => Ok(Ask::Continue),
-        Some(text) => Ok(Ask::New { text: without_nul(text, "content")?, client_id, options }),
-    }
-}
-
-fn without_nul(text: String, field: &str) -> Result<String, ApiError> {
-    if text.contains('\0') {
-        return Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed")));
-    }
-    Ok(text)
-}
-
-/// What is read of a posted message: a user's words and its name.
-fn posted(message: &Value, field: &str) -> Result<PostedMessage, ApiError> {
-    let is_user = message.get("role").and_then(Value::as_str) == Some("user");
-    let user_text = match (is_user, message.get("content")) {
-        (false, _) => None,
-        (true, Some(Value::String(text))) => Some(without_nul(text.clone(), &format!("{field}.content"))?),
-        (true, None) if message.get("parts").is_some() => return Err(ui_message_stream()),
-        (true, _) => return Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
-    };
-    let id = message.get("id").and_then(Value::as_str);
-    let id = id.filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
-    Ok(PostedMessage { user_text, id: id.map(str::to_owned) })
-}
-
-fn ui_message_stream() -> ApiError {
-    ApiError::bad_request(
-        "body: this is what AI SDK 5 and later post; this server speaks the data stream of AI SDK 4 (data-v1)",
-    )
-}
 
 /// The dialects of a stream.
 #[derive(Debug, Enum)]
@@ -189,6 +43,20 @@ enum ChatStream {
         /// The run that answers.
         #[oai(header = "x-run-id")]
         String,
+    ),
+}
+
+#[derive(ApiResponse)]
+enum AttachedStream {
+    /// The turn under way, from its beginning. Empty where there is nothing to read: AI SDK 4 takes every other
+    /// answer that means so for a failure.
+    #[oai(status = 200)]
+    Stream(
+        DataStream,
+        #[oai(header = "x-vercel-ai-data-stream")] String,
+        /// The run that answers, where there is one.
+        #[oai(header = "x-run-id")]
+        Option<String>,
     ),
 }
 
@@ -283,6 +151,55 @@ impl Qa {
         Ok(stream_of(started, request_id))
     }
 
+    /// Read along with the turn of a thread
+    ///
+    /// What `experimental_resume` of AI SDK 4 asks for. The turn under way is told from its beginning, as the thread
+    /// was when `format=v4` showed it. Where none is, and every held call of the last message is decided and its
+    /// answer not yet read by the model, the run goes on as after a continuation by POST; of several who ask at
+    /// once, one does that and the others read along. Otherwise the answer is empty: with a call that still waits,
+    /// after a failure, and where another process runs the turn, whose answer stands in the messages once it is
+    /// there.
+    #[oai(path = "/qa/chat_streamed/:thread_id", method = "get", operation_id = "attach")]
+    async fn attach(
+        &self,
+        caller: Caller,
+        request_id: RequestId,
+        /// A thread's id, or the caller's own name for it.
+        thread_id: Path<String>,
+        /// What the page calls the chat. Not read: the path names the thread.
+        #[oai(name = "chatId")]
+        _chat_id: Query<Option<String>>,
+        /// The dialect to answer in.
+        #[oai(name = "x-stream-protocol")]
+        _dialect: Header<Option<Dialect>>,
+    ) -> Result<AttachedStream, ApiError> {
+        let started = self.0.chat.attach(&caller.0, &thread_id.0).await?;
+        Ok(attached(started, request_id))
+    }
+
+    /// Read along with the turn of the thread that the query names
+    ///
+    /// As with the thread in the path; but a name that nobody has used yet is answered with nothing, because a page
+    /// asks before its first message.
+    #[oai(path = "/qa/chat_streamed", method = "get", operation_id = "attachById")]
+    async fn attach_by_id(
+        &self,
+        caller: Caller,
+        request_id: RequestId,
+        /// A thread's id, or the caller's own name for it.
+        #[oai(name = "chatId")]
+        chat_id: Query<String>,
+        /// The dialect to answer in.
+        #[oai(name = "x-stream-protocol")]
+        _dialect: Header<Option<Dialect>>,
+    ) -> Result<AttachedStream, ApiError> {
+        let started = match self.0.chat.attach(&caller.0, &chat_id.0).await {
+            Err(AskError::NoThread) => None,
+            found => found?,
+        };
+        Ok(attached(started, request_id))
+    }
+
     /// Decide a held call
     ///
     /// Approved, the tool runs now, once, and the answer is its outcome. The same decision again gives the
@@ -333,14 +250,24 @@ impl ValidateToolResult {
     }
 }
 
-/// The stream of a turn. Dropping it ends the reading, not the turn.
 fn stream_of(started: Started, request_id: RequestId) -> ChatStream {
     let run_id = started.run_id.to_string();
+    ChatStream::Stream(DataStream(bytes_of(started, request_id)), VERSION.to_owned(), run_id)
+}
+
+fn attached(started: Option<Started>, request_id: RequestId) -> AttachedStream {
+    let run_id = started.as_ref().map(|started| started.run_id.to_string());
+    let body = started.map_or_else(Body::empty, |started| bytes_of(started, request_id));
+    AttachedStream::Stream(DataStream(body), VERSION.to_owned(), run_id)
+}
+
+/// A turn as it is said. Dropping it ends the reading, not the turn.
+fn bytes_of(started: Started, request_id: RequestId) -> Body {
     let reader = started.log.reader();
     let pieces = stream::unfold((reader, request_id), |(mut reader, request_id)| async move {
         let mut out = BytesMut::new();
         let more = reader.next(|event: &TurnEvent| data_v1::encode(event, &request_id.0, &mut out)).await;
         more.then(|| (Ok::<_, std::io::Error>(out.freeze()), (reader, request_id)))
     });
-    ChatStream::Stream(DataStream(Body::from_bytes_stream(pieces)), "v1".to_owned(), run_id)
+    Body::from_bytes_stream(pieces)
 }

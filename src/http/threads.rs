@@ -9,7 +9,7 @@ use super::payload::{Json, PageOf, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::domain::id::ThreadId;
-use crate::domain::message::{Body, Message, Part, Usage};
+use crate::domain::message::{Body, Message, MessageStatus, Part, Usage};
 use crate::store::{NewThread, Read, Thread};
 use crate::stream::v4_message;
 use poem_openapi::param::{Path, Query};
@@ -318,14 +318,21 @@ impl Threads {
         let thread = read.thread(&caller.0, id(&thread_id)?).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages(&thread, before, size).await?;
         let oldest = page.items.first().map(|message| message.ordinal.to_string());
-        let results = page
-            .items
-            .iter()
-            .map(|message| match format.0 {
-                Some(Format::V4) => AnyMessage::V4(Any(v4_message(message))),
-                None => AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals)),
-            })
-            .collect();
+        let mut results = Vec::with_capacity(page.items.len());
+        for message in &page.items {
+            match format.0 {
+                Some(Format::V4) => {
+                    let began = match message.status {
+                        MessageStatus::Streaming => read.turn_began(message.run_id).await?,
+                        _ => None,
+                    };
+                    results.extend(v4_message(message, began).map(|folded| AnyMessage::V4(Any(folded))));
+                }
+                None => {
+                    results.push(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals)))
+                }
+            }
+        }
         let next_cursor = oldest.filter(|_| page.has_more);
         Ok(Json(PageOf { results, has_more: page.has_more, next_cursor }))
     }

@@ -91,6 +91,7 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         calls,
         usage,
         provider_state,
+        created_at: Timestamp::from_micros(row.created_at),
     })
 }
 

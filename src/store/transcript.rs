@@ -129,7 +129,11 @@ impl Read {
         Ok(messages)
     }
 
-    async fn sent(&self, calls: Vec<ToolCallId>) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
+    /// What the model was told of these calls, in order; of some, nothing.
+    pub(crate) async fn sent(
+        &self,
+        calls: Vec<ToolCallId>,
+    ) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
         let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
         if calls.is_empty() {
             return Ok(sent);

@@ -1,13 +1,14 @@
 //! Turns: the time in which a run is held by a lease.
 
-use super::entity::{run, step};
+use super::entity::{event, run, step};
 use super::events::Subject;
 use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
+use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
 use serde_json::json;
 use std::time::Duration;
 
@@ -47,6 +48,18 @@ impl TurnEnd {
 }
 
 impl Read {
+    /// When the latest turn of a run began.
+    pub(crate) async fn turn_began(&self, run: RunId) -> Result<Option<Timestamp>, StoreError> {
+        let beginnings = [EventType::RunStarted, EventType::RunResumed].map(EventType::as_str);
+        let last = event::Entity::find()
+            .filter(event::Column::RunId.eq(run.to_string()))
+            .filter(event::Column::EventType.is_in(beginnings))
+            .order_by_desc(event::Column::At)
+            .one(&self.tx)
+            .await?;
+        Ok(last.map(|event| Timestamp::from_micros(event.at)))
+    }
+
     /// How a turn ended whose end may have been committed without a word: so, if its run stands so.
     pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;

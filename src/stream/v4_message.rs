@@ -1,27 +1,33 @@
 //! Messages as AI SDK 4 holds them: what `useChat`'s `initialMessages` take, cards included.
 //!
-//! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), as its client folds a `data-v1` stream.
+//! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded as its client (`processChatResponse`) folds the
+//! `data-v1` streams that told the message.
 
 use crate::domain::call::ToolCall;
-use crate::domain::message::{Body, Message, Part, Step};
+use crate::domain::clock::Timestamp;
+use crate::domain::message::{Body, Message, Part, Step, StepStatus};
 use crate::domain::turn::Shown;
 use serde_json::{Map, Value, json};
 
-/// One message in that form.
-pub(crate) fn v4_message(message: &Message) -> Value {
+/// One message in that form. Of one that a turn is writing, what was there when that turn began: a page appends
+/// the turn to it. `None` where the model has said nothing yet; such a message no client holds.
+pub(crate) fn v4_message(message: &Message, turn_began: Option<Timestamp>) -> Option<Value> {
     let created_at = message.created_at.to_rfc3339();
     match &message.body {
-        Body::User(text) => json!({
+        Body::User(text) => Some(json!({
             "id": message.client_id.clone().unwrap_or_else(|| message.id.to_string()),
             "role": "user",
             "content": text,
             "createdAt": created_at,
             "parts": [{ "type": "text", "text": text }],
-        }),
+        })),
         Body::Assistant(steps) => {
             let mut folded = Folded::default();
-            for step in steps {
+            for step in steps.iter().filter(|step| turn_began.is_none_or(|began| step.created_at < began)) {
                 folded.step(step);
+            }
+            if folded.parts.is_empty() {
+                return None;
             }
             let mut whole = json!({
                 "id": message.id,
@@ -33,7 +39,7 @@ pub(crate) fn v4_message(message: &Message) -> Value {
             if let Some(fields) = whole.as_object_mut() {
                 folded.optional(fields);
             }
-            whole
+            Some(whole)
         }
     }
 }
@@ -41,36 +47,53 @@ pub(crate) fn v4_message(message: &Message) -> Value {
 #[derive(Default)]
 struct Folded {
     content: String,
-    reasoning: String,
+    reasoning: Option<String>,
     parts: Vec<Value>,
     invocations: Vec<Value>,
     annotations: Vec<Value>,
+    /// The highest number of a step with an invocation.
+    highest: i32,
+    /// Whether the last whole step held calls: what goes on behind them begins by closing a step of its own.
+    held: bool,
+}
+
+/// A part of a step that is open.
+enum Open {
+    Text(String),
+    Reasoning(String),
+    Invocation(Value),
 }
 
 impl Folded {
     fn step(&mut self, step: &Step) {
-        self.parts.push(json!({ "type": "step-start" }));
+        // The client counts on from the highest number it holds, and each `e:` is one more.
+        let number = if self.parts.is_empty() { 0 } else { 1 + self.highest + i32::from(self.held) };
+        if step.status == StepStatus::Complete {
+            self.held = step.calls.iter().any(|call| call.held);
+        }
+        let mut open = Vec::new();
         for part in &step.parts {
             match part {
                 Part::Text { text } => {
                     self.content.push_str(text);
-                    self.parts.push(json!({ "type": "text", "text": text }));
+                    append(&mut open, text, Open::Text, Open::as_text);
                 }
                 Part::Reasoning { text } => {
-                    self.reasoning.push_str(text);
-                    let details = json!([{ "type": "text", "text": text }]);
-                    self.parts.push(json!({ "type": "reasoning", "reasoning": text, "details": details }));
+                    self.reasoning.get_or_insert_default().push_str(text);
+                    append(&mut open, text, Open::Reasoning, Open::as_reasoning);
                 }
                 Part::ToolCall { tool_call_id } => {
                     if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
-                        self.call(call, step.n);
+                        open.push(Open::Invocation(self.call(call, number)));
                     }
                 }
             }
         }
+        self.parts.push(json!({ "type": "step-start" }));
+        self.parts.extend(open.into_iter().map(Open::into_part));
     }
 
-    fn call(&mut self, call: &ToolCall, step: i32) {
+    fn call(&mut self, call: &ToolCall, step: i32) -> Value {
         let mut invocation = json!({
             "state": "call",
             "step": step,
@@ -86,20 +109,57 @@ impl Folded {
             let word = call.state.validation_word();
             self.annotations.push(json!({ "toolCallId": call.id, "validated": word }));
         }
-        self.parts.push(json!({ "type": "tool-invocation", "toolInvocation": invocation.clone() }));
-        self.invocations.push(invocation);
+        self.highest = step;
+        self.invocations.push(invocation.clone());
+        invocation
     }
 
     /// What a client has only where there is any.
     fn optional(self, fields: &mut Map<String, Value>) {
-        if !self.reasoning.is_empty() {
-            fields.insert("reasoning".to_owned(), json!(self.reasoning));
+        if let Some(reasoning) = self.reasoning {
+            fields.insert("reasoning".to_owned(), json!(reasoning));
         }
         if !self.invocations.is_empty() {
             fields.insert("toolInvocations".to_owned(), json!(self.invocations));
         }
         if !self.annotations.is_empty() {
             fields.insert("annotations".to_owned(), json!(self.annotations));
+        }
+    }
+}
+
+/// A step has one part for all its words and one for all its thoughts, wherever its calls stand between them.
+fn append(
+    open: &mut Vec<Open>,
+    text: &str,
+    new: fn(String) -> Open,
+    find: fn(&mut Open) -> Option<&mut String>,
+) {
+    match open.iter_mut().find_map(find) {
+        Some(begun) => begun.push_str(text),
+        None => open.push(new(text.to_owned())),
+    }
+}
+
+impl Open {
+    fn as_text(&mut self) -> Option<&mut String> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    fn as_reasoning(&mut self) -> Option<&mut String> {
+        if let Self::Reasoning(text) = self { Some(text) } else { None }
+    }
+
+    fn into_part(self) -> Value {
+        match self {
+            Self::Text(text) => json!({ "type": "text", "text": text }),
+            Self::Reasoning(text) => {
+                let details = json!([{ "type": "text", "text": text }]);
+                json!({ "type": "reasoning", "reasoning": text, "details": details })
+            }
+            Self::Invocation(invocation) => {
+                json!({ "type": "tool-invocation", "toolInvocation": invocation })
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod attach;
 mod bodies;
 mod cancel;
 mod config;
@@ -20,6 +21,7 @@ mod outage;
 mod pool;
 mod races;
 mod readme;
+mod real_clients;
 mod replicas;
 mod schema;
 mod stopping;

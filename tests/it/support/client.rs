@@ -148,6 +148,12 @@ impl Client {
         self.read(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}"))).json(body)).await
     }
 
+    /// Begins a turn.
+    pub(crate) async fn begin(&self, thread: &str, body: &Value) -> reqwest::Response {
+        let path = format!("/qa/chat_streamed/{thread}");
+        self.http.post(self.url(&path)).json(body).send().await.unwrap()
+    }
+
     /// One turn of the thread that the body names.
     pub(crate) async fn turn_by_id(&self, body: &Value) -> Turn {
         self.read(self.http.post(self.url("/qa/chat_streamed")).json(body)).await

@@ -1,0 +1,53 @@
+//! A page that mounts, or was told of a decision, and asks for the turn of its thread.
+
+use super::ask::AskError;
+use super::{Chat, Started};
+use crate::domain::Principal;
+use crate::domain::call::State;
+use crate::domain::run::RunStatus;
+use crate::store::{StoreError, Thread, Write};
+
+impl Chat {
+    /// The turn under way in the thread of this name, from its beginning; where none is, and every held call of the
+    /// last message has an answer that the model has not read, the turn that goes on with them. `None` where there
+    /// is nothing to read: a turn of another process is not read from here either.
+    pub(crate) async fn attach(
+        &self,
+        principal: &Principal,
+        name: &str,
+    ) -> Result<Option<Started>, AskError> {
+        let write = self.store.write().await?;
+        let thread = write.thread_named(principal, name).await?.ok_or(AskError::NoThread)?;
+        write.lock_thread(&thread).await?;
+        if let Some(running) = write.running(&thread).await?
+            && !write.close_dead_turn(&thread, &running).await?
+        {
+            return Ok(self.live.find(running.id).map(|log| Started { run_id: running.id, log }));
+        }
+        if !answers_are_unread(&write, &thread).await? {
+            // A turn that was found dead stays closed.
+            write.commit().await?;
+            return Ok(None);
+        }
+        if self.tasks.is_stopping() {
+            return Err(AskError::Stopping);
+        }
+        let next = self.go_on(&write, &thread).await?;
+        self.follow(write, principal, thread, next).await.map(Some)
+    }
+}
+
+/// Whether a person has answered every call that the last message holds, and the model has read none of the answers.
+/// What broke after it read them is for the person to try again.
+async fn answers_are_unread(write: &Write, thread: &Thread) -> Result<bool, StoreError> {
+    let Some(latest) = write.latest_run(thread).await? else { return Ok(false) };
+    if !matches!(latest.status, RunStatus::Waiting | RunStatus::Failed) {
+        return Ok(false);
+    }
+    let held = write.held_calls(latest.assistant_message_id).await?;
+    if held.is_empty() || held.iter().any(|call| call.state == State::Pending) {
+        return Ok(false);
+    }
+    let told = write.sent(held.iter().map(|call| call.id).collect()).await?;
+    Ok(told.is_empty())
+}

@@ -1,0 +1,158 @@
+//! The body of a chat: documented as one shape, read forgivingly.
+
+use super::body;
+use super::error::ApiError;
+use crate::chat::{Ask, PostedMessage};
+use crate::domain::run::RunOptions;
+use poem::{Request, RequestBody, Result};
+use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
+use poem_openapi::types::{Any, Type};
+use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, Object};
+use serde_json::Value;
+
+/// Longest name a caller may give a thread or a message, in characters.
+pub(super) const CLIENT_ID_MAX: usize = 64;
+
+/// What to ask. All of it is optional, other fields are ignored: pages post their whole state. Nothing at all
+/// means to go on.
+#[derive(Debug, Object)]
+struct ChatRequest {
+    /// The words of a new user message; absent, null or empty means to go on.
+    content: Option<String>,
+    /// The model to ask.
+    model: Option<String>,
+    /// The tools the model may see; absent means all.
+    tool_selection: Option<Vec<String>>,
+    /// The thread, where the path names none.
+    id: Option<String>,
+    /// The conversation as the page holds it. Only the words of its user messages are read.
+    messages: Option<Vec<Any<Value>>>,
+    /// The last message of the conversation alone.
+    message: Option<Any<Value>>,
+}
+
+/// A chat's body: documented as [`ChatRequest`], read forgivingly.
+pub(super) struct ChatBody {
+    /// The thread that it names.
+    pub(super) id: Option<String>,
+    pub(super) ask: Ask,
+}
+
+impl<'a> ApiExtractor<'a> for ChatBody {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        ChatRequest::register(registry);
+    }
+
+    fn request_meta() -> Option<MetaRequest> {
+        let schema = ChatRequest::schema_ref();
+        let content = vec![MetaMediaType { content_type: body::CONTENT_TYPE, schema }];
+        Some(MetaRequest { description: None, content, required: false })
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        body: &mut RequestBody,
+        _options: ExtractParamOptions<()>,
+    ) -> Result<Self> {
+        let Some(text) = body::text(request, body).await? else {
+            return Ok(Self { id: None, ask: Ask::Continue });
+        };
+        let value = serde_json::from_str(&text)
+            .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
+        Ok(Self::read(value)?)
+    }
+}
+
+impl ChatBody {
+    fn read(value: Value) -> Result<Self, ApiError> {
+        let fields = match value {
+            Value::String(content) => {
+                let ask = words_or_continue(Some(content), None, RunOptions::default())?;
+                return Ok(Self { id: None, ask });
+            }
+            Value::Null => return Ok(Self { id: None, ask: Ask::Continue }),
+            Value::Object(fields) => fields,
+            _ => return Err(ApiError::bad_request("body: expected a JSON object or a string")),
+        };
+        let text = |name: &str| match fields.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(ApiError::bad_request(format!("{name}: expected a string"))),
+        };
+        // Where the path names the thread, nobody reads it.
+        let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
+        let tools = match fields.get("tool_selection") {
+            None | Some(Value::Null) => None,
+            Some(list) => Some(
+                serde_json::from_value(list.clone())
+                    .map_err(|_| ApiError::bad_request("tool_selection: expected a list of tool names"))?,
+            ),
+        };
+        let options = RunOptions { model: text("model")?, tools };
+        let ask = if fields.contains_key("trigger") {
+            return Err(ui_message_stream());
+        } else if let Some(content) = text("content")? {
+            words_or_continue(Some(content), None, options)?
+        } else if let Some(message) = fields.get("message").filter(|message| !message.is_null()) {
+            let posted = posted(message, "message")?;
+            match posted.user_text {
+                Some(text) => words_or_continue(Some(text), posted.id, options)?,
+                None => Ask::Continue,
+            }
+        } else if let Some(messages) = fields.get("messages").filter(|messages| !messages.is_null()) {
+            let messages = messages
+                .as_array()
+                .ok_or_else(|| ApiError::bad_request("messages: expected a list"))?
+                .iter()
+                .enumerate()
+                .map(|(place, message)| posted(message, &format!("messages[{place}]")));
+            Ask::History { messages: messages.collect::<Result<_, _>>()?, options }
+        } else {
+            Ask::Continue
+        };
+        Ok(Self { id, ask })
+    }
+}
+
+fn words_or_continue(
+    text: Option<String>,
+    client_id: Option<String>,
+    options: RunOptions,
+) -> Result<Ask, ApiError> {
+    match text.filter(|text| !text.is_empty()) {
+        None => Ok(Ask::Continue),
+        Some(text) => Ok(Ask::New { text: without_nul(text, "content")?, client_id, options }),
+    }
+}
+
+fn without_nul(text: String, field: &str) -> Result<String, ApiError> {
+    if text.contains('\0') {
+        return Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed")));
+    }
+    Ok(text)
+}
+
+/// What is read of a posted message: a user's words and its name.
+fn posted(message: &Value, field: &str) -> Result<PostedMessage, ApiError> {
+    let is_user = message.get("role").and_then(Value::as_str) == Some("user");
+    let user_text = match (is_user, message.get("content")) {
+        (false, _) => None,
+        (true, Some(Value::String(text))) => Some(without_nul(text.clone(), &format!("{field}.content"))?),
+        (true, None) if message.get("parts").is_some() => return Err(ui_message_stream()),
+        (true, _) => return Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
+    };
+    let id = message.get("id").and_then(Value::as_str);
+    let id = id.filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
+    Ok(PostedMessage { user_text, id: id.map(str::to_owned) })
+}
+
+fn ui_message_stream() -> ApiError {
+    ApiError::bad_request(
+        "body: this is what AI SDK 5 and later post; this server speaks the data stream of AI SDK 4 (data-v1)",
+    )
+}

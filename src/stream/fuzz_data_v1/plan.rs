@@ -1,0 +1,226 @@
+//! What a message is made of, at random: everything that a model, tools and people can make of it.
+
+use crate::domain::call::Input;
+use crate::domain::run::TurnErrorCode;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+/// A message.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<PlannedStep>,
+    /// Whether calls that still wait are told again, in a turn of its own.
+    pub(super) told_again: bool,
+    /// How the bytes arrive: lengths, over and over.
+    pub(super) pieces: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct PlannedStep {
+    pub(super) says: Vec<Piece>,
+    pub(super) end: End,
+    pub(super) usage: Option<(u32, u32)>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Piece {
+    Text(String),
+    Thought(String),
+    Call(PlannedCall),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct PlannedCall {
+    pub(super) tool: String,
+    pub(super) input: Input,
+    /// Its arguments as they are written; of a call that can be run, the input's JSON in pieces.
+    pub(super) written: Vec<String>,
+    pub(super) goes: Goes,
+}
+
+/// How a call goes.
+#[derive(Debug, Clone)]
+pub(super) enum Goes {
+    Invalid(String),
+    Cleared(Outcome),
+    Held(Verdict),
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Outcome {
+    Output(Value),
+    Failure(String),
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Verdict {
+    Yes(Outcome),
+    No(String),
+    Late,
+    Withdrawn,
+    /// None yet; a call that the message goes on behind is withdrawn in its place.
+    Open,
+}
+
+/// How a step ends.
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    Whole,
+    /// The turn breaks in its midst.
+    Broken(TurnErrorCode, String),
+    /// Somebody stops the turn while its calls run.
+    Stopped,
+}
+
+/// What is special to a line, a string of JSON or of JavaScript, an object, or an encoding.
+const ODD: &[&str] = &[
+    "\u{2028}",
+    "\u{2029}",
+    "\0",
+    "\u{feff}",
+    "\u{fffd}",
+    "\\ud800",
+    "\\u0000",
+    "\"",
+    "\\",
+    "\n",
+    "\r\n",
+    "\n\n",
+    "\t",
+    "3:\"x\"\n",
+    "\n0:\"x\"\n",
+    "d:{}",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "null",
+    "é",
+    "😀",
+    "👩‍👧",
+    "\u{7f}",
+    "\u{85}",
+    "\u{10ffff}",
+    "__proto__",
+    "constructor",
+    "toJSON",
+    "then",
+    "length",
+    "0",
+    "</script>",
+    "data: ",
+    " ",
+];
+
+fn words() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        4 => select(ODD).prop_map(str::to_owned),
+        3 => vec(any::<char>(), 0..8).prop_map(|chars| chars.into_iter().collect()),
+        3 => vec(prop::char::range('a', 'z'), 0..12).prop_map(|chars| chars.into_iter().collect()),
+    ];
+    let short = vec(piece, 0..5).prop_map(|pieces| pieces.concat());
+    let long = (select(ODD), 1000..4000_usize).prop_map(|(odd, times)| odd.repeat(times));
+    prop_oneof![600 => short, 1 => long]
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(|it| json!(it)),
+        any::<i32>().prop_map(|it| json!(it)),
+        // Such that every reader of JSON reads the same.
+        any::<i32>().prop_map(|it| json!(f64::from(it) / 8.0 + 0.0625)),
+        words().prop_map(|it| json!(it)),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(|it| json!(it)),
+            vec((words(), inner), 0..4).prop_map(|it| Value::Object(it.into_iter().collect())),
+        ]
+    })
+}
+
+fn inputs() -> impl Strategy<Value = Input> {
+    vec((words(), values()), 0..4).prop_map(|it| it.into_iter().collect())
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        4 => values().prop_map(Outcome::Output),
+        2 => words().prop_map(Outcome::Failure),
+        1 => Just(Outcome::Unknown),
+    ]
+}
+
+fn verdicts() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        4 => outcomes().prop_map(Verdict::Yes),
+        2 => words().prop_map(Verdict::No),
+        1 => Just(Verdict::Late),
+        1 => Just(Verdict::Withdrawn),
+        2 => Just(Verdict::Open),
+    ]
+}
+
+fn calls() -> impl Strategy<Value = PlannedCall> {
+    let goes = prop_oneof![
+        1 => words().prop_map(Goes::Invalid),
+        4 => outcomes().prop_map(Goes::Cleared),
+        3 => verdicts().prop_map(Goes::Held),
+    ];
+    (words(), inputs(), vec(words(), 0..4), vec(any::<prop::sample::Index>(), 0..4), goes).prop_map(
+        |(tool, input, garbage, cuts, goes)| {
+            let written = match goes {
+                Goes::Invalid(_) => garbage,
+                Goes::Cleared(_) | Goes::Held(_) => in_pieces(&json!(input).to_string(), &cuts),
+            };
+            PlannedCall { tool, input, written, goes }
+        },
+    )
+}
+
+fn in_pieces(text: &str, cuts: &[prop::sample::Index]) -> Vec<String> {
+    let mut cuts: Vec<usize> =
+        cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len()))).collect();
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|cut| text[cut[0]..cut[1]].to_owned()).collect()
+}
+
+fn steps() -> impl Strategy<Value = PlannedStep> {
+    let piece = prop_oneof![
+        3 => words().prop_map(Piece::Text),
+        2 => words().prop_map(Piece::Thought),
+        2 => calls().prop_map(Piece::Call),
+    ];
+    let end = prop_oneof![
+        8 => Just(End::Whole),
+        2 => (select(&TurnErrorCode::ALL[..]), words()).prop_map(|(code, why)| End::Broken(code, why)),
+        1 => Just(End::Stopped),
+    ];
+    (vec(piece, 0..7), end, option::of(any::<(u32, u32)>())).prop_map(|(says, end, usage)| PlannedStep {
+        says,
+        end,
+        usage,
+    })
+}
+
+/// Messages.
+pub(super) fn plans() -> impl Strategy<Value = Plan> {
+    let pieces = prop_oneof![
+        1 => vec(1..9_usize, 1..6),
+        3 => vec(1..300_usize, 1..6),
+        1 => vec(1..5000_usize, 1..6),
+    ];
+    (vec(steps(), 1..6), any::<bool>(), pieces).prop_map(|(steps, told_again, pieces)| Plan {
+        steps,
+        told_again,
+        pieces,
+    })
+}

@@ -1,0 +1,179 @@
+//! Reading along with a turn by GET, as pages of AI SDK 4 do.
+
+use crate::support::{Embedded, Turn, call, postgres};
+use holdpoint::llm::ModelEvent;
+use serde_json::json;
+
+impl Embedded {
+    async fn attach(&self, thread: &str) -> Turn {
+        self.client.read_on(self.begin_to_attach(thread).await).await
+    }
+
+    /// There is a response once the server has seen how the thread stands.
+    async fn begin_to_attach(&self, thread: &str) -> reqwest::Response {
+        let path = format!("/qa/chat_streamed/{thread}?chatId=page");
+        self.client.http.get(self.client.url(&path)).send().await.unwrap()
+    }
+
+    /// There is nothing to read along.
+    async fn is_quiet(&self, thread: &str) {
+        let turn = self.attach(thread).await;
+        assert_eq!((turn.status, turn.raw.as_str()), (200, ""));
+        assert_eq!(turn.headers["x-vercel-ai-data-stream"], "v1");
+        assert!(!turn.headers.contains_key("x-run-id"), "{:?}", turn.headers);
+    }
+}
+
+#[tokio::test]
+async fn the_turn_under_way_is_told_from_its_beginning() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let gate = app.scene.gate();
+    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]).says("Seen.");
+    gate.add_permits(5);
+    let first = app.client.begin(&thread, &json!({ "content": "hi" })).await;
+    app.ledger.wait_begun().await;
+    let attached = app.begin_to_attach(&thread).await;
+    gate.add_permits(10);
+    let (first, attached) = (app.client.read_on(first).await, app.client.read_on(attached).await);
+    assert_eq!((first.codes().as_str(), &attached.raw), ("fbc9aef0ed", &first.raw));
+    assert_eq!(attached.headers["x-run-id"], first.headers["x-run-id"]);
+    assert_eq!(attached.headers["content-type"], first.headers["content-type"]);
+    app.is_quiet(&thread).await;
+}
+
+#[tokio::test]
+async fn a_thread_with_nothing_to_read_along_is_answered_with_nothing() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.is_quiet(&thread).await;
+    app.scene.says("Hello.");
+    app.client.say(&thread, "hi").await;
+    app.is_quiet(&thread).await;
+    let held = app.hold_in(&thread, "pay", "10").await;
+    app.is_quiet(&thread).await;
+    app.client.approve(&held).await;
+    app.scene.says("Later.");
+    app.client.say(&thread, "never mind").await;
+    app.is_quiet(&thread).await;
+    assert_eq!(app.scene.requests().len(), 3, "no model was asked by reading along");
+}
+
+#[tokio::test]
+async fn what_is_decided_and_not_read_by_the_model_goes_on_once() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let two = ["1", "2"].map(|note| call(note, "pay", &json!({ "note": note })));
+    app.scene.calls(&two);
+    let turn = app.client.say(&thread, "pay").await;
+    let [first, second] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    app.client.approve(first).await;
+    app.is_quiet(&thread).await;
+    app.client.reject(second).await;
+    app.scene.says("Half paid.");
+    let done = app.attach(&thread).await;
+    assert_eq!((done.codes().as_str(), done.text().as_str()), ("aa8ef0ed", "Half paid."));
+    assert_eq!(done.one('f'), turn.one('f'), "the same message");
+    assert_eq!(done.headers["x-run-id"], turn.headers["x-run-id"]);
+    app.is_quiet(&thread).await;
+    assert_eq!(app.scene.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn of_several_pages_one_goes_on_and_the_others_read_along() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    let gate = app.scene.gate();
+    app.scene.says("Paid.");
+    let pages = futures::future::join_all((0..5).map(|_| app.begin_to_attach(&thread))).await;
+    gate.add_permits(10);
+    let turns = futures::future::join_all(pages.into_iter().map(|page| app.client.read_on(page))).await;
+    for turn in &turns {
+        assert_eq!((turn.codes().as_str(), &turn.raw), ("a8ef0ed", &turns[0].raw));
+    }
+    assert_eq!(app.scene.requests().len(), 2, "the model was asked once");
+}
+
+#[tokio::test]
+async fn a_page_that_comes_while_an_approved_call_runs_waits_for_its_outcome() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    app.scene.says("It waited.");
+    let attach = async {
+        app.ledger.wait_begun().await;
+        let page = app.begin_to_attach(&thread).await;
+        app.ledger.go.add_permits(1);
+        app.client.read_on(page).await
+    };
+    let (approved, turn) = futures::join!(app.client.approve(&id), attach);
+    assert_eq!(approved.body["state"], "succeeded");
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ef0ed", "It waited."));
+    assert_eq!(turn.one('a')["result"], json!({ "waited": "10" }));
+}
+
+#[tokio::test]
+async fn what_broke_after_the_model_read_the_answers_is_not_tried_again_by_itself() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
+    assert_eq!(app.attach(&thread).await.codes(), "a8ef03");
+    app.is_quiet(&thread).await;
+    app.scene.says("Whole.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Whole.");
+}
+
+#[tokio::test]
+async fn a_thread_is_found_by_its_id_and_by_the_callers_name() {
+    let app = Embedded::start().await;
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]).says("Paid.");
+    let turn = app.client.turn_by_id(&json!({ "id": "my chat", "content": "pay" })).await;
+    app.client.approve(&turn.pending()[0]).await;
+    let by_name = app.client.url("/api/qa/chat_streamed?chatId=my%20chat");
+    let done = app.client.read(app.client.http.get(by_name)).await;
+    assert_eq!(done.text(), "Paid.");
+    app.is_quiet("my%20chat").await;
+}
+
+#[tokio::test]
+async fn a_name_in_the_query_may_be_new_and_a_thread_in_the_path_may_not() {
+    let app = Embedded::start().await;
+    for (path, status) in [
+        ("/qa/chat_streamed?chatId=new", 200),
+        ("/qa/chat_streamed?chatId=", 200),
+        ("/qa/chat_streamed?chatId=a%00b", 200),
+        ("/qa/chat_streamed", 400),
+        ("/qa/chat_streamed/new?chatId=new", 404),
+        ("/qa/chat_streamed/01890a5d-ac96-774b-bcce-b302099a8057", 404),
+    ] {
+        let answer = app.client.get(path).await;
+        assert_eq!(answer.status, status, "{path}");
+        let code = match status {
+            200 => "",
+            400 => "bad_request",
+            _ => "not_found",
+        };
+        assert_eq!(answer.code(), code, "{path}");
+    }
+    assert_eq!(app.rows.count("threads").await, 0, "asking makes no thread");
+    let gone = app.client.thread().await;
+    app.client.delete(&format!("/threads/{gone}")).await;
+    assert_eq!(app.attach(&gone).await.refused(), (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn on_postgres_the_turn_of_another_process_is_not_read_along() {
+    let url = postgres().await;
+    let start = async || Embedded::with(|config| config.database.url = url.clone().into()).await;
+    let (one, other) = (start().await, start().await);
+    let (thread, id) = one.held("pay", "10").await;
+    one.client.approve(&id).await;
+    let gate = one.scene.gate();
+    one.scene.says("Paid.");
+    let running = one.begin_to_attach(&thread).await;
+    other.is_quiet(&thread).await;
+    gate.add_permits(10);
+    assert_eq!(one.client.read_on(running).await.text(), "Paid.");
+    assert_eq!((one.scene.requests().len(), other.scene.requests().len()), (2, 0));
+}

@@ -1,0 +1,9 @@
+//! Real clients of the AI SDK against the server: what a page holds when a stream has ended, and what it gets when
+//! it is loaded anew.
+
+mod attaching;
+mod breaking;
+mod deciding;
+mod page;
+mod recorded;
+mod saying;
