@@ -18,6 +18,7 @@ mod limits;
 mod openapi;
 mod outage;
 mod pool;
+mod provider_state;
 mod races;
 mod readme;
 mod replicas;

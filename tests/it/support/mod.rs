@@ -12,6 +12,7 @@ mod process;
 mod proxy;
 mod rows;
 mod serve;
+pub(crate) mod strict;
 mod tools;
 mod upstream;
 mod valid_history;
