@@ -3,6 +3,9 @@
 //! A key `[section] key` is `HOLDPOINT_SECTION__KEY` in the environment. A wrong value is an error that names
 //! its key, and so is a key that nobody knows: a limit that is misspelt would not be one.
 
+#[cfg(test)]
+pub(crate) mod fuzz;
+
 use config::{Environment, File, FileFormat};
 use secrecy::SecretString;
 use serde::de::Error as _;

@@ -49,6 +49,12 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "the black-box tests again, on Postgres; further arguments go to cargo test",
         action: postgres,
     },
+    Step {
+        name: "fuzz",
+        command: "fuzz",
+        summary: "the fuzz targets, for a minute; an argument says how many seconds",
+        action: fuzz,
+    },
 ];
 
 impl Step {
@@ -164,6 +170,20 @@ fn postgres(root: &Path, args: &[String]) -> Result<()> {
     command.env("HOLDPOINT_TEST_DATABASE", "postgres").args(for_cargo);
     command.args(["--", "--skip", "on_sqlite", "--skip", "on_postgres"]).args(for_tests.iter().skip(1));
     run(&mut command)
+}
+
+/// All targets at once, each for this long.
+fn fuzz(root: &Path, args: &[String]) -> Result<()> {
+    let seconds = match args {
+        [] => "60",
+        [seconds] if seconds.parse::<u64>().is_ok() => seconds,
+        _ => bail!("`cargo xtask fuzz` takes only a number of seconds"),
+    };
+    prepare_tests(root)?;
+    // As part of the workspace, so that the features are those of the build that is there already.
+    let mut command =
+        cargo(root, &["test", "--workspace", "--locked", "--lib", "fuzz_", "--", "--nocapture"]);
+    run(command.env("HOLDPOINT_FUZZ_SECONDS", seconds))
 }
 
 fn prepare_tests(root: &Path) -> Result<()> {

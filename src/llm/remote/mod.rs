@@ -15,10 +15,14 @@
 mod answer;
 mod anthropic;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod gemini;
 mod ollama;
 mod openai;
 mod responses;
+#[cfg(test)]
+mod tests;
 mod text;
 mod transport;
 

@@ -33,7 +33,7 @@ fn message(message: &ModelMessage) -> Value {
     match message {
         ModelMessage::User(text) => json!({ "role": "user", "content": text }),
         ModelMessage::Tool { call_id, tool_name: _, text } => {
-            json!({ "role": "tool", "tool_call_id": call_id, "content": text })
+            json!({ "role": "tool", "tool_call_id": text::short_id(call_id), "content": text })
         }
         ModelMessage::Assistant { text, calls, provider_state } => {
             // `null` where there are calls only: some servers put an empty text into the model's prompt.
@@ -51,7 +51,8 @@ fn message(message: &ModelMessage) -> Value {
             let call = |(index, call): (usize, &crate::llm::ModelCall)| {
                 let arguments = Value::Object(call.input.clone()).to_string();
                 let function = json!({ "name": text::name(&call.tool_name), "arguments": arguments });
-                let mut written = json!({ "id": call.id, "type": "function", "function": function });
+                let mut written =
+                    json!({ "id": text::short_id(&call.id), "type": "function", "function": function });
                 if let (Some(extra), Some(fields)) = (extra(index), written.as_object_mut()) {
                     fields.insert(EXTRA.to_owned(), extra.clone());
                 }

@@ -1,0 +1,55 @@
+//! How the fuzz targets run: a property, over random cases, for a while.
+//!
+//! `HOLDPOINT_FUZZ_SECONDS` says how long (2 if absent), `HOLDPOINT_FUZZ_SEED` where chance begins, to see a failure
+//! again. A case that fails is made as small as it can be.
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestError, TestRng, TestRunner};
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+const SECONDS: &str = "HOLDPOINT_FUZZ_SECONDS";
+const SEED: &str = "HOLDPOINT_FUZZ_SEED";
+/// Cases of one seed.
+const BATCH: u32 = 64;
+
+/// Runs the property until the time is over, and prints how many cases there were.
+pub(crate) fn for_a_while<S>(target: &str, cases: &S, holds: impl Fn(S::Value) -> TestCaseResult)
+where
+    S: Strategy,
+    S::Value: Debug,
+{
+    let time = Duration::from_secs(number(SECONDS).unwrap_or(2));
+    let first = number(SEED).unwrap_or_else(by_chance);
+    let started = Instant::now();
+    let mut run = 0_u64;
+    for seed in first.. {
+        if started.elapsed() >= time && seed > first {
+            break;
+        }
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let config = Config { cases: BATCH, failure_persistence: None, ..Config::default() };
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        // A runner counts its cases, and has run when it is through.
+        match TestRunner::new_with_rng(config, rng).run(cases, &holds) {
+            Ok(()) => run += u64::from(BATCH),
+            Err(TestError::Fail(why, case)) => {
+                panic!("{target}: {why}\nthe smallest case: {case:#?}\nagain with {SEED}={seed}");
+            }
+            Err(TestError::Abort(why)) => panic!("{target}: {why}"),
+        }
+    }
+    println!("{target}: {run} cases in {:.1} s, {SEED}={first}", started.elapsed().as_secs_f64());
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
+}
+
+/// The runner's own seed, told so that it can be given.
+#[expect(clippy::disallowed_methods, reason = "chance itself: what comes of it is printed")]
+fn by_chance() -> u64 {
+    uuid::Uuid::now_v7().as_u64_pair().1 >> 16
+}

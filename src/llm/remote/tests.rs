@@ -1,0 +1,252 @@
+//! What is read of given bytes, and what is written of given conversations.
+
+use super::*;
+use crate::llm::{ModelCall, ModelMessage};
+use serde_json::json;
+use std::fmt::Write as _;
+
+/// What was read of a stream.
+#[derive(Debug, PartialEq)]
+pub(super) struct Read {
+    pub(super) events: Vec<ModelEvent>,
+    pub(super) error: Option<String>,
+}
+
+thread_local! {
+    static RUNTIME: tokio::runtime::Runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+}
+
+/// Reads these pieces as a server of this wire sends them.
+pub(super) fn read(wire: Wire, pieces: Vec<Bytes>) -> Read {
+    let told = events(wire, stream::iter(pieces).map(Ok)).collect::<Vec<_>>();
+    let told = RUNTIME.with(|runtime| runtime.block_on(told));
+    let mut read = Read { events: Vec::new(), error: None };
+    for event in told {
+        match event {
+            // Nothing follows, so the last counts.
+            Err(error) => read.error = Some(error.to_string()),
+            Ok(ModelEvent::Alive) => {}
+            Ok(event) => read.events.push(event),
+        }
+    }
+    read
+}
+
+/// The same, in a line: words as they are, `<n` where call n begins, `n:` its arguments, `n>` its end.
+fn line(wire: Wire, text: &str) -> String {
+    let read = read(wire, vec![Bytes::copy_from_slice(text.as_bytes())]);
+    let mut line = String::new();
+    for event in &read.events {
+        let _infallible = match event {
+            ModelEvent::Alive => Ok(()),
+            ModelEvent::Text(text) => write!(line, "{text} "),
+            ModelEvent::Reasoning(text) => write!(line, "({text}) "),
+            ModelEvent::CallStarted { index, provider_call_id, tool_name } => {
+                write!(line, "<{index} {tool_name}#{provider_call_id} ")
+            }
+            ModelEvent::CallArguments { index, delta } => write!(line, "{index}:{delta} "),
+            ModelEvent::CallFinished { index } => write!(line, "{index}> "),
+            ModelEvent::Finished { reason, usage, provider_state } => {
+                let usage = usage.map(|it| format!(" {}/{}", it.input_tokens, it.output_tokens));
+                let state = provider_state.as_ref().map(|state| format!(" {state}"));
+                write!(line, "{}{}{}", reason.as_str(), usage.unwrap_or_default(), state.unwrap_or_default())
+            }
+        };
+    }
+    line.push_str(&read.error.unwrap_or_default());
+    line
+}
+
+/// A chat answer of pieces of calls, `index,id,name,arguments` each, of finish reasons and of JSON.
+#[rustfmt::skip]
+fn chat(events: &str) -> String {
+    let events = events.split(' ').map(|event| match *event.split(',').collect::<Vec<_>>() {
+        _ if event.starts_with(['{', '[']) => format!("data: {event}\n\n"),
+        [index, id, name, arguments] => format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [
+            {"index": index.parse::<u64>().ok(), "id": id, "function": {"name": name, "arguments": arguments}}]}}]})),
+        _ => format!("data: {}\n\n", json!({"choices": [{"delta": {}, "finish_reason": event}]})),
+    });
+    line(Wire::OpenAiChat, &events.collect::<String>())
+}
+
+#[rustfmt::skip]
+#[test]
+fn pieces_of_chat_calls_go_to_the_call_they_are_meant_for() {
+    const MALFORMED: &str = "the model's server sent a malformed answer:";
+    for (events, told) in [
+        (r#"0,a,go,{"n": 0,,,1} 1,,go,{} tool_calls {"choices":[],"usage":{"completion_tokens":7}} [DONE]"#,
+            r#"<0 go#a 0:{"n": 0:1} <1 go# 1:{} 0> 1> tool-calls 0/7"#.to_owned()),
+        (r#",a,go, ,,,{"n": ,,,1} ,b,go,{} tool_calls"#, r#"<0 go#a 0:{"n": 0:1} <1 go#b 1:{} 0> 1> tool-calls"#.to_owned()),
+        (r#"0,a,go, 0,b,,{"n":1} 1,a,go,{} stop"#, r#"<0 go#a 0:{"n":1} <1 go#a 1:{} 0> 1> stop"#.to_owned()),
+        ("0,a,go,{} 0,b,go,{} tool_calls", "<0 go#a 0:{} <1 go#b 1:{} 0> 1> tool-calls".to_owned()),
+        ("0,a,go, 0,a,_on,{} tool_calls", format!("<0 go#a {MALFORMED} a call of it has two names")),
+        ("0,a,,{} tool_calls", format!("{MALFORMED} arguments of a call that has no name")),
+        ("0,a,go,{ [DONE]", format!("<0 go#a 0:{{ {MALFORMED} it broke off before its end")),
+        ("tool_calls [DONE]", format!("{MALFORMED} it ended for calls and made none")),
+    ] {
+        assert_eq!(chat(events), told);
+    }
+}
+
+#[rustfmt::skip]
+#[test]
+fn errors_in_a_stream_tell_whether_asking_again_may_help() {
+    let error = |wire, data: &str| line(wire, &format!("{data}\n\n"));
+    for (told, starts) in [
+        (error(Wire::OpenAiChat, r#"data: {"error":{"message":"no","code":"invalid"},"choices":[{}]}"#), "the model's server failed: "),
+        (error(Wire::OpenAiChat, r#"data: {"error":{"message":"no","code":502}}"#), "the model's server cannot be had now: "),
+        (error(Wire::Anthropic, r#"data: {"type":"error","error":{"type":"overloaded_error","message":"no"}}"#), "the model's server cannot be had now: "),
+        (error(Wire::Anthropic, r#"data: {"type":"error","error":{"type":"invalid_request_error","message":"no"}}"#), "the model's server failed: "),
+        (error(Wire::OpenAiResponses, r#"data: {"type":"response.failed","response":{"error":{"code":"server_error","message":"no"}}}"#), "the model's server cannot be had now: "),
+        (error(Wire::OpenAiResponses, r#"data: {"type":"error","code":"bad","message":"no"}"#), "the model's server failed: "),
+        (error(Wire::Gemini, r#"data: {"error":{"code":503,"status":"UNAVAILABLE","message":"no"}}"#), "the model's server cannot be had now: "),
+        (error(Wire::Ollama, r#"{"error":"no"}"#), "the model's server failed: "),
+    ] {
+        assert_eq!(told, format!("{starts}error in the stream: no"));
+    }
+}
+
+#[rustfmt::skip]
+fn conversation(state: Option<Value>) -> ModelRequest {
+    let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: json!({"b": 1, "a": 2}).as_object().cloned().unwrap() };
+    let tool = |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
+    let said = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], provider_state: state };
+    let user = |text: &str| ModelMessage::User(text.into());
+    ModelRequest { system: Some("s".into()), messages: vec![user("x"), user("y"), said, tool("1"), tool("a b")], tools: vec![] }
+}
+
+fn written(wire: Wire, state: Option<Value>) -> Value {
+    Value::Object(wire.body("m", &conversation(state)))
+}
+
+#[rustfmt::skip]
+#[test]
+fn a_conversation_goes_out_as_it_is_on_each_wire() {
+    let (input, text) = (json!({"b": 1, "a": 2}), r#"{"b":1,"a":2}"#);
+    let function = json!({"name": "go", "arguments": text});
+    assert_eq!(written(Wire::OpenAiChat, None), json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [
+        {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "user", "content": "y"},
+        {"role": "assistant", "content": "Hm.", "tool_calls": [
+            {"id": "1", "type": "function", "function": function}, {"id": "a b", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "1", "content": "done"}, {"role": "tool", "tool_call_id": "a b", "content": "done"},
+    ]}));
+    let id = text::id("a b");
+    assert_eq!(written(Wire::OpenAiResponses, None), json!({"model": "m", "stream": true, "store": false,
+        "include": ["reasoning.encrypted_content"], "instructions": "s", "input": [
+        {"role": "user", "content": "x"}, {"role": "user", "content": "y"}, {"role": "assistant", "content": "Hm."},
+        {"type": "function_call", "call_id": "1", "name": "go", "arguments": text},
+        {"type": "function_call", "call_id": id, "name": "go", "arguments": text},
+        {"type": "function_call_output", "call_id": "1", "output": "done"},
+        {"type": "function_call_output", "call_id": id, "output": "done"},
+    ]}));
+    assert_eq!(written(Wire::Anthropic, None), json!({"model": "m", "max_tokens": 8192, "stream": true, "system": "s", "messages": [
+        {"role": "user", "content": "x"}, {"role": "user", "content": "y"},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hm."},
+            {"type": "tool_use", "id": "1", "name": "go", "input": input}, {"type": "tool_use", "id": id, "name": "go", "input": input}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "done"},
+            {"type": "tool_result", "tool_use_id": id, "content": "done"}]},
+    ], "tools": [{"name": "go", "input_schema": {"type": "object"}}], "tool_choice": {"type": "none"}}));
+    let answer = |id: &str| json!({"functionResponse": {"id": id, "name": "go", "response": {"result": "done"}}});
+    assert_eq!(written(Wire::Gemini, None), json!({"systemInstruction": {"parts": [{"text": "s"}]}, "contents": [
+        {"role": "user", "parts": [{"text": "x"}]}, {"role": "user", "parts": [{"text": "y"}]},
+        {"role": "model", "parts": [{"text": "Hm."}, {"functionCall": {"id": "1", "name": "go", "args": input}},
+            {"functionCall": {"id": "a b", "name": "go", "args": input}}]},
+        {"role": "user", "parts": [answer("1"), answer("a b")]},
+    ]}));
+    assert_eq!(written(Wire::Ollama, None), json!({"model": "m", "stream": true, "messages": [
+        {"role": "system", "content": "s"}, {"role": "user", "content": "x"}, {"role": "user", "content": "y"},
+        {"role": "assistant", "content": "Hm.", "tool_calls": [
+            {"id": "1", "function": {"name": "go", "arguments": input}}, {"id": "a b", "function": {"name": "go", "arguments": input}}]},
+        {"role": "tool", "content": "done", "tool_name": "go", "tool_call_id": "1"},
+        {"role": "tool", "content": "done", "tool_name": "go", "tool_call_id": "a b"},
+    ]}));
+}
+
+#[rustfmt::skip]
+#[test]
+fn what_a_server_wants_back_goes_back_in_its_place() {
+    let sse = |events: &[Value]| events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>();
+    let state = |wire, stream: &str| {
+        let read = read(wire, vec![Bytes::copy_from_slice(stream.as_bytes())]);
+        let Some(ModelEvent::Finished { provider_state, .. }) = read.events.last().cloned() else { panic!("{read:?}") };
+        provider_state
+    };
+
+    let block = |index: u64, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let delta = |index: u64, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let kept = state(Wire::Anthropic, &sse(&[
+        block(0, json!({"type": "thinking", "thinking": ""})), delta(0, json!({"thinking": "Let "})), delta(0, json!({"thinking": "me."})),
+        delta(0, json!({"signature": "c2ln"})), block(1, json!({"type": "redacted_thinking", "data": "ZGF0YQ"})),
+        block(2, json!({"type": "text", "text": "Hm."})), block(3, json!({"type": "tool_use", "id": "1", "name": "go"})),
+        block(4, json!({"type": "tool_use", "id": "a b", "name": "go"})),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}), json!({"type": "message_stop"}),
+    ]));
+    let content = &written(Wire::Anthropic, kept)["messages"][2]["content"];
+    assert_eq!(content[0], json!({"type": "thinking", "thinking": "Let me.", "signature": "c2ln"}));
+    assert_eq!(content[1], json!({"type": "redacted_thinking", "data": "ZGF0YQ"}));
+    assert_eq!((&content[2]["text"], &content[3]["id"], &content[4]["id"]), (&json!("Hm."), &json!("1"), &json!(text::id("a b"))));
+    assert_eq!(content.as_array().unwrap().len(), 5);
+
+    let parts = |parts: Value| json!({"candidates": [{"content": {"parts": parts}}]});
+    let kept = state(Wire::Gemini, &sse(&[
+        parts(json!([{"text": "So.", "thought": true}])), parts(json!([{"text": "H"}])), parts(json!([{"text": "m."}])),
+        parts(json!([{"functionCall": {"name": "go"}, "thoughtSignature": "c2ln"}, {"functionCall": {"name": "go"}}])),
+        parts(json!([{"text": "", "thoughtSignature": "ZW5k"}])), json!({"candidates": [{"finishReason": "STOP"}]}),
+    ]));
+    let said = &written(Wire::Gemini, kept)["contents"][2]["parts"];
+    assert_eq!(said[0], json!({"text": "Hm."}));
+    assert_eq!((&said[1]["thoughtSignature"], &said[1]["functionCall"]["id"]), (&json!("c2ln"), &json!("1")));
+    assert_eq!((said[2].get("thoughtSignature"), &said[2]["functionCall"]["id"]), (None, &json!("a b")));
+    assert_eq!(said[3], json!({"text": "", "thoughtSignature": "ZW5k"}));
+
+    let item = |index: u64, item: Value| json!({"type": "response.output_item.done", "output_index": index, "item": item});
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "ZW5j"});
+    let call = |id: &str| json!({"type": "function_call", "id": id, "call_id": "c", "name": "go", "arguments": "{}"});
+    let kept = state(Wire::OpenAiResponses, &sse(&[
+        item(0, reasoning.clone()), item(1, json!({"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "Hm."}]})),
+        item(2, call("fc_1")), item(3, call("fc_2")), json!({"type": "response.completed"}),
+    ]));
+    let input = &written(Wire::OpenAiResponses, kept)["input"];
+    assert_eq!(input[2], reasoning);
+    assert_eq!(input[3], json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hm."}], "id": "msg_1"}));
+    assert_eq!((&input[4]["id"], &input[4]["call_id"], &input[5]["id"]), (&json!("fc_1"), &json!("1"), &json!("fc_2")));
+
+    let extra = json!({"google": {"thought_signature": "c2ln"}});
+    let call = |index: u64, extra: Value| json!({"index": index, "function": {"name": "go", "arguments": "{}"}, "extra_content": extra});
+    let choice = |delta: Value| json!({"choices": [{"delta": delta}]});
+    let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+    let kept = state(Wire::OpenAiChat, &sse(&[
+        choice(json!({"reasoning_content": "So"})), choice(json!({"reasoning_content": "."})),
+        choice(json!({"tool_calls": [call(0, extra.clone()), call(1, Value::Null)]})), end.clone(),
+    ]));
+    let said = &written(Wire::OpenAiChat, kept)["messages"][3];
+    assert_eq!((&said["reasoning_content"], &said["content"]), (&json!("So."), &json!("Hm.")));
+    assert_eq!((&said["tool_calls"][0]["extra_content"], said["tool_calls"][1].get("extra_content")), (&extra, None));
+    let detail = |text: &str| json!({"type": "reasoning.text", "text": text, "index": 0});
+    let signed = json!({"type": "reasoning.text", "signature": "c2ln", "index": 0});
+    let kept = state(Wire::OpenAiChat, &sse(&[
+        choice(json!({"reasoning": "So", "reasoning_details": [detail("So")]})), choice(json!({"reasoning_details": [detail(".")]})),
+        choice(json!({"reasoning_details": [signed]})), choice(json!({"tool_calls": [call(0, Value::Null)]})), end,
+    ]));
+    let said = &written(Wire::OpenAiChat, kept)["messages"][3];
+    let whole = json!({"type": "reasoning.text", "text": "So.", "index": 0, "signature": "c2ln"});
+    assert_eq!((&said["reasoning_details"], said.get("reasoning")), (&json!([whole]), None));
+
+    let thought = json!({"message": {"thinking": "So.", "tool_calls": [{"function": {"name": "go"}}]}, "done": true});
+    assert_eq!(written(Wire::Ollama, state(Wire::Ollama, &thought.to_string()))["messages"][3]["thinking"], "So.");
+}
+
+#[test]
+fn names_and_ids_that_a_server_cannot_take_are_written_so_that_it_can() {
+    assert_eq!(text::name("delete_file-2"), "delete_file-2");
+    assert_eq!(text::name("functions.delete file"), "functions_delete_file");
+    assert_eq!((text::name(""), text::name(&"x".repeat(99)).len()), ("_".into(), 64));
+    assert_eq!(text::id("toolu_1"), "toolu_1");
+    for id in ["", "functions.go:0", &"x".repeat(65)] {
+        assert!(text::id(id).len() == 37 && text::id(id).starts_with("call_"), "{}", text::id(id));
+    }
+    assert_eq!(text::short_id("functions.go:0"), "functions.go:0");
+    assert_eq!(text::short_id(&"x".repeat(41)).len(), 37);
+    assert_ne!(text::id("a.b"), text::id("a b"));
+}
