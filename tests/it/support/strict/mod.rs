@@ -91,23 +91,21 @@ fn model(asked: &Asked) -> String {
     asked.body["model"].as_str().or_else(in_path).unwrap().to_owned()
 }
 
-/// Whether the last things that the model said are what it said, with their seals, and nothing else has one.
+/// Whether all that this model said is there in its order, with its seals, and nothing else has one.
 fn sealed_as_given(body: &Value, given: &[Value]) -> Result<(), String> {
     let said = ["messages", "input", "contents"].iter().find_map(|list| body[list].as_array()).unwrap();
-    let by_model = |said: &&Value| match said["role"].as_str() {
+    let by_models = said.iter().filter(|said| match said["role"].as_str() {
         Some(role) => matches!(role, "assistant" | "model"),
         None => said["type"] != "function_call_output",
-    };
-    let by_model: Vec<&Value> = said.iter().filter(by_model).collect();
-    let others = by_model.len().checked_sub(given.len()).ok_or("what I said is missing")?;
-    let (others, mine) = by_model.split_at(others);
-    if let Some(other) = others.iter().find(|it| it.to_string().contains(SEALED)) {
-        return Err(format!("I did not seal this: {other}"));
+    });
+    let mut given = given.iter().peekable();
+    for said in by_models {
+        let mine = given.next_if(|given| is_back(said, given)).is_some();
+        if !mine && said.to_string().contains(SEALED) {
+            return Err(format!("I did not seal this here: {said}"));
+        }
     }
-    match given.iter().zip(mine).find(|(given, mine)| !is_back(mine, given)) {
-        Some((given, mine)) => Err(format!("I said {given} and not {mine}")),
-        None => Ok(()),
-    }
+    given.next().map_or(Ok(()), |missing| Err(format!("I said this, and in its place: {missing}")))
 }
 
 /// Whether all that was given is there. What servers of this kind do not read may stand beside it.
