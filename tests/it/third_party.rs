@@ -85,6 +85,7 @@ macro_rules! on_each_wire {
 
 on_each_wire![
     a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on,
+    a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes,
     words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back,
     a_foreign_server_that_says_no_fails_the_turn_and_not_the_server,
     a_foreign_server_that_breaks_off_fails_the_turn_and_not_the_server,
@@ -185,6 +186,38 @@ async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on
     let [listed, deleted] = &answers[..] else { panic!("{answers:?}") };
     assert!(listed.text.contains("new.txt"), "{listed:?}");
     assert_eq!(approved.body["result"], deleted.text, "what the person read is what the model reads");
+}
+
+async fn a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes(wire: &Wire) {
+    let (home, aimock, server) = wire.start().await;
+    std::fs::write(home.file("old.txt"), "old").unwrap();
+    let client = &server.client;
+    let thread = client.thread().await;
+    let held = client.say(&thread, "tidy up").await;
+    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.", "the user writes on");
+    let no = json!({ "toolCallId": held.pending()[0], "isValidated": false, "reason": "I need it." });
+    assert_eq!(client.validate(&no).await.status, 200);
+    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
+
+    let asked = wire.finish(aimock, &[]);
+    let [_, meanwhile, late] = &asked[..] else { panic!("{asked:#?}") };
+    let [before, after] = [meanwhile, late].map(|asked| asked.conversation().said);
+    let [_, Entry::Calls { .. }, Entry::Answers(answers), question] = &before[..] else {
+        panic!("{before:#?}")
+    };
+    assert_eq!((answers.len(), question), (2, &user("hello")));
+    let (same, new) = after.split_at(before.len());
+    assert_eq!(same, before);
+    let [said, Entry::Words { by: By::User, text: note }, again] = new else { panic!("{new:#?}") };
+    assert!(note.starts_with("[tool outcome] delete_file, call "), "{note}");
+    assert!(note.ends_with("Tool execution rejected by user. Reason: I need it."), "{note}");
+    assert_eq!((said, again), (&model("Hello there."), &user("hello")));
+
+    let told = |asked: &Asked| {
+        let lists = ["messages", "input", "contents"].iter();
+        lists.filter_map(|list| asked.body[list].as_array()).next().unwrap().clone()
+    };
+    assert!(told(late).starts_with(&told(meanwhile)), "{late:#?}");
 }
 
 async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back(wire: &Wire) {

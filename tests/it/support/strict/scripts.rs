@@ -75,13 +75,21 @@ fn deepseek() -> [Script; 2] {
 
 #[rustfmt::skip]
 fn openrouter() -> [Script; 2] {
-    let thought = json!({"type": "reasoning.text", "text": THOUGHTS, "signature": seal("text"), "format": "anthropic-claude-v1", "index": 0});
+    let signature = seal("text");
+    let thought = |text: &str, signature: &str| {
+        json!({"type": "reasoning.text", "text": text, "signature": signature, "format": "anthropic-claude-v1", "index": 0})
+    };
+    let piece = |half: &str| {
+        let mut piece = thought(half, "");
+        piece["signature"] = Value::Null;
+        json!({"reasoning": half, "reasoning_details": [piece]})
+    };
     let secret = json!({"type": "reasoning.encrypted", "data": seal("data"), "id": "rs_sealed", "format": "openai-responses-v1", "index": 1});
-    let seals = [
-        json!({"reasoning": THOUGHTS, "reasoning_details": [thought]}),
-        json!({"reasoning_details": [secret]}),
-    ];
-    chat(seals.to_vec(), &Value::Null, json!({"reasoning_details": [thought, secret]}))
+    let [one, other] = halves(THOUGHTS).map(piece);
+    // The pieces of one thought are one; its signature comes with no words.
+    let signed = json!({"reasoning_details": [{"type": "reasoning.text", "signature": signature, "format": "anthropic-claude-v1", "index": 0}]});
+    let seals = vec![one, other, signed, json!({"reasoning_details": [secret]})];
+    chat(seals, &Value::Null, json!({"reasoning_details": [thought(THOUGHTS, &signature), secret]}))
 }
 
 fn google() -> [Script; 2] {
