@@ -86,6 +86,7 @@ macro_rules! on_each_wire {
 on_each_wire![
     a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on,
     a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes,
+    what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken,
     words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back,
     a_foreign_server_that_says_no_fails_the_turn_and_not_the_server,
     a_foreign_server_that_breaks_off_fails_the_turn_and_not_the_server,
@@ -218,6 +219,29 @@ async fn a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_
         lists.filter_map(|list| asked.body[list].as_array()).next().unwrap().clone()
     };
     assert!(told(late).starts_with(&told(meanwhile)), "{late:#?}");
+}
+
+async fn what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken(wire: &Wire) {
+    let (_home, aimock, server) = wire.start().await;
+    let thread = server.client.thread().await;
+    let turn = server.client.say(&thread, "mumble").await;
+    let [unknown, _] = turn.all('a')[..] else { panic!("{}", turn.raw) };
+    assert!(
+        unknown["result"]["error"].as_str().unwrap().contains("no tool named \"no such tool\""),
+        "{unknown}"
+    );
+    assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
+    assert_eq!(server.client.say(&thread, "hello").await.text(), "Hello there.");
+
+    // Blank words, a name with blanks in it, a long id and twice, half an object: all of it is valid now.
+    let asked = wire.finish(aimock, &[]);
+    let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
+    let [question, Entry::Calls { calls, .. }, Entry::Answers(_)] = &second.conversation().said[..] else {
+        panic!("{second:#?}")
+    };
+    assert_eq!(question, &user("mumble"));
+    assert!(calls.iter().all(|call| call.arguments == json!({})), "{calls:?}");
+    assert_eq!(third.conversation().said.len(), 5);
 }
 
 async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back(wire: &Wire) {

@@ -132,8 +132,8 @@ fn check(said: &[Entry]) -> Result<(), String> {
 fn answered(nth: usize, call: &Call, answer: Option<&Answer>) -> Result<(), String> {
     let Call { id, tool, arguments } = call;
     let known = id.as_deref().unwrap_or("without id");
-    if tool.is_empty() {
-        return Err(format!("call {known} calls nothing"));
+    if !is_plain(tool) {
+        return Err(format!("call {known} calls {tool:?}, which is no name"));
     }
     if id.as_ref().is_some_and(String::is_empty) {
         return Err(format!("a call of {tool} has an empty id"));
@@ -153,6 +153,12 @@ fn answered(nth: usize, call: &Call, answer: Option<&Answer>) -> Result<(), Stri
         return Err(format!("the answer of call {known} says nothing"));
     }
     Ok(())
+}
+
+/// A name as every provider takes it.
+fn is_plain(name: &str) -> bool {
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
 }
 
 // What the readers have in common.
@@ -201,7 +207,7 @@ fn answer(said: &mut Vec<Entry>, answer: Answer) {
     }
 }
 
-/// The names of tools, each in a list of their own or under `function`.
+/// The names of the tools in a list.
 fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<String>, String> {
     let tools = match tools {
         Value::Null => return Ok(Vec::new()),

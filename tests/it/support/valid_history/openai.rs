@@ -10,12 +10,11 @@ pub(super) fn chat(body: &Value) -> Result<Conversation, String> {
         if call["type"] != "function" {
             return Err(format!("it calls no function: {call}"));
         }
-        let function = &call["function"];
-        Ok(Call {
-            id: Some(text(call, "id")?),
-            tool: text(function, "name")?,
-            arguments: arguments(function)?,
-        })
+        let (id, function) = (text(call, "id")?, &call["function"]);
+        if id.len() > 40 {
+            return Err(format!("the id {id} is too long"));
+        }
+        Ok(Call { id: Some(id), tool: text(function, "name")?, arguments: arguments(function)? })
     };
     let answer = |message: &Value| {
         let id = Some(text(message, "tool_call_id")?);
@@ -84,8 +83,11 @@ pub(super) fn responses(body: &Value) -> Result<Conversation, String> {
             ("message", Some("assistant")) => step.says(&words(item)?),
             ("reasoning", None) => step.thinks(item, body)?,
             ("function_call", None) => {
-                let arguments = arguments(item)?;
-                step.calls(Call { id: Some(text(item, "call_id")?), tool: text(item, "name")?, arguments });
+                let (id, arguments) = (text(item, "call_id")?, arguments(item)?);
+                if id.len() > 64 {
+                    return Err(format!("the id {id} is too long"));
+                }
+                step.calls(Call { id: Some(id), tool: text(item, "name")?, arguments });
             }
             ("message", Some("user")) => {
                 step.end(&mut said)?;

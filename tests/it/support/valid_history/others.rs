@@ -1,6 +1,6 @@
 //! The wires of Anthropic and Gemini, which put words, calls and thoughts into one list.
 
-use super::{Answer, By, Call, Conversation, Entry, id, list, spoken, text, tool_names};
+use super::{Answer, By, Call, Conversation, Entry, id, is_plain, list, spoken, text, tool_names};
 use serde_json::Value;
 
 /// `/messages`.
@@ -42,8 +42,7 @@ fn assistant(message: &Value) -> Result<Entry, String> {
             Some("redacted_thinking") => drop(text(block, "data")?),
             Some("tool_use") => {
                 let (id, tool) = (text(block, "id")?, text(block, "name")?);
-                let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-                if id.len() > 64 || !id.chars().all(plain) {
+                if !is_plain(&id) {
                     return Err(format!("the id {id:?} has a form that is refused"));
                 }
                 calls.push(Call { id: Some(id), tool, arguments: block["input"].clone() });
