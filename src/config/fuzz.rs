@@ -6,6 +6,7 @@
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestError, TestRng, TestRunner};
 use std::fmt::Debug;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 const SECONDS: &str = "HOLDPOINT_FUZZ_SECONDS";
@@ -20,7 +21,7 @@ where
     S::Value: Debug,
 {
     let time = Duration::from_secs(number(SECONDS).unwrap_or(2));
-    let first = number(SEED).unwrap_or_else(by_chance);
+    let first = number(SEED).unwrap_or_else(|| u64::from(RandomState::new().hash_one(0) as u32));
     let started = Instant::now();
     let mut run = 0_u64;
     for seed in first.. {
@@ -46,10 +47,4 @@ where
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
-}
-
-/// The runner's own seed, told so that it can be given.
-#[expect(clippy::disallowed_methods, reason = "chance itself: what comes of it is printed")]
-fn by_chance() -> u64 {
-    uuid::Uuid::now_v7().as_u64_pair().1 >> 16
 }

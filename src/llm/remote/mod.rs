@@ -234,6 +234,9 @@ impl LanguageModel for Remote {
     }
 }
 
+/// The longest answer, in bytes of its events: some 150,000 tokens of the most verbose wire. What a server wants back
+/// is held until then, and one that does not end has to be ended.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How long a server that said all has to end its stream, so that its connection can serve again.
 const LINGER: Duration = Duration::from_millis(100);
 
@@ -243,13 +246,15 @@ fn events(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
     let frames = Frames::new(bytes, wire.framing());
-    let exchange = Exchange { frames, reading: wire.reading(), answer: Answer::default() };
+    let exchange = Exchange { frames, bytes: 0, reading: wire.reading(), answer: Answer::default() };
     stream::try_unfold(exchange, Exchange::next)
 }
 
 /// An answer, and where it comes from.
 struct Exchange {
     frames: Frames,
+    /// How many bytes of events were read.
+    bytes: usize,
     reading: Box<dyn Reading>,
     answer: Answer,
 }
@@ -270,6 +275,10 @@ impl Exchange {
             match frame {
                 Some(frame) => {
                     if let Frame::Event(data) = frame? {
+                        self.bytes = self.bytes.saturating_add(data.len());
+                        if self.bytes > ANSWER_BYTES_MAX {
+                            return Err(ModelError::Malformed(format!("more than {ANSWER_BYTES_MAX} bytes")));
+                        }
                         self.reading.read(&data, &mut self.answer)?;
                     }
                     if self.answer.events.is_empty() && !self.answer.is_over() {
