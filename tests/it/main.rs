@@ -19,6 +19,7 @@ mod limits;
 mod openapi;
 mod outage;
 mod pool;
+mod provider_state;
 mod races;
 mod readme;
 mod real_clients;

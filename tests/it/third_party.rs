@@ -1,118 +1,303 @@
-//! The whole server against a model's server that nobody here wrote.
+//! The whole server against a model's server that nobody here wrote, on each wire that one speaks.
 
-use crate::support::{Aimock, Process, valid_history};
+use crate::support::{Aimock, Asked, By, Entry, Home, Process, Turn};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-async fn server(aimock: &Aimock) -> (TempDir, Process) {
-    let dir = tempfile::tempdir().unwrap();
-    let base_url = aimock.base_url();
-    let variables = [
-        ("HOLDPOINT_MODEL__PROVIDER", "openai"),
-        ("HOLDPOINT_MODEL__NAME", "gpt-4o"),
-        ("HOLDPOINT_MODEL__BASE_URL", base_url.as_str()),
-        ("HOLDPOINT_MODEL__API_KEY", "sk-nobody"),
-        ("HOLDPOINT_LOG__LEVEL", "error"),
-    ];
-    let process = Process::start(dir.path(), &variables).await;
-    (dir, process)
+/// A wire, and what the foreign server makes of it.
+struct Wire {
+    provider: &'static str,
+    /// A name that it takes for one of a model that reasons.
+    name: &'static str,
+    base: &'static str,
+    path: &'static str,
+    /// What is added to each request, so that its model thinks; the foreign server is stricter then.
+    options: &'static str,
+    /// The header with the key, and what it is.
+    key: (&'static str, &'static str),
+    /// Whether it says what its model thought.
+    thinks: bool,
+    /// Whether arguments come in pieces.
+    pieces: bool,
+    /// Whether it tells what an answer cost.
+    counts: bool,
 }
 
-/// The conversation of a request in the journal, which has to be one that every provider takes.
-fn told(request: &Value) -> &[Value] {
-    let messages = request["body"]["messages"].as_array().unwrap();
-    valid_history(messages).unwrap();
-    messages
+const BEARER: (&str, &str) = ("authorization", "Bearer sk-nobody");
+
+static CHAT: Wire = Wire {
+    provider: "openai",
+    name: "deepseek-reasoner",
+    base: "/v1",
+    path: "/v1/chat/completions",
+    options: "{}",
+    key: BEARER,
+    thinks: true,
+    pieces: true,
+    counts: true,
+};
+static RESPONSES: Wire = Wire { provider: "openai-responses", name: "gpt-5", path: "/v1/responses", ..CHAT };
+static ANTHROPIC: Wire = Wire {
+    provider: "anthropic",
+    name: "claude-sonnet-4-5",
+    path: "/v1/messages",
+    options: r#"{"max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":1024}}"#,
+    key: ("x-api-key", "sk-nobody"),
+    ..CHAT
+};
+static GEMINI: Wire = Wire {
+    provider: "gemini",
+    name: "gemini-2.5-pro",
+    base: "/v1beta",
+    path: "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse",
+    key: ("x-goog-api-key", "sk-nobody"),
+    pieces: false,
+    ..CHAT
+};
+// It has thoughts under a name that Ollama does not use, and no cost.
+static OLLAMA: Wire = Wire {
+    provider: "ollama",
+    name: "qwen3",
+    base: "",
+    path: "/api/chat",
+    thinks: false,
+    pieces: false,
+    counts: false,
+    ..CHAT
+};
+
+macro_rules! on_each_wire {
+    ($($test:ident),* $(,)?) => {
+        on_each_wire!(@ chat CHAT [$($test),*]);
+        on_each_wire!(@ responses RESPONSES [$($test),*]);
+        on_each_wire!(@ anthropic ANTHROPIC [$($test),*]);
+        on_each_wire!(@ gemini GEMINI [$($test),*]);
+        on_each_wire!(@ ollama OLLAMA [$($test),*]);
+    };
+    (@ $module:ident $wire:ident [$($test:ident),*]) => {
+        mod $module {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::$wire).await;
+            })*
+        }
+    };
 }
 
-#[tokio::test]
-async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on() {
-    let aimock = Aimock::start();
-    let (dir, server) = server(&aimock).await;
-    let files = dir.path().join("holdpoint-files");
-    std::fs::write(files.join("old.txt"), "old").unwrap();
-    std::fs::write(files.join("new.txt"), "new").unwrap();
+on_each_wire![
+    a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on,
+    a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes,
+    what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken,
+    words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back,
+    a_foreign_server_that_says_no_fails_the_turn_and_not_the_server,
+    a_foreign_server_that_breaks_off_fails_the_turn_and_not_the_server,
+    a_foreign_server_that_talks_nonsense_fails_the_turn_and_not_the_server,
+    a_foreign_server_that_is_busy_is_asked_again_after_the_time_it_names,
+];
+
+impl Wire {
+    async fn start(&self) -> (Home, Aimock, Process) {
+        let (home, aimock) = (Home::new().await, Aimock::start().await);
+        let server = home.start(self.provider, self.name, &aimock.base_url(self.base), self.options);
+        (home, aimock, server)
+    }
+
+    /// Every request there was; these were answered with an error.
+    fn finish(&self, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<Asked> {
+        let asked = aimock.finish(refused);
+        for asked in &asked {
+            assert_eq!((asked.path.as_str(), asked.header(self.key.0)), (self.path, Some(self.key.1)));
+            let options: Value = serde_json::from_str(self.options).unwrap();
+            for (name, option) in options.as_object().unwrap() {
+                assert_eq!(&asked.body[name], option);
+            }
+        }
+        asked
+    }
+}
+
+fn user(text: &str) -> Entry {
+    Entry::Words { by: By::User, text: text.to_owned() }
+}
+
+fn model(text: &str) -> Entry {
+    Entry::Words { by: By::Model, text: text.to_owned() }
+}
+
+async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on(wire: &Wire) {
+    let (home, aimock, server) = wire.start().await;
+    let (old, new) = (home.file("old.txt"), home.file("new.txt"));
+    std::fs::write(&old, "old").unwrap();
+    std::fs::write(&new, "new").unwrap();
     let client = &server.client;
     let thread = client.thread().await;
 
     let turn = client.say(&thread, "tidy up").await;
-    assert_eq!(turn.codes(), "f0bcbc99a8ed");
+    let thoughts = if wire.thinks { "g" } else { "" };
+    assert_eq!(turn.codes(), format!("f{thoughts}0bcbc99a8ed"), "{}", turn.raw);
+    if wire.thinks {
+        assert_eq!(turn.joined('g'), "The person wants order; old.txt is old.");
+        assert!(turn.all('g').len() > 1, "thoughts come in pieces: {}", turn.raw);
+    }
     assert_eq!(turn.text(), "Let me look at the files and remove the old one.");
-    assert!(turn.all('0').len() > 1, "the words come in pieces: {}", turn.raw);
+    assert!(turn.all('0').len() > 1, "words come in pieces: {}", turn.raw);
     let [list, delete] = turn.all('9')[..] else { panic!("{}", turn.raw) };
     assert_eq!((&list["toolName"], &list["args"]), (&json!("list_files"), &json!({})));
-    assert_eq!(
-        (&delete["toolName"], &delete["args"]),
-        (&json!("delete_file"), &json!({ "path": "old.txt" }))
-    );
+    let inputs = json!({ "path": "old.txt" });
+    assert_eq!((&delete["toolName"], &delete["args"]), (&json!("delete_file"), &inputs));
+    let pieces = turn.all('c').into_iter().filter(|piece| piece["toolCallId"] == delete["toolCallId"]);
+    let pieces: Vec<&str> = pieces.map(|piece| piece["argsTextDelta"].as_str().unwrap()).collect();
+    assert_eq!(pieces.concat(), inputs.to_string());
+    assert_eq!(pieces.len() > 1, wire.pieces, "{}", turn.raw);
     let listed = turn.one('a');
     assert_eq!(listed["toolCallId"], list["toolCallId"]);
     let names = listed["result"].to_string();
     assert!(names.contains("old.txt") && names.contains("new.txt"), "{names}");
     assert_eq!(turn.pending(), [delete["toolCallId"].as_str().unwrap()]);
     assert_eq!(turn.one('e')["finishReason"], "tool-calls");
-    assert_eq!(std::fs::read_to_string(files.join("old.txt")).unwrap(), "old", "nobody said yes");
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "old", "nobody said yes");
 
     let approved = client.approve(&turn.pending()[0]).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
-    assert!(!files.join("old.txt").exists());
-    assert!(files.join("new.txt").exists());
+    assert!(!old.exists() && new.exists());
 
     let done = client.go_on(&thread).await;
     assert_eq!(done.codes(), "a8ef0ed");
     assert_eq!(done.text(), "I listed the files and dealt with old.txt. All tidy.");
     assert_eq!(done.one('f'), turn.one('f'), "the same message");
     assert_eq!(done.one('d')["finishReason"], "stop");
+    let usage = |input: u64, output: u64| match wire.counts {
+        true => json!({ "promptTokens": input, "completionTokens": output }),
+        false => json!({ "promptTokens": 0, "completionTokens": 0 }),
+    };
+    assert_eq!((&turn.one('d')["usage"], &done.one('d')["usage"]), (&usage(31, 17), &usage(53, 11)));
 
-    let journal = aimock.journal().await;
-    let [first, second] = &journal[..] else { panic!("{journal:#?}") };
-    let mut tools: Vec<&str> = first["body"]["tools"].as_array().unwrap().iter().filter_map(name).collect();
-    tools.sort_unstable();
-    assert_eq!(tools, ["delete_file", "list_files", "read_file", "write_file"]);
-    assert_eq!(told(first), [json!({ "role": "user", "content": "tidy up" })]);
-    let [user, said, listed, deleted] = told(second) else { panic!("{second:#}") };
-    assert_eq!(user["content"], "tidy up");
-    assert_eq!(said["content"], "Let me look at the files and remove the old one.");
-    let calls = said["tool_calls"].as_array().unwrap();
-    assert_eq!(calls.iter().filter_map(name).collect::<Vec<_>>(), ["list_files", "delete_file"]);
-    assert!(listed["content"].as_str().unwrap().contains("new.txt"), "{listed}");
-    assert_eq!(deleted["content"], approved.body["result"], "what the person read is what the model reads");
+    let asked = wire.finish(aimock, &[]);
+    let [first, second] = &asked[..] else { panic!("{asked:#?}") };
+    let mut first = first.conversation();
+    first.tools.sort_unstable();
+    assert_eq!(first.tools, ["delete_file", "list_files", "read_file", "write_file"]);
+    assert_eq!(first.said, [user("tidy up")]);
+    let [question, Entry::Calls { text, calls }, Entry::Answers(answers)] = &second.conversation().said[..]
+    else {
+        panic!("{second:#?}")
+    };
+    assert_eq!((question, text), (&user("tidy up"), &turn.text()));
+    let calls: Vec<_> = calls.iter().map(|call| (call.tool.as_str(), &call.arguments)).collect();
+    assert_eq!(calls, [("list_files", &json!({})), ("delete_file", &inputs)]);
+    let [listed, deleted] = &answers[..] else { panic!("{answers:?}") };
+    assert!(listed.text.contains("new.txt"), "{listed:?}");
+    assert_eq!(approved.body["result"], deleted.text, "what the person read is what the model reads");
 }
 
-fn name(tool: &Value) -> Option<&str> {
-    tool["function"]["name"].as_str()
+async fn a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes(wire: &Wire) {
+    let (home, aimock, server) = wire.start().await;
+    std::fs::write(home.file("old.txt"), "old").unwrap();
+    let client = &server.client;
+    let thread = client.thread().await;
+    let held = client.say(&thread, "tidy up").await;
+    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.", "the user writes on");
+    let no = json!({ "toolCallId": held.pending()[0], "isValidated": false, "reason": "I need it." });
+    assert_eq!(client.validate(&no).await.status, 200);
+    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
+
+    let asked = wire.finish(aimock, &[]);
+    let [_, meanwhile, late] = &asked[..] else { panic!("{asked:#?}") };
+    let [before, after] = [meanwhile, late].map(|asked| asked.conversation().said);
+    let [_, Entry::Calls { .. }, Entry::Answers(answers), question] = &before[..] else {
+        panic!("{before:#?}")
+    };
+    assert_eq!((answers.len(), question), (2, &user("hello")));
+    let (same, new) = after.split_at(before.len());
+    assert_eq!(same, before);
+    let [said, Entry::Words { by: By::User, text: note }, again] = new else { panic!("{new:#?}") };
+    assert!(note.starts_with("[tool outcome] delete_file, call "), "{note}");
+    assert!(note.ends_with("Tool execution rejected by user. Reason: I need it."), "{note}");
+    assert_eq!((said, again), (&model("Hello there."), &user("hello")));
+
+    let told = |asked: &Asked| {
+        let lists = ["messages", "input", "contents"].iter();
+        lists.filter_map(|list| asked.body[list].as_array()).next().unwrap().clone()
+    };
+    assert!(told(late).starts_with(&told(meanwhile)), "{late:#?}");
 }
 
-#[tokio::test]
-async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back() {
-    let aimock = Aimock::start();
-    let (_dir, server) = server(&aimock).await;
+async fn what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken(wire: &Wire) {
+    let (_home, aimock, server) = wire.start().await;
+    let thread = server.client.thread().await;
+    let turn = server.client.say(&thread, "mumble").await;
+    let [unknown, _] = turn.all('a')[..] else { panic!("{}", turn.raw) };
+    assert!(
+        unknown["result"]["error"].as_str().unwrap().contains("no tool named \"no such tool\""),
+        "{unknown}"
+    );
+    assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
+    assert_eq!(server.client.say(&thread, "hello").await.text(), "Hello there.");
+
+    // Blank words, a name with blanks in it, a long id and twice, half an object: all of it is valid now.
+    let asked = wire.finish(aimock, &[]);
+    let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
+    let [question, Entry::Calls { calls, .. }, Entry::Answers(_)] = &second.conversation().said[..] else {
+        panic!("{second:#?}")
+    };
+    assert_eq!(question, &user("mumble"));
+    assert!(calls.iter().all(|call| call.arguments == json!({})), "{calls:?}");
+    assert_eq!(third.conversation().said.len(), 5);
+}
+
+async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back(wire: &Wire) {
+    let (_home, aimock, server) = wire.start().await;
     let thread = server.client.thread().await;
     for _ in 0..2 {
         let turn = server.client.say(&thread, "hello").await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello there."));
+        assert!(turn.all('0').len() > 1, "words come in pieces: {}", turn.raw);
         assert_eq!(turn.one('e')["finishReason"], "stop");
     }
-    let journal = aimock.journal().await;
-    assert_eq!(journal.len(), 2);
-    let user = json!({ "role": "user", "content": "hello" });
-    let [alone] = told(&journal[0]) else { panic!("{:#}", journal[0]) };
-    let [first, said, second] = told(&journal[1]) else { panic!("{:#}", journal[1]) };
-    assert_eq!([alone, first, second], [&user; 3]);
-    assert_eq!((&said["role"], &said["content"]), (&json!("assistant"), &json!("Hello there.")));
+    let asked = wire.finish(aimock, &[]);
+    let [first, second] = &asked[..] else { panic!("{asked:#?}") };
+    assert_eq!(first.conversation().said, [user("hello")]);
+    assert_eq!(second.conversation().said, [user("hello"), model("Hello there."), user("hello")]);
 }
 
-#[tokio::test]
-async fn a_foreign_server_that_says_no_fails_the_turn_and_not_the_server() {
-    let aimock = Aimock::start();
-    let (_dir, server) = server(&aimock).await;
+async fn a_foreign_server_that_says_no_fails_the_turn_and_not_the_server(wire: &Wire) {
+    fails(wire, "what is forbidden", "f3", "upstream_error", &[(0, 400)]).await;
+}
+
+async fn a_foreign_server_that_breaks_off_fails_the_turn_and_not_the_server(wire: &Wire) {
+    let turn = fails(wire, "break off", "f03", "upstream_malformed", &[]).await;
+    assert!(turn.text().starts_with("It was"), "what was said stands: {}", turn.raw);
+}
+
+async fn a_foreign_server_that_talks_nonsense_fails_the_turn_and_not_the_server(wire: &Wire) {
+    // It says that this is JSON, which is no stream but to Ollama.
+    let code = if wire.provider == "ollama" { "upstream_malformed" } else { "upstream_error" };
+    fails(wire, "talk nonsense", "f3", code, &[]).await;
+}
+
+/// A turn that fails with this code, then one that does not; nothing is asked twice.
+async fn fails(wire: &Wire, words: &str, codes: &str, code: &str, refused: &[(usize, u16)]) -> Turn {
+    let (_home, aimock, server) = wire.start().await;
     let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, "what no fixture knows").await;
-    assert_eq!((turn.status, turn.codes().as_str()), (200, "f3"));
+    let turn = server.client.say(&thread, words).await;
+    assert_eq!((turn.status, turn.codes().as_str()), (200, codes), "{}", turn.raw);
     let error = turn.one('3').as_str().unwrap();
-    assert!(error.starts_with("upstream_error: "), "{error}");
+    assert!(error.starts_with(&format!("{code}: ")), "{error}");
     assert_eq!(server.client.say(&thread, "hello").await.text(), "Hello there.");
-    for request in aimock.journal().await {
-        told(&request);
-    }
+    let asked = wire.finish(aimock, refused);
+    let [_, second] = &asked[..] else { panic!("{asked:#?}") };
+    assert_eq!(second.conversation().said, [user(words), user("hello")]);
+    turn
+}
+
+async fn a_foreign_server_that_is_busy_is_asked_again_after_the_time_it_names(wire: &Wire) {
+    let (_home, aimock, server) = wire.start().await;
+    let thread = server.client.thread().await;
+    let begun = std::time::Instant::now();
+    let turn = server.client.say(&thread, "hurry").await;
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Here I am."));
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(1), "it said one second");
+    let asked = wire.finish(aimock, &[(0, 429)]);
+    let bodies: Vec<&Value> = asked.iter().map(|asked| &asked.body).collect();
+    assert_eq!(bodies.len(), 2);
+    assert_eq!(bodies[0], bodies[1], "the same question");
 }

@@ -1,20 +1,22 @@
-//! A server of the OpenAI wire that nobody here wrote: npm's `@copilotkit/aimock`, with the fixtures of
-//! `tests/wire`.
+//! A model's server that nobody here wrote: npm's `@copilotkit/aimock`, with the fixtures of `tests/wire`.
 
-use super::Client;
-use serde_json::Value;
+use super::{Asked, Client, Upstream};
+use futures::FutureExt;
+use poem::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER};
+use poem::{Body, Response};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A running aimock. Dropping it kills it.
+/// A running aimock, behind somebody who reads along: its own journal has requests in its own words only.
+/// Dropping it kills it.
 pub(crate) struct Aimock {
-    client: Client,
+    front: Option<Upstream>,
     child: Child,
 }
 
 impl Aimock {
-    pub(crate) fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
         let program = "node_modules/@copilotkit/aimock/dist/cli.js";
         assert!(dir.join(program).exists(), "run `npm ci --ignore-scripts` in {}", dir.display());
@@ -35,19 +37,19 @@ impl Aimock {
             .find_map(|line| line.split_once("server listening on ").map(|(_, it)| it.trim().to_owned()))
             .expect("aimock prints its address");
         std::thread::spawn(move || lines.for_each(drop));
-        Self { client: Client::new(address), child }
+        let behind = Client::new(address);
+        let front = Upstream::start(move |asked| forward(behind.clone(), asked).boxed()).await;
+        Self { front: Some(front), child }
     }
 
-    /// What `model.base_url` has to be.
-    pub(crate) fn base_url(&self) -> String {
-        self.client.url("/v1")
+    /// What `model.base_url` has to be, with the path of the wire.
+    pub(crate) fn base_url(&self, path: &str) -> String {
+        format!("{}{path}", self.front.as_ref().unwrap().base)
     }
 
-    /// The requests for a completion so far, oldest first, each with its answer.
-    pub(crate) async fn journal(&self) -> Vec<Value> {
-        let journal = self.client.get("/__aimock/journal?path=/v1/chat/completions").await;
-        assert_eq!(journal.status, 200);
-        journal.body.as_array().unwrap().clone()
+    /// Every request there was, each of them valid; just these, by their place, were answered with an error.
+    pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<Asked> {
+        self.front.take().unwrap().finish(refused)
     }
 }
 
@@ -57,4 +59,21 @@ impl Drop for Aimock {
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }
+}
+
+/// The answer comes as it is made, piece for piece.
+async fn forward(behind: Client, asked: Asked) -> Response {
+    let Asked { path, mut headers, raw, .. } = asked;
+    headers.remove(HOST);
+    headers.remove(CONTENT_LENGTH);
+    let request = behind.http.post(behind.url(&path)).headers(headers).body(raw);
+    let answer = request.send().await.unwrap();
+    let mut response = Response::builder().status(answer.status());
+    for name in [CONTENT_TYPE, RETRY_AFTER] {
+        if let Some(value) = answer.headers().get(&name) {
+            response = response.header(name, value);
+        }
+    }
+    let pieces = futures::TryStreamExt::map_err(answer.bytes_stream(), std::io::Error::other);
+    response.body(Body::from_bytes_stream(pieces))
 }

@@ -59,7 +59,12 @@ impl Turn {
     }
 
     pub(crate) fn text(&self) -> String {
-        self.all('0').iter().map(|text| text.as_str().unwrap()).collect()
+        self.joined('0')
+    }
+
+    /// The texts of the lines with this code, as one.
+    pub(crate) fn joined(&self, code: char) -> String {
+        self.all(code).iter().map(|text| text.as_str().unwrap()).collect()
     }
 
     pub(crate) fn all(&self, code: char) -> Vec<&Value> {

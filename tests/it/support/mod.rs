@@ -3,6 +3,7 @@
 mod aimock;
 mod client;
 mod eventually;
+mod home;
 mod leave;
 mod model;
 mod place;
@@ -11,12 +12,15 @@ mod process;
 mod proxy;
 mod rows;
 mod serve;
+pub(crate) mod strict;
 mod tools;
+mod upstream;
 mod valid_history;
 
 pub(crate) use aimock::Aimock;
 pub(crate) use client::{Answer, Client, Turn};
 pub(crate) use eventually::eventually;
+pub(crate) use home::Home;
 pub(crate) use leave::{Leave, Leaver};
 pub(crate) use model::{Scene, call};
 pub(crate) use place::{LEASE, Place};
@@ -26,7 +30,8 @@ pub(crate) use proxy::Proxy;
 pub(crate) use rows::Rows;
 pub(crate) use serve::Embedded;
 pub(crate) use tools::{ChangedPay, Ledger, Probe, probes};
-pub(crate) use valid_history::valid_history;
+pub(crate) use upstream::{Asked, Upstream};
+pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_request};
 
 /// What is told of a call that nobody saw the end of.
 pub(crate) const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \

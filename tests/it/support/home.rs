@@ -1,0 +1,39 @@
+//! The folder and the database of the server's own binary, which is started there again and again.
+
+use super::{Process, postgres_if_chosen, serve};
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+pub(crate) struct Home {
+    dir: TempDir,
+    database: String,
+}
+
+impl Home {
+    pub(crate) async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let database = postgres_if_chosen().await.unwrap_or_else(|| serve::sqlite(&dir));
+        Self { dir, database }
+    }
+
+    /// What the demo tools work on; there is one when a server has started.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join("holdpoint-files").join(name)
+    }
+
+    /// Starts the server; its model is at this base URL, and gets these options, as JSON, with each request.
+    pub(crate) fn start(&self, provider: &str, name: &str, base_url: &str, options: &str) -> Process {
+        Process::spawn(
+            Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+                .current_dir(self.dir.path())
+                .env("HOLDPOINT_DATABASE__URL", &self.database)
+                .env("HOLDPOINT_MODEL__PROVIDER", provider)
+                .env("HOLDPOINT_MODEL__NAME", name)
+                .env("HOLDPOINT_MODEL__BASE_URL", base_url)
+                .env("HOLDPOINT_MODEL__OPTIONS", options)
+                .env("HOLDPOINT_MODEL__API_KEY", "sk-nobody")
+                .env("HOLDPOINT_LOG__LEVEL", "error"),
+        )
+    }
+}

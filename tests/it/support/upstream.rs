@@ -1,0 +1,127 @@
+//! A model's server as those see it who ask it: it reads every request before anybody answers.
+
+use super::{Conversation, conversation, valid_request};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use poem::http::uri::Scheme;
+use poem::http::{HeaderMap, StatusCode};
+use poem::web::{LocalAddr, RemoteAddr};
+use poem::{IntoResponse, Request, Response};
+use serde_json::Value;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The path, with its query.
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) raw: Bytes,
+    pub(crate) body: Value,
+    /// What was answered, once it was.
+    pub(crate) status: Option<u16>,
+}
+
+impl Asked {
+    pub(crate) fn conversation(&self) -> Conversation {
+        conversation(&self.path, &self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+type Answering = Arc<dyn Fn(Asked) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// A server that keeps what it was asked, and refuses what no provider would take. Whoever starts one has to
+/// `finish` it: only then is it known that nothing was refused unseen.
+pub(crate) struct Upstream {
+    pub(crate) base: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    finished: bool,
+}
+
+impl Upstream {
+    pub(crate) async fn start(
+        answer: impl Fn(Asked) -> BoxFuture<'static, Response> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answer, kept): (Answering, _) = (Arc::new(answer), asked.clone());
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(async move {
+            loop {
+                let (socket, peer) = listener.accept().await.unwrap();
+                let (answer, kept) = (answer.clone(), kept.clone());
+                let service = move |request: hyper::Request<hyper::body::Incoming>| {
+                    let local = LocalAddr(address.into());
+                    let request = Request::from((request, local, RemoteAddr(peer.into()), Scheme::HTTP));
+                    let (answer, kept) = (answer.clone(), kept.clone());
+                    async move { Ok::<hyper::Response<_>, Infallible>(pass(request, answer, kept).await.into()) }
+                };
+                tokio::spawn(async move {
+                    let service = hyper::service::service_fn(service);
+                    let builder = auto::Builder::new(TokioExecutor::new());
+                    // Who breaks off is seen by what it was asked.
+                    let _ended = builder.serve_connection(TokioIo::new(socket), service).await;
+                });
+            }
+        });
+        Self { base: format!("http://{address}"), asked, finished: false }
+    }
+
+    /// Every request so far, oldest first; each was one that a provider takes.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        let asked = self.asked.lock().unwrap().clone();
+        for Asked { path, body, .. } in &asked {
+            valid_request(path, body).unwrap_or_else(|wrong| panic!("{wrong} in {path}: {body:#}"));
+        }
+        asked
+    }
+
+    /// Every request there was, of which just these, by their place, were not answered with 200.
+    pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<Asked> {
+        self.finished = true;
+        let asked = self.asked();
+        let statuses = asked.iter().map(|asked| asked.status.unwrap_or_default()).enumerate();
+        let found: Vec<_> = statuses.filter(|(_, status)| *status != 200).collect();
+        assert_eq!(found, refused, "{asked:#?}");
+        asked
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        assert!(self.finished || std::thread::panicking(), "an upstream has to be finished");
+    }
+}
+
+async fn pass(mut request: Request, answer: Answering, kept: Arc<Mutex<Vec<Asked>>>) -> Response {
+    let path = request.uri().path_and_query().unwrap().as_str().to_owned();
+    let raw = request.take_body().into_bytes().await.unwrap();
+    let body = serde_json::from_slice(&raw).unwrap_or_default();
+    let asked = Asked { path, headers: request.headers().clone(), raw, body, status: None };
+    let at = {
+        let mut kept = kept.lock().unwrap();
+        kept.push(asked.clone());
+        kept.len() - 1
+    };
+    let response = match valid_request(&asked.path, &asked.body) {
+        Ok(()) => answer(asked).await,
+        Err(wrong) => refuse(wrong),
+    };
+    kept.lock().unwrap()[at].status = Some(response.status().as_u16());
+    response
+}
+
+/// As providers refuse what they cannot read.
+pub(crate) fn refuse(wrong: String) -> Response {
+    let error = serde_json::json!({ "error": { "type": "invalid_request_error", "message": wrong } });
+    (StatusCode::BAD_REQUEST, error.to_string()).into_response()
+}

@@ -1,0 +1,218 @@
+//! What every provider demands of a conversation, as a check of the request that carries it.
+//!
+//! A reader for each wire brings the conversation into one form and checks what that provider alone demands;
+//! what they all demand is checked here.
+
+mod openai;
+mod others;
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// What a request tells the model.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Conversation {
+    pub(crate) said: Vec<Entry>,
+    /// The names of the tools it may call.
+    pub(crate) tools: Vec<String>,
+}
+
+/// One thing that somebody said.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Entry {
+    Words {
+        by: By,
+        text: String,
+    },
+    /// A message of the model with calls in it.
+    Calls {
+        text: String,
+        calls: Vec<Call>,
+    },
+    /// Answers to calls that stand together.
+    Answers(Vec<Answer>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum By {
+    System,
+    User,
+    Model,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Call {
+    /// Some wires get by without.
+    pub(crate) id: Option<String>,
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) id: Option<String>,
+    /// Some wires do not say it again.
+    pub(crate) tool: Option<String>,
+    pub(crate) text: String,
+}
+
+/// Whether this is a request that a provider takes, on the wire that its path belongs to: each call is answered
+/// exactly once, directly behind its message, in the order of the calls; ids are unique; arguments are JSON
+/// objects; nobody says nothing; the last word is not the model's; and what this provider wants besides.
+pub(crate) fn valid_request(path: &str, body: &Value) -> Result<(), String> {
+    conversation(path, body).map(drop)
+}
+
+/// The conversation of a valid request.
+pub(crate) fn conversation(path: &str, body: &Value) -> Result<Conversation, String> {
+    let path = path.split('?').next().unwrap_or_default();
+    let read = match path {
+        _ if path.ends_with("/chat/completions") => openai::chat,
+        _ if path.ends_with("/responses") => openai::responses,
+        _ if path.ends_with("/messages") => others::anthropic,
+        _ if path.ends_with(":streamGenerateContent") => others::gemini,
+        _ if path.ends_with("/api/chat") => openai::ollama,
+        _ => return Err(format!("{path} is the path of no wire")),
+    };
+    let conversation = read(body)?;
+    check(&conversation.said)?;
+    let mut names = HashSet::new();
+    match conversation.tools.iter().find(|name| !names.insert(*name)) {
+        Some(twice) => Err(format!("the tool {twice} is offered twice")),
+        None => Ok(conversation),
+    }
+}
+
+fn check(said: &[Entry]) -> Result<(), String> {
+    let mut ids = HashSet::new();
+    let mut begun = false;
+    let mut rest = said.iter().enumerate();
+    while let Some((at, entry)) = rest.next() {
+        match entry {
+            Entry::Words { by, text } if text.is_empty() => {
+                return Err(format!("{by:?} says nothing at {at}"));
+            }
+            Entry::Words { by: By::System, .. } if begun => {
+                return Err(format!("instructions come late, at {at}"));
+            }
+            Entry::Words { by: By::System, .. } => {}
+            Entry::Words { by: By::User, .. } => begun = true,
+            _ if !begun => return Err("it does not begin with the user".to_owned()),
+            Entry::Words { by: By::Model, .. } => {}
+            Entry::Answers(_) => {
+                return Err(format!("what stands at {at} answers no call directly before it"));
+            }
+            Entry::Calls { calls, .. } => {
+                let answers = match rest.next() {
+                    Some((_, Entry::Answers(answers))) => answers.as_slice(),
+                    _ => &[],
+                };
+                for (nth, call) in calls.iter().enumerate() {
+                    if let Some(id) = call.id.as_ref().filter(|id| !ids.insert(id.as_str())) {
+                        return Err(format!("the id {id} is there twice"));
+                    }
+                    answered(nth, call, answers.get(nth))?;
+                }
+                if answers.len() > calls.len() {
+                    return Err(format!("{} answers for {} calls at {at}", answers.len(), calls.len()));
+                }
+            }
+        }
+    }
+    match said.last() {
+        None => Err("nobody says anything".to_owned()),
+        Some(Entry::Words { by: By::User, .. } | Entry::Calls { .. } | Entry::Answers(_)) => Ok(()),
+        Some(Entry::Words { .. }) => Err("the last word is not the user's".to_owned()),
+    }
+}
+
+/// One call and what stands in its place among the answers.
+fn answered(nth: usize, call: &Call, answer: Option<&Answer>) -> Result<(), String> {
+    let Call { id, tool, arguments } = call;
+    let known = id.as_deref().unwrap_or("without id");
+    if !is_plain(tool) {
+        return Err(format!("call {known} calls {tool:?}, which is no name"));
+    }
+    if id.as_ref().is_some_and(String::is_empty) {
+        return Err(format!("a call of {tool} has an empty id"));
+    }
+    if !arguments.is_object() {
+        return Err(format!("the arguments of call {known} are no JSON object: {arguments}"));
+    }
+    let answer =
+        answer.ok_or(format!("call {known}, number {nth}, has no answer directly behind its message"))?;
+    if answer.id.is_some() && answer.id != *id {
+        return Err(format!("{:?} is answered where {known} has to be", answer.id));
+    }
+    if answer.tool.as_ref().is_some_and(|answering| answering != tool) {
+        return Err(format!("{:?} answers where {tool} has to", answer.tool));
+    }
+    if answer.text.is_empty() {
+        return Err(format!("the answer of call {known} says nothing"));
+    }
+    Ok(())
+}
+
+/// A name as every provider takes it.
+fn is_plain(name: &str) -> bool {
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
+}
+
+// What the readers have in common.
+
+/// The entries of a list that has to be there.
+fn list<'a>(body: &'a Value, name: &str) -> Result<&'a [Value], String> {
+    body[name].as_array().map(Vec::as_slice).ok_or(format!("{name} is no list: {}", body[name]))
+}
+
+/// A text that has to be there and say something.
+fn text(of: &Value, name: &str) -> Result<String, String> {
+    match of[name].as_str() {
+        Some(text) if !text.is_empty() => Ok(text.to_owned()),
+        _ => Err(format!("{name} says nothing in {of}")),
+    }
+}
+
+/// An id that may be left out.
+fn id(of: &Value, name: &str) -> Result<Option<String>, String> {
+    match &of[name] {
+        Value::Null => Ok(None),
+        Value::String(id) => Ok(Some(id.clone())),
+        other => Err(format!("{name} is no text: {other}")),
+    }
+}
+
+/// The arguments of a call, where they go over the wire as text.
+fn arguments(of: &Value) -> Result<Value, String> {
+    let text = of["arguments"].as_str().ok_or(format!("arguments are no text in {of}"))?;
+    serde_json::from_str(text).map_err(|_| format!("the arguments are no JSON: {text}"))
+}
+
+/// What the model said in one message.
+fn spoken(text: String, calls: Vec<Call>) -> Entry {
+    match calls.is_empty() {
+        true => Entry::Words { by: By::Model, text },
+        false => Entry::Calls { text, calls },
+    }
+}
+
+/// One more answer: those that stand together belong together.
+fn answer(said: &mut Vec<Entry>, answer: Answer) {
+    match said.last_mut() {
+        Some(Entry::Answers(answers)) => answers.push(answer),
+        _ => said.push(Entry::Answers(vec![answer])),
+    }
+}
+
+/// The names of the tools in a list.
+fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<String>, String> {
+    let tools = match tools {
+        Value::Null => return Ok(Vec::new()),
+        tools => tools.as_array().ok_or(format!("tools are no list: {tools}"))?,
+    };
+    let named = |tool| name(tool).as_str().map(str::to_owned).ok_or(format!("a tool has no name: {tool}"));
+    tools.iter().map(named).collect()
+}
