@@ -1,6 +1,6 @@
 //! The whole server against a model's server that nobody here wrote, on each wire that one speaks.
 
-use crate::support::{Aimock, Asked, By, Entry, Home, Process, Turn};
+use crate::support::{Aimock, Asked, By, Entry, Home, Process};
 use serde_json::{Value, json};
 
 /// A wire, and what the foreign server makes of it.
@@ -88,9 +88,7 @@ on_each_wire![
     a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes,
     what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken,
     words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back,
-    a_foreign_server_that_says_no_fails_the_turn_and_not_the_server,
-    a_foreign_server_that_breaks_off_fails_the_turn_and_not_the_server,
-    a_foreign_server_that_talks_nonsense_fails_the_turn_and_not_the_server,
+    a_foreign_server_that_says_no_breaks_off_or_talks_nonsense_fails_the_turn_and_no_other,
     a_foreign_server_that_is_busy_is_asked_again_after_the_time_it_names,
 ];
 
@@ -259,34 +257,29 @@ async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back
     assert_eq!(second.conversation().said, [user("hello"), model("Hello there."), user("hello")]);
 }
 
-async fn a_foreign_server_that_says_no_fails_the_turn_and_not_the_server(wire: &Wire) {
-    fails(wire, "what is forbidden", "f3", "upstream_error", &[(0, 400)]).await;
-}
-
-async fn a_foreign_server_that_breaks_off_fails_the_turn_and_not_the_server(wire: &Wire) {
-    let turn = fails(wire, "break off", "f03", "upstream_malformed", &[]).await;
-    assert!(turn.text().starts_with("It was"), "what was said stands: {}", turn.raw);
-}
-
-async fn a_foreign_server_that_talks_nonsense_fails_the_turn_and_not_the_server(wire: &Wire) {
-    // It says that this is JSON, which is no stream but to Ollama.
-    let code = if wire.provider == "ollama" { "upstream_malformed" } else { "upstream_error" };
-    fails(wire, "talk nonsense", "f3", code, &[]).await;
-}
-
-/// A turn that fails with this code, then one that does not; nothing is asked twice.
-async fn fails(wire: &Wire, words: &str, codes: &str, code: &str, refused: &[(usize, u16)]) -> Turn {
+async fn a_foreign_server_that_says_no_breaks_off_or_talks_nonsense_fails_the_turn_and_no_other(wire: &Wire) {
     let (_home, aimock, server) = wire.start().await;
-    let thread = server.client.thread().await;
-    let turn = server.client.say(&thread, words).await;
-    assert_eq!((turn.status, turn.codes().as_str()), (200, codes), "{}", turn.raw);
-    let error = turn.one('3').as_str().unwrap();
-    assert!(error.starts_with(&format!("{code}: ")), "{error}");
-    assert_eq!(server.client.say(&thread, "hello").await.text(), "Hello there.");
-    let asked = wire.finish(aimock, refused);
-    let [_, second] = &asked[..] else { panic!("{asked:#?}") };
-    assert_eq!(second.conversation().said, [user(words), user("hello")]);
-    turn
+    let client = &server.client;
+    // What it says instead of an answer is called JSON, which is no stream but to Ollama.
+    let nonsense = if wire.provider == "ollama" { "upstream_malformed" } else { "upstream_error" };
+    let failures = [
+        ("what is forbidden", "f3", "upstream_error", ""),
+        ("break off", "f03", "upstream_malformed", "It was"),
+        ("talk nonsense", "f3", nonsense, ""),
+    ];
+    for (words, codes, code, said) in failures {
+        let thread = client.thread().await;
+        let turn = client.say(&thread, words).await;
+        assert_eq!((turn.status, turn.codes().as_str()), (200, codes), "{}", turn.raw);
+        assert!(turn.one('3').as_str().unwrap().starts_with(&format!("{code}: ")), "{}", turn.raw);
+        assert!(turn.text().starts_with(said), "what was said stands: {}", turn.raw);
+        assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
+    }
+    // Nothing is asked twice, and half an answer is not told.
+    let asked = wire.finish(aimock, &[(0, 400)]);
+    let told: Vec<_> = asked.iter().map(|asked| asked.conversation().said).collect();
+    let expected = failures.map(|(words, ..)| [vec![user(words)], vec![user(words), user("hello")]]);
+    assert_eq!(told, expected.into_iter().flatten().collect::<Vec<_>>());
 }
 
 async fn a_foreign_server_that_is_busy_is_asked_again_after_the_time_it_names(wire: &Wire) {
