@@ -31,7 +31,7 @@ pub(crate) use rows::Rows;
 pub(crate) use serve::Embedded;
 pub(crate) use tools::{ChangedPay, Ledger, Probe, probes};
 pub(crate) use upstream::{Asked, Upstream};
-pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_request};
+pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
 
 /// What is told of a call that nobody saw the end of.
 pub(crate) const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \

@@ -1,5 +1,6 @@
 //! A model that says what a test tells it to, and remembers what it was asked.
 
+use super::valid_question;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::llm::FinishReason;
@@ -88,6 +89,7 @@ impl LanguageModel for Scene {
     }
 
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        valid_question(request).unwrap_or_else(|wrong| panic!("{wrong}: {request:#?}"));
         self.requests.lock().unwrap().push(request.clone());
         let step = self.steps.lock().unwrap().pop_front();
         let step = step.unwrap_or_else(|| vec![Err("the scene is over".to_owned())]);

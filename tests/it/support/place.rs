@@ -2,7 +2,7 @@
 //!
 //! The server is this very binary, run as a process that serves slow tools.
 
-use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen};
+use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen, valid_question};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
@@ -99,6 +99,7 @@ impl LanguageModel for Parrot {
     }
 
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        valid_question(request).unwrap_or_else(|wrong| panic!("{wrong}: {request:#?}"));
         let end = |reason| ModelEvent::Finished { reason, usage: None, provider_state: None };
         let said = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
         let events = match request.messages.last() {

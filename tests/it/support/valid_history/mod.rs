@@ -8,6 +8,7 @@ mod others;
 #[cfg(test)]
 mod tests;
 
+use holdpoint::llm::{ModelCall, ModelMessage, ModelRequest};
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -215,4 +216,35 @@ fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<Stri
     };
     let named = |tool| name(tool).as_str().map(str::to_owned).ok_or(format!("a tool has no name: {tool}"));
     tools.iter().map(named).collect()
+}
+
+/// The same of what a model in the test's own process is asked, which has no wire of its own.
+pub(crate) fn valid_question(request: &ModelRequest) -> Result<(), String> {
+    let mut said: Vec<Entry> = Vec::new();
+    for message in &request.messages {
+        let entry = match message {
+            ModelMessage::User(text) => Entry::Words { by: By::User, text: text.clone() },
+            ModelMessage::Assistant { text, calls, .. } => {
+                let call = |call: &ModelCall| Call {
+                    id: Some(call.id.clone()),
+                    // A wire writes it so that its server takes it.
+                    tool: if is_plain(&call.tool_name) { call.tool_name.clone() } else { "_".to_owned() },
+                    arguments: Value::Object(call.input.clone()),
+                };
+                spoken(text.clone(), calls.iter().map(call).collect())
+            }
+            ModelMessage::Tool { call_id, text, .. } => {
+                let answer = Answer { id: Some(call_id.clone()), tool: None, text: text.clone() };
+                match said.last_mut() {
+                    Some(Entry::Answers(answers)) => {
+                        answers.push(answer);
+                        continue;
+                    }
+                    _ => Entry::Answers(vec![answer]),
+                }
+            }
+        };
+        said.push(entry);
+    }
+    check(&said)
 }
