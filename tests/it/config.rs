@@ -1,5 +1,8 @@
 //! Configuration: the file, then the environment, then flags; what is wrong is named, what is secret is not.
 
+use crate::support::{Process, Upstream};
+use futures::FutureExt;
+use poem::IntoResponse;
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -300,4 +303,28 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     assert_eq!(next.client.call(&id).await["state"], "interrupted");
     assert_eq!(next.client.messages(&thinks).await.pop().unwrap()["status"], "interrupted");
     assert!(next.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+}
+
+#[tokio::test]
+async fn what_a_file_has_for_the_model_goes_out_as_it_is_written() {
+    let answer = "data: {\"choices\":[{\"delta\":{\"content\":\"Yes.\"},\"finish_reason\":\"stop\"}]}\n\n";
+    let upstream = Upstream::start(move |_| {
+        let response = answer.with_content_type("text/event-stream").into_response();
+        std::future::ready(response).boxed()
+    });
+    let upstream = upstream.await;
+    let place = Place::with_file(&format!(
+        "[model]\nprovider = \"openai\"\nname = \"m\"\nbase_url = \"{}/v1\"\n\
+         [model.options]\ntemperature = 0.7\nmaxTokens = 5\nstream_options = {{}}\n\
+         [model.options.extraBody]\nthinkingBudget = [1, true, \"x\"]\n",
+        upstream.base
+    ));
+    let server = Process::start(place.0.path(), &[]).await;
+    let thread = server.client.thread().await;
+    assert_eq!(server.client.say(&thread, "hi").await.text(), "Yes.");
+    let [asked] = &upstream.finish(&[])[..] else { panic!("asked once") };
+    let (body, extra) = (&asked.body, json!({ "thinkingBudget": [1, true, "x"] }));
+    assert_eq!((&body["temperature"], &body["maxTokens"]), (&json!(0.7), &json!(5)));
+    assert_eq!((&body["extraBody"], &body["stream_options"]), (&extra, &json!({})));
+    assert_eq!((&body["model"], &body["stream"]), (&json!("m"), &json!(true)));
 }
