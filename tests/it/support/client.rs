@@ -47,6 +47,16 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// The turn with this body.
+    pub(crate) fn of(status: u16, headers: reqwest::header::HeaderMap, raw: String) -> Self {
+        let parse = |line: &str| {
+            let (code, json) = line.split_once(':').unwrap_or_else(|| panic!("no line: {line:?}"));
+            (code.parse().unwrap(), serde_json::from_str(json).unwrap())
+        };
+        let lines = if status == 200 { raw.lines().map(parse).collect() } else { Vec::new() };
+        Self { status, headers, raw, lines }
+    }
+
     /// The codes of the lines, text and argument deltas folded into one each.
     pub(crate) fn codes(&self) -> String {
         let mut codes = String::new();
@@ -191,13 +201,7 @@ impl Client {
     /// Reads a turn that has begun.
     pub(crate) async fn read_on(&self, response: reqwest::Response) -> Turn {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let raw = response.text().await.unwrap();
-        let parse = |line: &str| {
-            let (code, json) = line.split_once(':').unwrap_or_else(|| panic!("no line: {line:?}"));
-            (code.parse().unwrap(), serde_json::from_str(json).unwrap())
-        };
-        let lines = if status == 200 { raw.lines().map(parse).collect() } else { Vec::new() };
-        Turn { status, headers, raw, lines }
+        Turn::of(status, headers, response.text().await.unwrap())
     }
 
     pub(crate) async fn validate(&self, body: &Value) -> Answer {

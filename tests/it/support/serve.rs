@@ -1,8 +1,9 @@
 //! A server in this process, with tools and a model that a test brings.
 
 use super::{Client, Ledger, Rows, Scene, postgres_if_chosen, probes};
-use holdpoint::app::App;
-use holdpoint::config::Config;
+use holdpoint::app::{App, configured_model};
+use holdpoint::config::{Config, Provider};
+use holdpoint::llm::LanguageModel;
 use holdpoint::tools::ToolRegistry;
 use secrecy::ExposeSecret;
 use std::net::SocketAddr;
@@ -17,7 +18,8 @@ pub(crate) fn sqlite(dir: &TempDir) -> String {
     format!("sqlite://{}/holdpoint.db", dir.path().display())
 }
 
-/// A server in this process. Dropping it leaves its runtime to end it.
+/// A server in this process, whose model is the scene unless the configuration names another. Dropping it leaves
+/// its runtime to end it.
 pub(crate) struct Embedded {
     pub(crate) client: Client,
     pub(crate) scene: Scene,
@@ -81,7 +83,11 @@ impl Embedded {
     async fn serve(dir: TempDir, config: Config, tools: ToolRegistry, scene: Scene, ledger: Ledger) -> Self {
         let url = config.database.url.expose_secret().to_owned();
         let bind = config.server.bind;
-        let app = App::build(config, tools, vec![Arc::new(scene.clone())]).await.unwrap();
+        let model: Arc<dyn LanguageModel> = match config.model.provider {
+            Provider::Scripted => Arc::new(scene.clone()),
+            _ => configured_model(&config).unwrap(),
+        };
+        let app = App::build(config, tools, vec![model]).await.unwrap();
         let listener = TcpListener::bind(bind).await.unwrap();
         let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));
         let (stop, stopped) = oneshot::channel();
