@@ -31,3 +31,4 @@ mod sweeper;
 mod third_party;
 mod threads;
 mod turns;
+mod upstream;

@@ -1,6 +1,7 @@
 //! What the tests stand on.
 
 mod aimock;
+mod bad_server;
 mod client;
 mod eventually;
 mod home;
@@ -16,8 +17,10 @@ pub(crate) mod strict;
 mod tools;
 mod upstream;
 mod valid_history;
+mod wire;
 
 pub(crate) use aimock::Aimock;
+pub(crate) use bad_server::{Act, BadServer, Closed, KEY, Reply, Stands};
 pub(crate) use client::{Answer, Client, Turn};
 pub(crate) use eventually::eventually;
 pub(crate) use home::Home;
@@ -29,9 +32,10 @@ pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
 pub(crate) use rows::Rows;
 pub(crate) use serve::Embedded;
-pub(crate) use tools::{ChangedPay, Ledger, Probe, probes};
+pub(crate) use tools::{ChangedPay, Ledger, Probe, Weigh, probes};
 pub(crate) use upstream::{Asked, Upstream};
 pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
+pub(crate) use wire::{Ending, Said, Wire};
 
 /// What is told of a call that nobody saw the end of.
 pub(crate) const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \

@@ -120,3 +120,27 @@ impl Tool for ChangedPay {
         Ok(serde_json::json!({ "paid": input.note }))
     }
 }
+
+/// What `weigh` takes.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Weight {
+    /// Written to the ledger.
+    pub(crate) amount: serde_json::Number,
+}
+
+/// A tool that asks, and takes a number.
+pub(crate) struct Weigh(pub Ledger);
+
+impl Tool for Weigh {
+    const NAME: &'static str = "weigh";
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = true;
+    type Input = Weight;
+    type Output = serde_json::Value;
+
+    async fn execute(&self, input: Weight, _permit: Permit<Self>) -> Result<serde_json::Value, ToolError> {
+        self.0.write(format!("weigh {}", input.amount));
+        Ok(serde_json::json!({ "weighed": input.amount }))
+    }
+}

@@ -1,0 +1,337 @@
+//! A model's server that does what a test tells it to, byte by byte, and remembers who asked what and who left.
+//!
+//! It writes its bytes itself: no library answers as badly as a bad server. Each answer is chunked and has its
+//! connection to itself, and each piece is a chunk, so the other side reads the pieces as they were sent.
+
+use super::{Said, Wire, eventually, valid_request};
+use holdpoint::config::Model;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+/// One thing that the server does in an answer.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// A piece of the body.
+    Send(Vec<u8>),
+    /// Nothing, until the test adds a permit to `go`.
+    Wait,
+    /// Nothing, for ever.
+    Hang,
+    /// The same piece, so many times, one in each such time.
+    Every(Duration, usize, &'static str),
+    /// The connection vanishes.
+    Reset,
+    /// The connection is closed, and the body had no end.
+    Cut,
+}
+
+/// How the server answers one request.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    /// Not even a head, if there is none.
+    head: Option<String>,
+    acts: Vec<Act>,
+}
+
+impl Reply {
+    /// The answer, event by event.
+    pub(crate) fn says(said: &Said) -> Self {
+        Self::streams(said.wire, said.pieces().into_iter().map(Act::Send).collect())
+    }
+
+    /// What the wire streams.
+    pub(crate) fn streams(wire: Wire, acts: Vec<Act>) -> Self {
+        Self::answers(200, wire.content_type(), acts)
+    }
+
+    /// These pieces, and the body's end.
+    pub(crate) fn sends(wire: Wire, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
+        let pieces = pieces.into_iter().map(|piece| Act::Send(piece.as_ref().to_vec()));
+        Self::streams(wire, pieces.collect())
+    }
+
+    /// A refusal with this body.
+    pub(crate) fn refuses(status: u16, body: &str) -> Self {
+        Self::answers(status, "application/json", vec![Act::Send(body.into())])
+    }
+
+    pub(crate) fn answers(status: u16, content_type: &str, acts: Vec<Act>) -> Self {
+        let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ntransfer-encoding: chunked\r\n");
+        Self { head: Some(head), acts }.with("content-type", content_type)
+    }
+
+    /// Not a byte, but this.
+    pub(crate) fn without_a_byte(act: Act) -> Self {
+        Self { head: None, acts: vec![act] }
+    }
+
+    /// With this header too.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        if let Some(head) = &mut self.head {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        self
+    }
+}
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) body: Value,
+    pub(crate) at: Instant,
+    pub(crate) stands: Stands,
+}
+
+/// How a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// The answer has more to come.
+    Open,
+    /// All was sent.
+    Sent,
+    /// All was sent, and then the client let go.
+    Done,
+    /// The client let go before all was sent.
+    Left,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    replies: VecDeque<Reply>,
+    asked: Vec<Asked>,
+    /// What no request may be, and where the script did not fit.
+    faults: Vec<String>,
+}
+
+/// The server. When it is dropped, all that was to be said has to be said, and every request has to have been one
+/// that a provider takes.
+pub(crate) struct BadServer {
+    wire: Wire,
+    base: String,
+    log: Arc<Mutex<Log>>,
+    /// A waiting answer goes on once for each permit.
+    pub(crate) go: Arc<Semaphore>,
+    accepts: AbortHandle,
+}
+
+impl Drop for BadServer {
+    fn drop(&mut self) {
+        self.accepts.abort();
+        if !std::thread::panicking() {
+            let log = self.log.lock().unwrap();
+            assert!(log.faults.is_empty(), "{:#?}", log.faults);
+            assert!(log.replies.is_empty(), "never asked for: {:?}", log.replies);
+        }
+    }
+}
+
+/// A place that refuses connections until a server is started there.
+pub(crate) struct Closed {
+    socket: tokio::net::TcpSocket,
+    base: String,
+}
+
+impl Closed {
+    pub(crate) fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let base = format!("http://{}", socket.local_addr().unwrap());
+        Self { socket, base }
+    }
+
+    /// What `[model]` says for a server here.
+    pub(crate) fn model(&self, wire: Wire, more: &Value) -> Model {
+        model(&self.base, wire, more)
+    }
+
+    pub(crate) fn opens(self, wire: Wire) -> BadServer {
+        BadServer::accepts(wire, self.socket.listen(64).unwrap())
+    }
+}
+
+/// What `[model]` says for a server at this address, with these keys too.
+fn model(base: &str, wire: Wire, more: &Value) -> Model {
+    let base_url = format!("{base}{}", wire.base_path());
+    let mut keys =
+        json!({ "provider": wire.provider(), "name": "m-1", "base_url": base_url, "api_key": KEY });
+    let more = more.as_object().unwrap().clone();
+    keys.as_object_mut().unwrap().extend(more);
+    serde_json::from_value(keys).unwrap()
+}
+
+/// Which nobody but the server may ever read.
+pub(crate) const KEY: &str = "sk-never-tell";
+
+impl BadServer {
+    pub(crate) async fn start(wire: Wire) -> Self {
+        Self::accepts(wire, TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    fn accepts(wire: Wire, listener: TcpListener) -> Self {
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let log = Arc::new(Mutex::new(Log::default()));
+        let go = Arc::new(Semaphore::new(0));
+        let connection = Connection { log: log.clone(), go: go.clone() };
+        #[expect(clippy::disallowed_methods, reason = "ends with the test's runtime")]
+        let accepts = tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(connection.clone().serve(socket));
+            }
+        });
+        Self { wire, base, log, go, accepts: accepts.abort_handle() }
+    }
+
+    /// What `[model]` says for this server, with these keys too.
+    pub(crate) fn model(&self, more: &Value) -> Model {
+        model(&self.base, self.wire, more)
+    }
+
+    /// Next, this.
+    pub(crate) fn then(&self, reply: Reply) -> &Self {
+        self.log.lock().unwrap().replies.push_back(reply);
+        self
+    }
+
+    /// Next, this answer.
+    pub(crate) fn says(&self, said: &Said) -> &Self {
+        self.then(Reply::says(said))
+    }
+
+    /// Next, these words.
+    pub(crate) fn words(&self, words: &str) -> &Self {
+        self.says(&Said::words_on(self.wire, words))
+    }
+
+    /// Every request so far, oldest first.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.log.lock().unwrap().asked.clone()
+    }
+
+    /// The body of the last request.
+    pub(crate) fn last(&self) -> Value {
+        self.asked().pop().unwrap().body
+    }
+
+    /// Waits until there are so many requests.
+    pub(crate) async fn is_asked(&self, times: usize) {
+        let enough = async || (self.asked().len() >= times).then_some(());
+        eventually(&format!("request {times} comes"), enough).await;
+    }
+
+    /// Waits until the last request stands so.
+    pub(crate) async fn last_stands(&self, stands: Stands) {
+        let there = async || self.asked().last().is_some_and(|asked| asked.stands == stands).then_some(());
+        eventually(&format!("the last request is {stands:?}"), there).await;
+    }
+}
+
+#[derive(Clone)]
+struct Connection {
+    log: Arc<Mutex<Log>>,
+    go: Arc<Semaphore>,
+}
+
+impl Connection {
+    async fn serve(self, mut socket: TcpStream) {
+        socket.set_nodelay(true).unwrap();
+        let Some((head, body)) = read_request(&mut socket).await else { return };
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let (number, reply) = {
+            let mut log = self.log.lock().unwrap();
+            if let Err(fault) = valid_request(&path, &body) {
+                log.faults.push(format!("{fault}: {body}"));
+            }
+            let reply = log.replies.pop_front().unwrap_or_else(|| {
+                log.faults.push(format!("asked once too often: {body}"));
+                Reply::refuses(400, "{}")
+            });
+            log.asked.push(Asked { path, body, at: Instant::now(), stands: Stands::Open });
+            (log.asked.len() - 1, reply)
+        };
+        let stands = |now: Stands| self.log.lock().unwrap().asked[number].stands = now;
+        let (mut read, mut write) = socket.into_split();
+        let played = tokio::select! {
+            played = self.play(&mut write, reply) => played,
+            () = gone(&mut read) => return stands(Stands::Left),
+        };
+        stands(Stands::Sent);
+        match played {
+            Ok(Then::Close) => drop(write),
+            // Half of a connection that is dropped would say its own farewell.
+            Ok(Then::Vanish) => return write.forget(),
+            Err(_) => return stands(Stands::Left),
+        }
+        gone(&mut read).await;
+        stands(Stands::Done);
+    }
+
+    async fn play(&self, write: &mut OwnedWriteHalf, reply: Reply) -> std::io::Result<Then> {
+        if let Some(head) = reply.head {
+            write.write_all(format!("{head}\r\n").as_bytes()).await?;
+        }
+        for act in reply.acts {
+            match act {
+                Act::Send(piece) => chunk(write, &piece).await?,
+                Act::Wait => self.go.acquire().await.unwrap().forget(),
+                Act::Hang => std::future::pending().await,
+                Act::Every(pause, times, piece) => {
+                    let mut ticks = tokio::time::interval(pause);
+                    for _ in 0..times {
+                        ticks.tick().await;
+                        chunk(write, piece.as_bytes()).await?;
+                    }
+                }
+                Act::Reset => return write.as_ref().set_zero_linger().map(|()| Then::Vanish),
+                Act::Cut => return Ok(Then::Close),
+            }
+        }
+        write.write_all(b"0\r\n\r\n").await.map(|()| Then::Close)
+    }
+}
+
+/// What becomes of a connection once the answer is over.
+enum Then {
+    Close,
+    Vanish,
+}
+
+async fn chunk(write: &mut OwnedWriteHalf, piece: &[u8]) -> std::io::Result<()> {
+    // A chunk of nothing would be the end.
+    if piece.is_empty() {
+        return Ok(());
+    }
+    let head = format!("{:x}\r\n", piece.len());
+    write.write_all(&[head.as_bytes(), piece, b"\r\n"].concat()).await
+}
+
+/// Reads until the client has let go.
+async fn gone(read: &mut OwnedReadHalf) {
+    while read.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
+}
+
+/// The head and the body of a request; none if the client leaves before its end.
+async fn read_request(socket: &mut TcpStream) -> Option<(String, Value)> {
+    let mut bytes = Vec::new();
+    loop {
+        let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+        if let Some(at) = head {
+            let head = String::from_utf8(bytes[..at].to_vec()).unwrap();
+            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+            let end = at + length.expect("a content length").parse::<usize>().unwrap();
+            if bytes.len() >= end {
+                return Some((head, serde_json::from_slice(&bytes[at..end]).unwrap()));
+            }
+        }
+        if !socket.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
+            return None;
+        }
+    }
+}

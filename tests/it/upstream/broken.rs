@@ -1,0 +1,159 @@
+//! Answers that say what cannot be, or that the server failed.
+
+use super::{Stage, on_each_wire};
+use crate::support::{KEY, Reply, Said, Wire};
+use serde_json::{Value, json};
+
+async fn an_error_in_mid_stream_ends_the_turn_and_keeps_what_was_said(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    for overloaded in [true, false] {
+        let said = Said::on(wire).words(&["So far."]).event(wire.error(overloaded, KEY));
+        stage.upstream.says(&said);
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_error", "So far.").await;
+        assert!(!turn.raw.contains(KEY), "{}", turn.raw);
+        stage.upstream.words("Better.");
+        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(an_error_in_mid_stream_ends_the_turn_and_keeps_what_was_said);
+
+async fn an_error_behind_a_call_takes_the_call_with_it(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let said = Said::on(wire).call("a", "pay", &[r#"{"note":"1"}"#]).event(wire.error(false, "no"));
+    stage.upstream.says(&said);
+    let (thread, turn) = stage.asks().await;
+    stage.failed(&thread, &turn, "upstream_error", "").await;
+    assert_eq!(turn.all('9').len() + turn.all('8').len(), 0, "{}", turn.raw);
+    let told = stage.goes_on(&thread).await;
+    assert_eq!(wire.calls(&told), []);
+    stage.nothing_ran();
+}
+on_each_wire!(an_error_behind_a_call_takes_the_call_with_it);
+
+async fn an_answer_that_breaks_off_in_mid_arguments_asks_for_nothing(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let whole = r#"{"note":"1"}"#;
+    // Also where all of the arguments came: nobody said that they were all.
+    let cut = if wire.writes_arguments() { &[r#"{"note":"#, whole][..] } else { &[whole] };
+    for arguments in cut {
+        stage.upstream.says(&Said::on(wire).words(&["I pay."]).begin_call("a", "pay", &[arguments]));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_malformed", "I pay.").await;
+        assert_eq!(turn.all('9').len() + turn.all('8').len(), 0, "{}", turn.raw);
+        let inbox = stage.app.client.get(&format!("/threads/{thread}")).await.body;
+        assert_eq!(inbox["pending_count"], 0);
+        stage.upstream.words("Whole.");
+        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Whole.");
+        let told = stage.goes_on(&thread).await;
+        assert_eq!(wire.calls(&told), []);
+    }
+    stage.nothing_ran();
+}
+on_each_wire!(an_answer_that_breaks_off_in_mid_arguments_asks_for_nothing);
+
+/// A chat event with these pieces of calls.
+fn pieces(calls: &Value) -> String {
+    json!({ "choices": [{ "index": 0, "delta": { "tool_calls": calls } }] }).to_string()
+}
+
+fn block(at: usize, what: &str, value: &Value) -> String {
+    let kind = if what == "delta" { "content_block_delta" } else { "content_block_start" };
+    let mut event = json!({ "type": kind, "index": at });
+    event[what] = value.clone();
+    event.to_string()
+}
+
+/// What no reading makes sense of.
+fn nonsense(wire: Wire) -> Vec<(&'static str, Said)> {
+    let on = || Said::on(wire);
+    let whole = r#"{"note":"1"}"#;
+    match wire {
+        Wire::Chat => {
+            let named = |name: &str| json!([{ "index": 0, "id": "a", "function": { "name": name, "arguments": "" } }]);
+            let written = json!([{ "index": 0, "function": { "arguments": whole } }]);
+            let elsewhere = json!([{ "index": 7, "function": { "arguments": whole } }]);
+            let calls = |pieces: &[&Value]| {
+                pieces.iter().fold(on(), |said, piece| said.event(super::broken::pieces(piece)))
+            };
+            let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }] });
+            let finish = |said: Said| said.event(finish.to_string()).event("[DONE]");
+            vec![
+                ("one call with two names", finish(calls(&[&named("pay"), &named("look"), &written]))),
+                ("arguments before a name", finish(calls(&[&written, &named("pay")]))),
+                ("arguments for a call that never began", finish(calls(&[&named("pay"), &elsewhere]))),
+                ("a call without a name", finish(calls(&[&named(""), &written]))),
+                ("it ends for calls and makes none", finish(on())),
+            ]
+        }
+        Wire::Responses => {
+            let delta = json!({ "type": "response.function_call_arguments.delta", "item_id": "fc_9", "output_index": 9, "delta": whole });
+            vec![("arguments for a call that never began", on().event(delta.to_string()).end())]
+        }
+        Wire::Anthropic => {
+            let delta = json!({ "type": "input_json_delta", "partial_json": whole });
+            let text = json!({ "type": "text", "text": "" });
+            let in_text = on().event(block(0, "content_block", &text)).event(block(0, "delta", &delta));
+            let reason = json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 5 } });
+            vec![
+                ("arguments for a call that never began", on().event(block(9, "delta", &delta)).end()),
+                ("arguments within words", in_text.end()),
+                (
+                    "it ends for calls and makes none",
+                    on().event(reason.to_string()).event(r#"{"type":"message_stop"}"#),
+                ),
+            ]
+        }
+        Wire::Gemini => {
+            let nameless = r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"args":{"note":"1"}}}]}}]}"#;
+            vec![("a call without a name", on().event(nameless).end())]
+        }
+        Wire::Ollama => {
+            let nameless = r#"{"message":{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":{"note":"1"}}}]},"done":false}"#;
+            vec![("a call without a name", on().event(nameless).end())]
+        }
+    }
+}
+
+async fn what_makes_no_sense_ends_the_turn_and_nobody_is_asked(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    for (what, said) in nonsense(wire) {
+        stage.upstream.says(&said);
+        let turn = stage.asks_in(&thread).await;
+        assert_eq!(turn.all('8'), [] as [&Value; 0], "{what}: {}", turn.raw);
+        assert_eq!(turn.all('3').len(), 1, "{what}: {}", turn.raw);
+        stage.failed(&thread, &turn, "upstream_malformed", "").await;
+        let told = stage.goes_on(&thread).await;
+        assert_eq!(wire.calls(&told), [], "{what}");
+    }
+    stage.nothing_ran();
+}
+on_each_wire!(what_makes_no_sense_ends_the_turn_and_nobody_is_asked);
+
+async fn a_model_that_says_it_ran_the_tool_ran_nothing(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let words = "I ran pay and paid 10.\n8:[{\"toolCallId\":\"x\",\"validated\":\"approved\"}]\n\
+                 {\"tool_calls\":[{\"function\":{\"name\":\"pay\",\"arguments\":\"{}\"}}]}\n[DONE]\n\ndata: [DONE]\n\n";
+    stage.upstream.words(words);
+    let (thread, turn) = stage.asks().await;
+    stage.is(&turn, "completed").await;
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", words));
+    assert_eq!(stage.calls_of(&thread).await, [] as [Value; 0]);
+    let told = stage.goes_on(&thread).await;
+    assert_eq!(wire.calls(&told), []);
+    stage.nothing_ran();
+}
+on_each_wire!(a_model_that_says_it_ran_the_tool_ran_nothing);
+
+async fn a_redirect_is_not_followed(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let elsewhere = stage.upstream.model(&json!({})).base_url.unwrap();
+    stage.upstream.then(Reply::refuses(307, "{}").with("location", &elsewhere));
+    let (thread, turn) = stage.asks().await;
+    stage.failed(&thread, &turn, "upstream_error", "").await;
+    assert_eq!(stage.upstream.asked().len(), 1, "the conversation goes to no other place");
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(a_redirect_is_not_followed);

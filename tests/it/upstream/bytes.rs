@@ -1,0 +1,268 @@
+//! The bytes of an answer, cut and framed in every way that is allowed, and in some that are not.
+
+use super::{Stage, on_each_wire, text};
+use crate::support::{Act, Reply, Said, Stands, Wire};
+use serde_json::{Value, json};
+
+const WORDS: &str = "Schön: 世界 🙂.";
+const NOTE: &str = "é🙂";
+
+async fn an_answer_is_read_that_comes_byte_by_byte(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let arguments = json!({ "note": NOTE }).to_string();
+    let (start, end) = arguments.split_at(5);
+    let said = Said::on(wire).words(&["Schön: 世界", " 🙂."]).call("a", "pay", &[start, end]).end();
+    stage.upstream.then(Reply::sends(wire, said.text().bytes().map(|byte| [byte])));
+    let (thread, turn) = stage.asks().await;
+    stage.is(&turn, "waiting").await;
+    assert_eq!(turn.text(), WORDS);
+    assert_eq!(turn.one('9')["args"], json!({ "note": NOTE }));
+    let usage = json!({ "promptTokens": 10, "completionTokens": 5 });
+    assert_eq!(turn.one('d')["usage"], usage);
+    let told = stage.goes_on(&thread).await;
+    assert_eq!(wire.calls(&told), [("pay".to_owned(), json!({ "note": NOTE }))]);
+    stage.nothing_ran();
+}
+on_each_wire!(an_answer_is_read_that_comes_byte_by_byte);
+
+async fn a_character_that_is_cut_in_two_is_whole(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    let whole = Said::words_on(wire, WORDS).text();
+    let inside = (0..whole.len()).filter(|at| !whole.is_char_boundary(*at));
+    assert!(inside.clone().count() >= 8);
+    for at in inside {
+        let (start, end) = whole.as_bytes().split_at(at);
+        stage.upstream.then(Reply::sends(wire, [start, end]));
+        let turn = stage.asks_in(&thread).await;
+        assert_eq!(turn.text(), WORDS, "cut at {at}");
+        stage.is(&turn, "completed").await;
+    }
+}
+on_each_wire!(a_character_that_is_cut_in_two_is_whole);
+
+type Framing = (&'static str, fn(Wire, &Said) -> String);
+
+/// The data of each event, framed so.
+fn frames(events: &[String], frame: impl Fn(&str) -> String) -> String {
+    events.iter().map(|data| frame(data)).collect()
+}
+
+const SSE: &[Framing] = &[
+    ("all in one piece", |_, said| said.text()),
+    ("lines end with CR and LF", |_, said| said.text().replace('\n', "\r\n")),
+    ("comments between", |wire, said| {
+        frames(&said.events, |data| format!(": ping\n\n:\n{}: pong\n", wire.frame(data)))
+    }),
+    ("a byte order mark", |wire, said| {
+        // Before data that counts: what it spoils would not be missed of an event that says nothing.
+        let begins = if wire == Wire::Anthropic {
+            0
+        } else {
+            said.events.iter().position(|data| says_hello(data)).unwrap()
+        };
+        let bytes = frames(&said.events[begins..], |data| wire.frame(data));
+        format!("\u{feff}{}", bytes.strip_prefix("event: response.output_text.delta\n").unwrap_or(&bytes))
+    }),
+    ("no space behind the colon", |_, said| {
+        said.text().replace("data: ", "data:").replace("event: ", "event:")
+    }),
+    ("no last blank line", |_, said| said.text().trim_end_matches('\n').to_owned() + "\n"),
+    ("no last line end", |_, said| said.text().trim_end_matches('\n').to_owned()),
+    ("fields that nobody knows", |wire, said| {
+        frames(&said.events, |data| format!("id: 7\nretry: 10\nfoo: bar\nbaz\n{}", wire.frame(data)))
+    }),
+    ("data in two lines", |wire, said| {
+        frames(&said.events, |data| {
+            wire.frame(data).replacen(":{", ":\ndata: {", 1).replacen(":[", ":\ndata: [", 1)
+        })
+    }),
+    ("blank lines between", |_, said| said.text().replace("\n\n", "\n\n\n\n\n")),
+];
+
+fn says_hello(data: &str) -> bool {
+    data.contains("Hello")
+}
+
+const LINES: &[Framing] = &[
+    ("all in one piece", |_, said| said.text()),
+    ("lines end with CR and LF", |_, said| said.text().replace('\n', "\r\n")),
+    ("no last line end", |_, said| said.text().trim_end_matches('\n').to_owned()),
+    ("blank lines between", |_, said| said.text().replace('\n', "\n\n  \n")),
+    ("blanks around", |_, said| frames(&said.events, |data| format!("  {data}\t\n"))),
+];
+
+async fn every_framing_is_read(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    let said = Said::on(wire).words(&["Hello, ", "wörld."]).end();
+    for (framing, bytes) in if wire.is_sse() { SSE } else { LINES } {
+        let bytes = bytes(wire, &said);
+        for pieces in [vec![bytes.as_bytes()], bytes.as_bytes().chunks(7).collect()] {
+            stage.upstream.then(Reply::sends(wire, pieces));
+            let turn = stage.asks_in(&thread).await;
+            assert_eq!(turn.text(), "Hello, wörld.", "{framing}: {}", turn.raw);
+            stage.is(&turn, "completed").await;
+        }
+    }
+}
+on_each_wire!(every_framing_is_read);
+
+async fn the_reason_is_the_end_and_what_may_follow_it_may_be_missing(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let whole = Said::words_on(wire, "Hello.");
+    let is_reason = |data: &String| data.contains("finish_reason") || data.contains("stop_reason");
+    let reason = whole.events.iter().position(is_reason).unwrap();
+    for kept in reason + 1..whole.events.len() {
+        let mut said = whole.clone();
+        said.events.truncate(kept);
+        let cut = [Act::Send(said.text().into_bytes()), Act::Cut].to_vec();
+        for reply in [Reply::says(&said), Reply::streams(wire, cut)] {
+            stage.upstream.then(reply);
+            let (_, turn) = stage.asks().await;
+            assert_eq!(turn.text(), "Hello.", "{kept} events: {}", turn.raw);
+            stage.is(&turn, "completed").await;
+        }
+    }
+}
+on_each_wire!(the_reason_is_the_end_and_what_may_follow_it_may_be_missing: Chat chat, Anthropic anthropic);
+
+async fn what_follows_the_end_is_not_read(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let whole = Said::words_on(wire, "Hello.").text();
+    let more = Said::on(wire).words(&["More."]).event(wire.error(false, "no")).text();
+    stage.upstream.then(Reply::sends(wire, [whole, more]));
+    let (_, turn) = stage.asks().await;
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
+    stage.is(&turn, "completed").await;
+}
+on_each_wire!(
+    what_follows_the_end_is_not_read: Chat chat, Responses responses, Anthropic anthropic, Ollama ollama
+);
+
+async fn who_has_said_all_need_not_close_the_connection(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let acts = vec![Act::Send(Said::words_on(wire, "Hello.").text().into_bytes()), Act::Hang];
+    stage.upstream.then(Reply::streams(wire, acts));
+    let (_, turn) = stage.asks().await;
+    assert_eq!(turn.text(), "Hello.");
+    stage.is(&turn, "completed").await;
+    stage.upstream.last_stands(Stands::Left).await;
+}
+on_each_wire!(
+    who_has_said_all_need_not_close_the_connection: Chat chat, Responses responses, Anthropic anthropic,
+    Ollama ollama
+);
+
+async fn an_answer_without_its_end_is_kept_as_far_as_it_came(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let said = Said::on(wire).words(&["Half an ", "answer"]).text();
+    for ending in [vec![], vec![Act::Cut], vec![Act::Reset]] {
+        // What was sent is lost with a connection that vanishes, unless it was read.
+        let acts = [vec![Act::Send(said.clone().into_bytes()), Act::Wait], ending].concat();
+        stage.upstream.then(Reply::streams(wire, acts));
+        let thread = stage.app.client.thread().await;
+        let mut listener = stage.listens(&thread).await;
+        listener.hears("answer").await;
+        stage.upstream.go.add_permits(1);
+        let turn = listener.rest().await;
+        stage.failed(&thread, &turn, "upstream_malformed", "Half an answer").await;
+
+        stage.upstream.words("Whole.");
+        let again = stage.app.client.go_on(&thread).await;
+        assert_eq!(again.text(), "Whole.", "{}", again.raw);
+        let told = stage.goes_on(&thread).await;
+        assert!(!told.to_string().contains("Half"), "what broke off is never sent: {told}");
+    }
+}
+on_each_wire!(an_answer_without_its_end_is_kept_as_far_as_it_came);
+
+async fn an_answer_of_nothing_is_a_failure(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.then(Reply::sends(wire, [""]));
+    let (thread, turn) = stage.asks().await;
+    stage.failed(&thread, &turn, "upstream_malformed", "").await;
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(an_answer_of_nothing_is_a_failure);
+
+/// More than any event may have.
+const TOO_LONG: usize = 10 << 20;
+
+async fn an_event_that_is_too_long_ends_the_turn(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let long = "x".repeat(TOO_LONG);
+    let begun = Said::on(wire).words(&["So far."]).text();
+    let whole = begun.clone() + &Said::on(wire).words(&[&long]).end().text();
+    let endless = begun.clone() + "data: " + &long;
+    let comment = begun.clone() + ": " + &long;
+    let name = begun + "event: " + &long;
+    for bytes in [whole, endless, comment, name] {
+        let pieces = bytes.as_bytes().chunks(1 << 16).map(|piece| Act::Send(piece.to_vec()));
+        // It is for who reads to end this.
+        stage.upstream.then(Reply::streams(wire, pieces.chain([Act::Hang]).collect()));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_malformed", "So far.").await;
+        assert!(turn.raw.len() < 4096, "{}", turn.raw.len());
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(an_event_that_is_too_long_ends_the_turn);
+
+async fn what_is_no_event_of_the_wire_ends_the_turn(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    let before = Said::on(wire).words(&["So far."]).text();
+    let surrogate = Said::on(wire).words(&["lone"]).text().replace("lone", r"\ud800");
+    let not_utf8 = Said::on(wire).words(&["lone"]).text().replace("lone", "\u{7f}").into_bytes();
+    let not_utf8 = not_utf8.into_iter().map(|byte| if byte == 0x7f { 0xff } else { byte }).collect();
+    let rest = Said::on(wire).end().text();
+    for broken in
+        [wire.frame("{").into_bytes(), wire.frame("nonsense").into_bytes(), surrogate.into_bytes(), not_utf8]
+    {
+        let bytes = [before.as_bytes(), &broken, rest.as_bytes()].concat();
+        stage.upstream.then(Reply::sends(wire, [bytes]));
+        let turn = stage.asks_in(&thread).await;
+        if turn.all('3').is_empty() {
+            // What is no character may be read as one that says so.
+            stage.is(&turn, "completed").await;
+            assert!(turn.text().starts_with("So far.\u{fffd}"), "{}", turn.raw);
+        } else {
+            stage.failed(&thread, &turn, "upstream_malformed", "So far.").await;
+        }
+    }
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(what_is_no_event_of_the_wire_ends_the_turn);
+
+async fn a_nul_in_words_is_shown_as_it_is_kept(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.says(&Said::on(wire).thinks(&["h\0", "m"]).words(&["a\0", "\0b"]).end());
+    let (thread, turn) = stage.asks().await;
+    stage.is(&turn, "completed").await;
+    let kept = stage.app.client.messages(&thread).await.pop().unwrap();
+    let thoughts: String = turn.all('g').iter().map(|piece| piece.as_str().unwrap()).collect();
+    assert_eq!(kept["parts"][1], json!({ "type": "reasoning", "text": "h\u{fffd}m" }));
+    assert_eq!(text(&kept), "a\u{fffd}\u{fffd}b");
+    assert_eq!((turn.text(), thoughts.as_str()), (text(&kept), "h\u{fffd}m"), "as a reload shows it");
+    let told = stage.goes_on(&thread).await.to_string();
+    assert!(told.contains(&text(&kept)) && !told.contains(r"\u0000"), "{told}");
+}
+on_each_wire!(a_nul_in_words_is_shown_as_it_is_kept);
+
+async fn an_answer_that_is_no_stream_is_refused(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let page = "<html>Sign in</html>";
+    let whole = json!({ "choices": [{ "message": { "role": "assistant", "content": "Hi" }, "finish_reason": "stop" }] });
+    for (kind, body) in [("text/html", page.to_owned()), ("application/json", whole.to_string())] {
+        stage.upstream.then(Reply::answers(200, kind, vec![Act::Send(body.into())]));
+        let (thread, turn) = stage.asks().await;
+        let code = stage.run(&turn).await["error"]["code"].clone();
+        assert!(code == "upstream_error" || code == "upstream_malformed", "{}", turn.raw);
+        assert!(!turn.raw.contains("Sign in"), "{}", turn.raw);
+        stage.failed(&thread, &turn, code.as_str().unwrap(), "").await;
+        let told = stage.goes_on(&thread).await;
+        assert_eq!(wire.calls(&told), [] as [(String, Value); 0]);
+    }
+}
+on_each_wire!(an_answer_that_is_no_stream_is_refused);

@@ -1,0 +1,227 @@
+//! Calls with ids, names and numbers that a server should not give, and answers that are cut off behind them.
+
+use super::{Stage, on_each_wire};
+use crate::support::{Ending, Said, Wire};
+use serde_json::{Value, json};
+
+fn pays(note: &str) -> String {
+    json!({ "note": note }).to_string()
+}
+
+/// Two held calls of one step: one is approved, one rejected, and each answer is that of its call.
+async fn two_are_told_apart(stage: &Stage, thread: &str, what: &str, said: &Said) {
+    let (wire, client) = (stage.wire, &stage.app.client);
+    let ran = stage.app.ledger.lines().len();
+    let answers = stage.upstream.asked().last().map_or(0, |asked| wire.told(&asked.body).len());
+    stage.upstream.says(said);
+    let turn = client.say(thread, "pay").await;
+    stage.is(&turn, "waiting").await;
+    let [first, second] = &turn.pending()[..] else { panic!("{what}: {}", turn.raw) };
+    let args: Vec<&Value> = turn.all('9').iter().map(|line| &line["args"]["note"]).collect();
+    assert_eq!(args, ["1", "2"], "{what}");
+    assert_eq!(client.approve(first).await.body["state"], "succeeded", "{what}");
+    assert_eq!(client.reject(second).await.body["state"], "rejected", "{what}");
+    stage.upstream.words("Done.");
+    assert_eq!(client.go_on(thread).await.text(), "Done.", "{what}");
+    assert_eq!(stage.app.ledger.lines()[ran..], ["pay 1"], "{what}");
+    let told = wire.told(&stage.upstream.last());
+    assert_eq!(told[answers..], [r#"{"paid":"1"}"#, "Tool execution rejected by user."], "{what}");
+}
+
+async fn calls_are_told_apart_whatever_their_ids_are(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    let long = "l".repeat(300);
+    let rows = [
+        ("the same", ["x", "x"]),
+        ("the same as in the step before", ["x", "y"]),
+        ("empty", ["", ""]),
+        ("one empty", ["", "z"]),
+        ("long", [&*long, &*(long.clone() + "2")]),
+        ("what nobody takes", ["a b\n\"é\"|/..", "%00#?&"]),
+        ("the same but for what is not kept", ["n\0", "n\u{fffd}"]),
+        ("another call's, as this server would write it", ["x-2", "x-1"]),
+    ];
+    for (what, [first, second]) in rows {
+        let said = Said::on(wire).call(first, "pay", &[&pays("1")]).call(second, "pay", &[&pays("2")]).end();
+        two_are_told_apart(&stage, &thread, what, &said).await;
+    }
+    let field = if wire == Wire::Responses { "call_id" } else { "id" };
+    for instead in ["", &format!(r#""{field}":null,"#)] {
+        let mut said = Said::on(wire).call("", "pay", &[&pays("1")]).call("", "pay", &[&pays("2")]).end();
+        for data in &mut said.events {
+            *data = data.replace(&format!(r#""{field}":"","#), instead);
+        }
+        two_are_told_apart(&stage, &thread, "none", &said).await;
+    }
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(calls_are_told_apart_whatever_their_ids_are);
+
+/// A chat event with this piece of a call.
+fn piece(piece: &Value) -> String {
+    json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [piece] } }] }).to_string()
+}
+
+#[tokio::test]
+async fn pieces_without_a_place_find_their_call() {
+    let stage = Stage::on(Wire::Chat).await;
+    let thread = stage.app.client.thread().await;
+    let named = |id: Option<&str>| json!({ "id": id, "function": { "name": "pay", "arguments": "" } });
+    let more =
+        |id: Option<&str>, arguments: &str| json!({ "id": id, "function": { "arguments": arguments } });
+    let (a, b) = (Some("a"), Some("b"));
+    let mut placed = [named(a), more(None, &pays("1")), named(b), more(None, &pays("2"))];
+    for piece in &mut placed {
+        piece["index"] = json!(0);
+    }
+    let rows = [
+        (
+            "one behind the other",
+            vec![named(a), more(None, "{\"note\":"), more(None, "\"1\"}"), named(b), more(None, &pays("2"))],
+        ),
+        (
+            "mixed, by their ids",
+            vec![named(a), named(b), more(a, "{\"note\":"), more(b, &pays("2")), more(a, "\"1\"}")],
+        ),
+        (
+            "without an id either",
+            vec![named(None), more(None, &pays("1")), named(None), more(None, &pays("2"))],
+        ),
+        ("all in the same place", placed.to_vec()),
+    ];
+    for (what, pieces) in rows {
+        let said = pieces.iter().fold(Said::on(Wire::Chat), |said, it| said.event(piece(it)));
+        two_are_told_apart(&stage, &thread, what, &said.ends(Ending::Calls)).await;
+    }
+    stage.goes_on(&thread).await;
+}
+
+async fn a_tool_that_is_not_there_runs_nothing_and_the_model_reads_so(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    let long = "x".repeat(5000);
+    for tool in ["steal", "Pay", "päy ", "pay\0", "functions.pay", " ", &long] {
+        let said = Said::on(wire).call("a", tool, &[&pays("1")]).end();
+        stage.upstream.says(&said).words("I see.");
+        let turn = stage.asks_in(&thread).await;
+        assert_eq!(turn.text(), "I see.", "{tool:?}: {}", turn.raw);
+        stage.is(&turn, "completed").await;
+        assert_eq!(turn.all('8'), [] as [&Value; 0], "{tool:?}");
+        let error = turn.one('a')["result"]["error"].as_str().unwrap();
+        assert!(error.contains("no tool named"), "{tool:?}: {error}");
+        let call = stage.calls_of(&thread).await.pop().unwrap();
+        assert_eq!((&call["state"], &call["validated"]), (&json!("invalid"), &json!(false)), "{tool:?}");
+        assert_eq!(turn.one('9')["toolName"], call["tool_name"], "streamed as a reload shows it");
+        let request = stage.upstream.last();
+        assert_eq!(wire.told(&request).last().unwrap(), error, "{tool:?}");
+        let (name, _) = wire.calls(&request).pop().unwrap();
+        let plain = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+        assert!(name.len() <= 64 && !name.is_empty() && name.chars().all(plain), "providers refuse {name:?}");
+    }
+    stage.goes_on(&thread).await;
+    stage.nothing_ran();
+}
+on_each_wire!(a_tool_that_is_not_there_runs_nothing_and_the_model_reads_so);
+
+async fn a_tool_that_was_not_offered_is_as_good_as_none(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    for tool in ["pay", "dawdle"] {
+        stage.upstream.says(&Said::call_on(wire, "a", tool, &[&pays("1")])).words("I see.");
+        let body = json!({ "content": "go", "tool_selection": ["look"] });
+        let turn = stage.app.client.turn(&thread, &body).await;
+        assert_eq!(turn.text(), "I see.", "{}", turn.raw);
+        stage.is(&turn, "completed").await;
+        let told = wire.told(&stage.upstream.last()).pop().unwrap();
+        assert!(told.contains("no tool named"), "{told}");
+    }
+    let states = stage.calls_of(&thread).await;
+    assert!(states.iter().all(|call| call["state"] == "invalid"), "{states:?}");
+    stage.goes_on(&thread).await;
+    stage.nothing_ran();
+}
+on_each_wire!(a_tool_that_was_not_offered_is_as_good_as_none);
+
+async fn of_very_many_calls_only_as_many_as_allowed_are_asked_about(wire: Wire) {
+    const CALLS: usize = 200;
+    const ALLOWED: usize = 16;
+    let stage = Stage::on(wire).await;
+    let call = |said: Said, n: usize| said.call(&format!("p{n}"), "pay", &[&pays(&n.to_string())]);
+    stage.upstream.says(&(0..CALLS).fold(Said::on(wire), call).end());
+    let (thread, turn) = stage.asks().await;
+    stage.is(&turn, "waiting").await;
+    assert_eq!((turn.pending().len(), turn.all('9').len()), (ALLOWED, CALLS));
+    assert_eq!(turn.all('a').len(), CALLS - ALLOWED);
+    let invalid = stage.app.rows.count("tool_calls WHERE state = 'invalid'").await;
+    assert_eq!(usize::try_from(invalid).unwrap(), CALLS - ALLOWED);
+    for id in turn.pending() {
+        assert_eq!(stage.app.client.reject(&id).await.status, 200);
+    }
+    stage.upstream.words("I see.");
+    assert_eq!(stage.app.client.go_on(&thread).await.text(), "I see.");
+    let told = wire.told(&stage.upstream.last());
+    assert_eq!(told.len(), CALLS);
+    assert!(told[..ALLOWED].iter().all(|text| text == "Tool execution rejected by user."));
+    assert!(
+        told[ALLOWED..]
+            .iter()
+            .all(|text| text.contains("More than 16 calls") && text.contains("did not run"))
+    );
+
+    // More than that is no mistake any more.
+    stage.upstream.says(&(0..300).fold(Said::on(wire), call).end());
+    let (other, turn) = stage.asks().await;
+    stage.failed(&other, &turn, "upstream_malformed", "").await;
+    stage.goes_on(&other).await;
+    stage.goes_on(&thread).await;
+    stage.nothing_ran();
+}
+on_each_wire!(of_very_many_calls_only_as_many_as_allowed_are_asked_about);
+
+async fn a_call_that_is_cut_off_is_not_asked_about(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    for ending in [Ending::Length, Ending::Filtered] {
+        for cut in [&[][..], &["{\"note\":"], &["{\"note\":\"1\""]] {
+            let said = Said::on(wire).call("a", "look", &[&pays("1")]).begin_call("b", "pay", cut);
+            stage.upstream.says(&said.ends(ending)).words("Again?");
+            let ran = stage.app.ledger.lines().len();
+            let (thread, turn) = stage.asks().await;
+            assert_eq!(turn.text(), "Again?", "{cut:?}: {}", turn.raw);
+            stage.is(&turn, "completed").await;
+            assert_eq!(stage.app.ledger.lines()[ran..], ["look 1"], "the whole one ran");
+            let [whole, broken] = &stage.calls_of(&thread).await[..] else { panic!("{}", turn.raw) };
+            assert_eq!((&whole["state"], &broken["state"]), (&json!("succeeded"), &json!("invalid")));
+            let told = wire.told(&stage.upstream.last());
+            assert!(told[1].contains("broke off") && told[1].contains("did not run"), "{told:?}");
+            assert_eq!(wire.calls(&stage.upstream.last())[1], ("pay".to_owned(), json!({})));
+            stage.goes_on(&thread).await;
+        }
+    }
+}
+on_each_wire!(
+    a_call_that_is_cut_off_is_not_asked_about: Chat chat, Responses responses, Anthropic anthropic
+);
+
+async fn a_call_is_one_whatever_reason_the_answer_ends_for(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let said = Said::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Stop);
+    let (thread, turn, id) = stage.held(&said).await;
+    assert_eq!(turn.one('e')["finishReason"], "tool-calls");
+    assert_eq!(stage.app.client.reject(&id).await.status, 200);
+    stage.goes_on(&thread).await;
+    stage.nothing_ran();
+}
+on_each_wire!(a_call_is_one_whatever_reason_the_answer_ends_for);
+
+async fn a_whole_call_is_one_also_where_the_answer_is_cut_off_behind_it(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let said = Said::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Length);
+    let (thread, _, id) = stage.held(&said).await;
+    assert_eq!(stage.app.client.approve(&id).await.body["state"], "succeeded");
+    stage.upstream.words("Paid.");
+    assert_eq!(stage.app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(stage.app.ledger.lines(), ["pay 1"]);
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(a_whole_call_is_one_also_where_the_answer_is_cut_off_behind_it);

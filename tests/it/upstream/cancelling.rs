@@ -1,0 +1,119 @@
+//! Who stops an answer: `POST /runs/{id}/cancel` does, and the connection to the model's server is closed; a client
+//! that goes away does not.
+
+use super::{Listener, Stage, on_each_wire};
+use crate::support::{Act, Answer, Leave, Leaver, Reply, Said, Stands, Turn, Wire, eventually};
+use serde_json::{Value, json};
+
+impl Stage {
+    async fn cancels(&self, listener: &Listener) -> Answer {
+        self.app.client.post(&format!("/runs/{}/cancel", listener.run_id()), &Value::Null).await
+    }
+
+    /// The run is cancelled, its stream ends without an error, and the model's server is left alone at once.
+    async fn stops(&self, listener: Listener) -> Turn {
+        let cancelled = self.cancels(&listener).await;
+        assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+        self.upstream.last_stands(Stands::Left).await;
+        let turn = listener.rest().await;
+        self.is(&turn, "cancelled").await;
+        assert_eq!(turn.one('d')["finishReason"], "other");
+        turn
+    }
+}
+
+/// So far, and then nothing.
+fn begins(said: &Said) -> Reply {
+    Reply::streams(said.wire, vec![Act::Send(said.text().into_bytes()), Act::Hang])
+}
+
+async fn cancelling_in_mid_words_closes_the_connection(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.then(begins(&Said::on(wire).words(&["So far."])));
+    let thread = stage.app.client.thread().await;
+    let mut listener = stage.listens(&thread).await;
+    listener.hears("So far.").await;
+    let turn = stage.stops(listener).await;
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "So far."));
+    let told = stage.goes_on(&thread).await;
+    assert!(!told.to_string().contains("So far."), "{told}");
+}
+on_each_wire!(cancelling_in_mid_words_closes_the_connection);
+
+async fn cancelling_before_the_first_byte_closes_the_connection(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let thread = stage.app.client.thread().await;
+    for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
+        stage.upstream.then(reply);
+        let asked = stage.upstream.asked().len();
+        let listener = stage.listens(&thread).await;
+        stage.upstream.is_asked(asked + 1).await;
+        let turn = stage.stops(listener).await;
+        assert_eq!(turn.codes(), "fd");
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(cancelling_before_the_first_byte_closes_the_connection);
+
+async fn cancelling_in_mid_arguments_asks_for_nothing(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.then(begins(&Said::on(wire).begin_call("a", "pay", &[r#"{"note":"#])));
+    let thread = stage.app.client.thread().await;
+    let mut listener = stage.listens(&thread).await;
+    listener.hears("c:{").await;
+    let turn = stage.stops(listener).await;
+    assert_eq!(turn.codes(), "fbcd");
+    assert_eq!(stage.calls_of(&thread).await, [] as [Value; 0]);
+    let told = stage.goes_on(&thread).await;
+    assert_eq!(wire.calls(&told), []);
+    stage.nothing_ran();
+}
+on_each_wire!(
+    cancelling_in_mid_arguments_asks_for_nothing: Chat chat, Responses responses, Anthropic anthropic
+);
+
+async fn cancelling_between_two_tries_ends_them(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "50"));
+    let thread = stage.app.client.thread().await;
+    let listener = stage.listens(&thread).await;
+    stage.upstream.is_asked(1).await;
+    stage.upstream.last_stands(Stands::Done).await;
+    let cancelled = stage.cancels(&listener).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    let turn = listener.rest().await;
+    stage.is(&turn, "cancelled").await;
+    assert_eq!(stage.upstream.asked().len(), 1);
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(cancelling_between_two_tries_ends_them);
+
+async fn a_client_that_goes_away_leaves_the_connection_alone(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let said = Said::on(wire).words(&["So far,", " so good."]).end();
+    let (begin, end) = said.split(" so good.");
+    for how in Leave::ALL {
+        let acts = [Act::Send(begin.clone()), Act::Wait, Act::Send(end.clone())];
+        stage.upstream.then(Reply::streams(wire, acts.to_vec()));
+        let thread = stage.app.client.thread().await;
+        let path = format!("/qa/chat_streamed/{thread}");
+        let mut client = Leaver::sends(&stage.app.client, how, &path, &json!({ "content": "go" })).await;
+        client.hears("So far,").await;
+        let _connection = client.leaves().await;
+        // Whatever the server does about those who left, it has done by the time it has answered others.
+        for _ in 0..10 {
+            let answer = stage.app.client.messages(&thread).await.pop().unwrap();
+            assert_eq!(answer["status"], "streaming", "{how:?}");
+        }
+        assert_eq!(stage.upstream.asked().last().unwrap().stands, Stands::Open, "{how:?}");
+        stage.upstream.go.add_permits(1);
+        let whole = async || {
+            let answer = stage.app.client.messages(&thread).await.pop();
+            answer.filter(|answer| answer["status"] == "complete")
+        };
+        let whole = eventually("the turn is completed", whole).await;
+        assert_eq!(super::text(&whole), "So far, so good.", "{how:?}");
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(a_client_that_goes_away_leaves_the_connection_alone);

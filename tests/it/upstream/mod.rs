@@ -1,0 +1,186 @@
+//! Models' servers that are slow, broken or hostile, on every wire: what the person reads is clear, what the model
+//! reads is true, nothing runs that nobody saw, and the conversation goes on.
+
+mod arguments;
+mod broken;
+mod bytes;
+mod calls;
+mod cancelling;
+mod patience;
+mod retries;
+
+use crate::support::{BadServer, Embedded, Said, Turn, Wire};
+use holdpoint::config::Config;
+use serde_json::{Value, json};
+
+/// A test for each wire, or for these; or one test in which the wires wait side by side, where it is waiting that
+/// takes the time.
+macro_rules! on_each_wire {
+    (side by side $test:ident: $($wire:ident),+) => {
+        mod $test {
+            #[tokio::test]
+            async fn side_by_side() {
+                use futures::FutureExt;
+                use $crate::support::Wire;
+                futures::future::join_all([$(super::$test(Wire::$wire).boxed_local()),+]).await;
+            }
+        }
+    };
+    (side by side $test:ident) => {
+        $crate::upstream::on_each_wire!(side by side $test: Chat, Responses, Anthropic, Gemini, Ollama);
+    };
+    ($test:ident) => {
+        $crate::upstream::on_each_wire!(
+            $test: Chat chat, Responses responses, Anthropic anthropic, Gemini gemini, Ollama ollama
+        );
+    };
+    ($test:ident: $($wire:ident $name:ident),+) => {
+        mod $test {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$test($crate::support::Wire::$wire).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_each_wire;
+
+/// A server and the model's server that it asks.
+struct Stage {
+    wire: Wire,
+    upstream: BadServer,
+    app: Embedded,
+}
+
+impl Stage {
+    async fn on(wire: Wire) -> Self {
+        Self::with(wire, json!({})).await
+    }
+
+    /// With these keys of `[model]`.
+    async fn with(wire: Wire, model: Value) -> Self {
+        Self::with_config(wire, model, |_| {}).await
+    }
+
+    async fn with_config(wire: Wire, model: Value, change: impl FnOnce(&mut Config)) -> Self {
+        let upstream = BadServer::start(wire).await;
+        let app = Embedded::with(|config| {
+            config.model = upstream.model(&model);
+            change(config);
+        });
+        Self { wire, app: app.await, upstream }
+    }
+
+    /// A new thread in which the model was asked once, and answered as it was told to.
+    async fn asks(&self) -> (String, Turn) {
+        let thread = self.app.client.thread().await;
+        let turn = self.asks_in(&thread).await;
+        (thread, turn)
+    }
+
+    /// The same in a thread that is there: where it goes on, what was before it did no harm.
+    async fn asks_in(&self, thread: &str) -> Turn {
+        let turn = self.app.client.say(thread, "go").await;
+        assert_eq!(turn.status, 200, "{}", turn.raw);
+        turn
+    }
+
+    /// Asks, and reads along.
+    async fn listens(&self, thread: &str) -> Listener {
+        let url = self.app.client.url(&format!("/qa/chat_streamed/{thread}"));
+        let request = self.app.client.http.post(url).json(&json!({ "content": "go" }));
+        Listener { response: request.send().await.unwrap(), raw: Vec::new() }
+    }
+
+    async fn run(&self, turn: &Turn) -> Value {
+        let path = format!("/runs/{}", turn.headers["x-run-id"].to_str().unwrap());
+        self.app.client.get(&path).await.body
+    }
+
+    /// The turn ended well, and its run is `completed` or `waiting`.
+    async fn is(&self, turn: &Turn, status: &str) {
+        assert_eq!(turn.all('3'), [] as [&Value; 0], "{:?}: {}", self.wire, turn.raw);
+        assert_eq!(self.run(turn).await["status"], status, "{:?}: {}", self.wire, turn.raw);
+    }
+
+    /// The turn failed with this code, and says so once, in the stream, in its run and by the state of its message;
+    /// these words were kept, and no call of it is there.
+    async fn failed(&self, thread: &str, turn: &Turn, code: &str, words: &str) {
+        let said = turn.one('3').as_str().unwrap();
+        assert!(said.starts_with(&format!("{code}: ")), "{:?}: {}", self.wire, turn.raw);
+        assert_eq!(turn.lines.last().unwrap().0, '3', "{}", turn.raw);
+        let run = self.run(turn).await;
+        assert_eq!((&run["status"], &run["error"]["code"]), (&json!("failed"), &json!(code)));
+        assert_eq!(turn.text(), words);
+        let answer = self.app.client.messages(thread).await.pop().unwrap();
+        assert_eq!(answer["status"], "interrupted");
+        assert_eq!(text(&answer), words);
+        let parts = answer["parts"].as_array().unwrap();
+        assert!(!parts.iter().any(|part| part["type"] == "tool_call"), "{answer}");
+    }
+
+    /// Every call of the thread, oldest first.
+    async fn calls_of(&self, thread: &str) -> Vec<Value> {
+        let messages = self.app.client.messages(thread).await;
+        let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap());
+        let calls = parts.filter(|part| part["type"] == "tool_call").map(|part| part["tool_call"].clone());
+        calls.collect()
+    }
+
+    /// The next turn works; what the model read in it.
+    async fn goes_on(&self, thread: &str) -> Value {
+        self.upstream.words("Still here.");
+        let turn = self.app.client.say(thread, "and now?").await;
+        assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
+        self.is(&turn, "completed").await;
+        self.upstream.last()
+    }
+
+    /// The model makes one call of this tool, and the person is asked; the thread, the turn and the call's id.
+    async fn held(&self, said: &Said) -> (String, Turn, String) {
+        self.upstream.says(said);
+        let (thread, turn) = self.asks().await;
+        self.is(&turn, "waiting").await;
+        let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+        let id = id.clone();
+        (thread, turn, id)
+    }
+
+    /// Nothing ran.
+    fn nothing_ran(&self) {
+        assert_eq!(self.app.ledger.lines(), Vec::<String>::new());
+    }
+}
+
+/// A turn that is read while it is written.
+struct Listener {
+    response: reqwest::Response,
+    raw: Vec<u8>,
+}
+
+impl Listener {
+    async fn hears(&mut self, text: &str) {
+        while !String::from_utf8_lossy(&self.raw).contains(text) {
+            let chunk = self.response.chunk().await.unwrap();
+            self.raw.extend(chunk.unwrap_or_else(|| panic!("the turn ended before {text:?}")));
+        }
+    }
+
+    fn run_id(&self) -> String {
+        self.response.headers()["x-run-id"].to_str().unwrap().to_owned()
+    }
+
+    async fn rest(mut self) -> Turn {
+        while let Some(chunk) = self.response.chunk().await.unwrap() {
+            self.raw.extend(chunk);
+        }
+        let headers = self.response.headers().clone();
+        Turn::of(self.response.status().as_u16(), headers, String::from_utf8(self.raw).unwrap())
+    }
+}
+
+/// The words of a message.
+fn text(message: &Value) -> String {
+    let parts = message["parts"].as_array().unwrap().iter();
+    parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
+}

@@ -1,0 +1,75 @@
+//! Models that are slow: how long they are waited for, and what counts as a sign of life.
+
+use super::{Stage, on_each_wire};
+use crate::support::{Act, Reply, Said, Stands, Wire};
+use serde_json::json;
+use std::time::Duration;
+
+/// What a silent server is given, and less than that.
+const PATIENCE: &str = "2s";
+const SHORTER: Duration = Duration::from_millis(300);
+/// So many of the shorter times are longer than the patience.
+const TIMES: usize = 9;
+
+async fn a_model_that_never_begins_is_waited_for_no_longer_than_it_may_take(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE })).await;
+    for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
+        stage.upstream.then(reply);
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_timeout", "").await;
+        stage.upstream.last_stands(Stands::Left).await;
+        stage.upstream.words("Better.");
+        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(side by side a_model_that_never_begins_is_waited_for_no_longer_than_it_may_take);
+
+async fn a_model_that_stalls_is_given_up_and_what_it_said_stays(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "idle_timeout": PATIENCE })).await;
+    let words = Said::on(wire).words(&["So far."]);
+    let arguments = Said::on(wire).words(&["So far."]).begin_call("a", "pay", &[r#"{"note":"#]);
+    let rows = if wire.writes_arguments() { vec![words, arguments] } else { vec![words] };
+    for said in rows {
+        let acts = vec![Act::Send(said.text().into_bytes()), Act::Hang];
+        stage.upstream.then(Reply::streams(wire, acts));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_timeout", "So far.").await;
+        stage.upstream.last_stands(Stands::Left).await;
+        stage.upstream.words("Better.");
+        assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+        let told = stage.goes_on(&thread).await;
+        assert_eq!(wire.calls(&told), []);
+    }
+    stage.nothing_ran();
+}
+on_each_wire!(side by side a_model_that_stalls_is_given_up_and_what_it_said_stays);
+
+async fn any_sign_of_life_keeps_the_server_waiting(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE, "idle_timeout": PATIENCE })).await;
+    let sign = match wire {
+        Wire::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        Wire::Chat | Wire::Responses | Wire::Gemini => ": still here\n\n",
+        Wire::Ollama => "\n",
+    };
+    let said = Said::on(wire).words(&["Slowly, ", "but surely."]).end();
+    let (begin, end) = said.split("but surely.");
+    let signs = Act::Every(SHORTER, TIMES, sign);
+    let acts = [signs.clone(), Act::Send(begin), signs, Act::Send(end)];
+    stage.upstream.then(Reply::streams(wire, acts.to_vec()));
+    let (_, turn) = stage.asks().await;
+    assert_eq!(turn.text(), "Slowly, but surely.", "{}", turn.raw);
+    stage.is(&turn, "completed").await;
+}
+on_each_wire!(side by side any_sign_of_life_keeps_the_server_waiting);
+
+async fn who_begins_late_is_not_taken_for_one_that_stalls(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "first_byte_timeout": "30s", "idle_timeout": PATIENCE })).await;
+    let whole = Said::words_on(wire, "At last.").text();
+    let acts = vec![Act::Every(SHORTER, TIMES, ""), Act::Send(whole.into())];
+    stage.upstream.then(Reply::streams(wire, acts));
+    let (_, turn) = stage.asks().await;
+    assert_eq!(turn.text(), "At last.", "{}", turn.raw);
+    stage.is(&turn, "completed").await;
+}
+on_each_wire!(side by side who_begins_late_is_not_taken_for_one_that_stalls);

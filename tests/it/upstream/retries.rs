@@ -1,0 +1,202 @@
+//! A model that cannot be had is asked again, with pauses, as long as nothing of its answer was shown.
+
+use super::{Stage, on_each_wire};
+use crate::support::{Act, Closed, Embedded, KEY, Leave, Leaver, Reply, Said, Stands, Wire, eventually};
+use serde_json::json;
+use std::time::Duration;
+
+/// The first pause is at least so long, each further one at least twice as long as the one before it may be.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
+
+impl Stage {
+    /// One answer, after so many requests that were all the same.
+    async fn is_answered_once(&self, requests: usize) {
+        let before = self.upstream.asked().len();
+        self.upstream.words("Here.");
+        let (thread, turn) = self.asks().await;
+        assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Here."), "{}", turn.raw);
+        self.is(&turn, "completed").await;
+        let asked = self.upstream.asked().split_off(before);
+        assert_eq!(asked.len(), requests);
+        assert!(asked.iter().all(|again| again.body == asked[0].body && again.path == asked[0].path));
+        let messages = self.app.client.messages(&thread).await;
+        assert_eq!((messages.len(), super::text(&messages[1]).as_str()), (2, "Here."));
+    }
+
+    /// How long the server was left alone before each request but the first.
+    fn pauses(&self) -> Vec<Duration> {
+        let asked = self.upstream.asked();
+        asked.windows(2).map(|two| two[1].at - two[0].at).collect()
+    }
+}
+
+async fn a_server_that_cannot_now_is_asked_again(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    // The rows behind the first three are the same code on every wire.
+    let statuses = [429, 503, 529, 408, 425, 500, 502, 504];
+    for status in &statuses[..if wire == Wire::Chat { statuses.len() } else { 3 }] {
+        stage.upstream.then(Reply::refuses(*status, r#"{"error":{"message":"busy"}}"#));
+        stage.is_answered_once(2).await;
+    }
+    stage.upstream.then(Reply::without_a_byte(Act::Reset));
+    stage.is_answered_once(2).await;
+}
+on_each_wire!(side by side a_server_that_cannot_now_is_asked_again);
+
+async fn a_server_that_refuses_is_not_asked_again(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    for status in [400, 401, 403, 404, 422, 501] {
+        let body = json!({ "error": { "message": format!("the key {KEY} is bad") } }).to_string();
+        stage.upstream.then(Reply::refuses(status, &body));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_error", "").await;
+        assert!(!turn.raw.contains(KEY), "{}", turn.raw);
+        assert!(!stage.run(&turn).await.to_string().contains(KEY));
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(a_server_that_refuses_is_not_asked_again);
+
+async fn a_server_that_never_can_is_given_up(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "retries": 2 })).await;
+    for _ in 0..3 {
+        stage.upstream.then(Reply::refuses(503, "busy"));
+    }
+    let (thread, turn) = stage.asks().await;
+    assert_eq!(turn.codes(), "f3");
+    stage.failed(&thread, &turn, "upstream_error", "").await;
+    let [first, second] = stage.pauses()[..] else { panic!("{:?}", stage.pauses()) };
+    assert!(first >= SHORTEST_PAUSE && second >= 2 * SHORTEST_PAUSE, "{first:?} {second:?}");
+    stage.upstream.words("Better.");
+    assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(side by side a_server_that_never_can_is_given_up);
+
+#[tokio::test]
+async fn who_wants_no_retries_has_none() {
+    let stage = Stage::with(Wire::Chat, json!({ "retries": 0 })).await;
+    stage.upstream.then(Reply::refuses(503, "busy"));
+    let (thread, turn) = stage.asks().await;
+    stage.failed(&thread, &turn, "upstream_error", "").await;
+    stage.goes_on(&thread).await;
+}
+
+#[tokio::test]
+async fn a_server_says_how_long_it_wants_to_be_left_alone() {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let later = "Sun, 06 Nov 1994 08:49:39 GMT";
+    for (retry_after, at_least) in [
+        ("2", Duration::from_secs(2)),
+        (later, Duration::from_secs(2)),
+        ("0", SHORTEST_PAUSE),
+        ("soon", SHORTEST_PAUSE),
+    ] {
+        let stage = Stage::on(Wire::Chat).await;
+        let busy = Reply::refuses(429, "busy").with("date", date).with("retry-after", retry_after);
+        stage.upstream.then(busy);
+        stage.is_answered_once(2).await;
+        let pause = stage.pauses()[0];
+        assert!(pause >= at_least, "{retry_after}: {pause:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_to_be_left_alone_for_long_is_given_up_at_once() {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let stage = Stage::on(Wire::Chat).await;
+    for retry_after in
+        ["61", "18446744073709551615", "Sun, 06 Nov 1994 08:50:38 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]
+    {
+        stage.upstream.then(Reply::refuses(503, "busy").with("date", date).with("retry-after", retry_after));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_error", "").await;
+        stage.goes_on(&thread).await;
+    }
+}
+
+async fn an_overload_that_is_told_in_the_stream_is_asked_about_again(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let overload = wire.frame(&wire.error(true, "overloaded"));
+    // Also behind what says nothing yet.
+    for before in [String::new(), Said::on(wire).text(), ": hello\n\n".to_owned()] {
+        stage.upstream.then(Reply::sends(wire, [before + &overload]));
+        stage.is_answered_once(2).await;
+    }
+}
+on_each_wire!(
+    side by side an_overload_that_is_told_in_the_stream_is_asked_about_again: Chat, Responses, Anthropic, Gemini
+);
+
+async fn an_error_that_would_come_again_is_not_asked_about_again(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.then(Reply::sends(wire, [wire.frame(&wire.error(false, "too long"))]));
+    let (thread, turn) = stage.asks().await;
+    stage.failed(&thread, &turn, "upstream_error", "").await;
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(an_error_that_would_come_again_is_not_asked_about_again);
+
+async fn nothing_is_asked_again_once_something_was_shown(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    let overload = wire.error(true, "overloaded");
+    let thoughts = Said::on(wire).thinks(&["Hm."]);
+    let call = Said::on(wire).begin_call("a", "pay", &[r#"{"note":"1"}"#]);
+    for (said, words) in [(Said::on(wire).words(&["So"]), "So"), (thoughts, ""), (call, "")] {
+        stage.upstream.says(&said.event(overload.clone()));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_error", words).await;
+        assert!(turn.codes().len() > 2, "something was shown: {}", turn.raw);
+        stage.goes_on(&thread).await;
+    }
+    stage.nothing_ran();
+}
+on_each_wire!(nothing_is_asked_again_once_something_was_shown);
+
+#[tokio::test]
+async fn a_server_that_is_down_is_found_when_it_is_up_again() {
+    let closed = Closed::new();
+    let app = Embedded::with(|config| config.model = closed.model(Wire::Chat, &json!({}))).await;
+    let thread = app.client.thread().await;
+    let path = format!("/qa/chat_streamed/{thread}");
+    let mut client = Leaver::sends(&app.client, Leave::Fin, &path, &json!({ "content": "go" })).await;
+    // The step has begun, and with it the first try.
+    client.hears("f:{").await;
+    let upstream = closed.opens(Wire::Chat);
+    upstream.words("Here.");
+    client.hears("d:{").await;
+    let answer = app.client.messages(&thread).await.pop().unwrap();
+    assert_eq!((super::text(&answer).as_str(), &answer["status"]), ("Here.", &json!("complete")));
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_for_good_is_given_up() {
+    let closed = Closed::new();
+    let app =
+        Embedded::with(|config| config.model = closed.model(Wire::Chat, &json!({ "retries": 1 }))).await;
+    let thread = app.client.thread().await;
+    let turn = app.client.say(&thread, "go").await;
+    assert_eq!(turn.codes(), "f3");
+    assert!(turn.one('3').as_str().unwrap().starts_with("upstream_error: "), "{}", turn.raw);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_between_two_tries_ends_nothing() {
+    let stage = Stage::on(Wire::Chat).await;
+    for how in [Leave::Fin, Leave::Rst] {
+        stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "2")).words("Here.");
+        let thread = stage.app.client.thread().await;
+        let path = format!("/qa/chat_streamed/{thread}");
+        let asked = stage.upstream.asked().len();
+        let mut client = Leaver::sends(&stage.app.client, how, &path, &json!({ "content": "go" })).await;
+        client.hears("f:{").await;
+        stage.upstream.is_asked(asked + 1).await;
+        stage.upstream.last_stands(Stands::Done).await;
+        let _connection = client.leaves().await;
+        let whole = async || {
+            let answer = stage.app.client.messages(&thread).await.pop();
+            answer.filter(|answer| answer["status"] == "complete")
+        };
+        assert_eq!(super::text(&eventually("the turn is completed", whole).await), "Here.", "{how:?}");
+    }
+}
