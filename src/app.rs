@@ -6,9 +6,9 @@ use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
 use crate::http::{self, Api};
-use crate::llm::remote::{Remote, RemoteConfig, Wire};
+use crate::llm::LanguageModel;
+use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
-use crate::llm::{LanguageModel, ModelError};
 use crate::store::{Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
@@ -59,9 +59,14 @@ impl From<RegistryError> for AppError {
     }
 }
 
-impl From<ModelError> for AppError {
-    fn from(error: ModelError) -> Self {
-        Self::new("model", error)
+impl From<RemoteError> for AppError {
+    fn from(error: RemoteError) -> Self {
+        let key = match &error {
+            RemoteError::BaseUrl(_) => "model.base_url",
+            RemoteError::ApiKey => "model.api_key",
+            RemoteError::Client(_) => "model",
+        };
+        Self::new(key, error)
     }
 }
 

@@ -393,7 +393,9 @@ impl Config {
                 return wrong(key, "expected at most 3650 days");
             }
         }
-        if self.model.provider != Provider::Scripted && self.model.name.is_none() {
+        if self.model.provider != Provider::Scripted
+            && self.model.name.as_deref().unwrap_or_default().is_empty()
+        {
             return wrong(
                 "model.name",
                 "expected the model's name, which every provider but \"scripted\" needs",

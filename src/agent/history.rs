@@ -7,7 +7,7 @@
 use crate::domain::call::{ToolCall, words};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
-use crate::llm::{ModelCall, ModelMessage};
+use crate::llm::{ModelCall, ModelMessage, Speaker};
 use crate::store::{Seal, SealKind, Sent, Transcript};
 use std::collections::HashSet;
 
@@ -79,9 +79,12 @@ impl Projection<'_> {
                 text: told,
             });
         }
-        let state = step.provider_state.as_ref().filter(|state| state.origin == self.origin);
-        let provider_state = state.map(|state| state.state.clone());
-        self.history.messages.push(ModelMessage::Assistant { text, calls, provider_state });
+        let speaker = if step.origin.as_deref() == Some(self.origin) {
+            Speaker::Same { provider_state: step.provider_state.clone() }
+        } else {
+            Speaker::Another
+        };
+        self.history.messages.push(ModelMessage::Assistant { text, calls, speaker });
         self.history.messages.extend(answers);
     }
 

@@ -2,21 +2,23 @@
 
 use super::heartbeat::{Halt, Heartbeat};
 use crate::config;
+use crate::domain::call::without_nul;
 use crate::domain::clock::Clock;
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Part, Usage};
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, TurnEvent};
-use crate::llm::{LanguageModel, ModelError, ModelEvent, ModelRequest};
+use crate::llm::{CALLS_MAX, LanguageModel, ModelError, ModelEvent, ModelRequest};
 use futures::StreamExt;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// More calls than this in one step are no mistake any more but a broken server.
-const CALLS_MAX: usize = 256;
-/// Nor are more words and thoughts than this, in bytes.
+/// More words and thoughts than this, in bytes, are no mistake any more but a broken server.
 const WORDS_BYTES_MAX: usize = 4 << 20;
+/// Signs of life stretch `idle_timeout` so many times: some models think for long, and some servers never end.
+const ALIVE_TIMES: u32 = 10;
 /// The longest first pause before a model is asked again, and the longest of all.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
@@ -110,7 +112,7 @@ impl Asking<'_> {
             if !said.is_empty() || wanted > RETRY_AFTER_MAX {
                 return Err(broken_off(&ModelError::Unavailable { why, retry_after }));
             }
-            let pause = pause.max(wanted);
+            let pause = pause.saturating_add(wanted);
             tracing::info!(%why, ?pause, "the model cannot be had now; it is asked again");
             tokio::time::sleep(pause).await;
         }
@@ -125,11 +127,20 @@ impl Asking<'_> {
     ) -> Result<(), Failure> {
         let mut stream = self.model.stream(request);
         let mut patience = self.patience.first_byte_timeout;
+        let mut said_nothing_since = Instant::now();
         loop {
             let next = tokio::time::timeout(patience, stream.next()).await;
             patience = self.patience.idle_timeout;
             match next.map_err(|_elapsed| Failure::Silent)? {
-                Some(event) => said.take(event?, self.args_bytes, self.clock, say)?,
+                Some(Ok(ModelEvent::Alive)) => {
+                    if said_nothing_since.elapsed() > patience.saturating_mul(ALIVE_TIMES) {
+                        return Err(Failure::Silent);
+                    }
+                }
+                Some(event) => {
+                    said.take(event?, self.args_bytes, self.clock, say)?;
+                    said_nothing_since = Instant::now();
+                }
                 None if said.end.is_some() => return Ok(()),
                 None => return Err(ModelError::Malformed("no end".to_owned()).into()),
             }
@@ -191,6 +202,7 @@ impl Said {
         match event {
             ModelEvent::Alive => {}
             ModelEvent::Text(delta) => {
+                let delta = as_stored(delta);
                 self.count(&delta)?;
                 if let Some(Part::Text { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
@@ -200,6 +212,7 @@ impl Said {
                 say(TurnEvent::Text(delta));
             }
             ModelEvent::Reasoning(delta) => {
+                let delta = as_stored(delta);
                 self.count(&delta)?;
                 if let Some(Part::Reasoning { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
@@ -237,7 +250,7 @@ impl Said {
             }
             ModelEvent::CallFinished { index } => self.call(index)?.whole = true,
             ModelEvent::Finished { reason, usage, provider_state } => {
-                if matches!(reason, FinishReason::Length | FinishReason::ContentFilter) {
+                if !matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {
                     self.cut_off();
                 }
                 self.end = Some(StepEnd { reason, usage, provider_state });
@@ -246,8 +259,8 @@ impl Said {
         Ok(())
     }
 
-    /// The answer was cut, and so were arguments that are unreadable, or that the last call lacks. In any other
-    /// answer the model meant them, and it is for others to say what is wrong with them.
+    /// The answer did not end by itself: so arguments that are unreadable, or that the last call lacks, may have been
+    /// cut. In any other answer the model meant them, and it is for others to say what is wrong with them.
     fn cut_off(&mut self) {
         let last = self.calls.len().saturating_sub(1);
         for (place, call) in self.calls.iter_mut().enumerate() {
@@ -270,6 +283,11 @@ impl Said {
             broken_off(&ModelError::Malformed(format!("arguments for an unknown call {index}")))
         })
     }
+}
+
+/// What no text of a database may hold is not told either: a page shows what a reload will.
+fn as_stored(delta: String) -> String {
+    if delta.contains('\0') { without_nul(&delta) } else { delta }
 }
 
 fn silent() -> TurnError {

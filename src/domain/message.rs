@@ -91,8 +91,10 @@ pub(crate) struct Step {
     pub(crate) calls: Vec<ToolCall>,
     /// Tokens read and written, where the provider told.
     pub(crate) usage: Option<Usage>,
-    /// What the model's origin wants back, unchanged.
-    pub(crate) provider_state: Option<ProviderState>,
+    /// Who said it: the model's origin.
+    pub(crate) origin: Option<String>,
+    /// What that wants back, unchanged: thought signatures, item ids.
+    pub(crate) provider_state: Option<serde_json::Value>,
     /// When it was opened.
     pub(crate) created_at: Timestamp,
 }
@@ -127,15 +129,6 @@ pub(crate) enum Part {
         /// The call.
         tool_call_id: ToolCallId,
     },
-}
-
-/// What a provider wants back with a step: thought signatures, item ids.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ProviderState {
-    /// Who said it, and the only one it is sent to: a model of the same server and name.
-    pub(crate) origin: String,
-    /// Its words.
-    pub(crate) state: serde_json::Value,
 }
 
 /// Tokens of one model call, or of a turn.

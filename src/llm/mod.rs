@@ -16,6 +16,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// More calls than this in one answer are no mistake any more but a broken server.
+pub(crate) const CALLS_MAX: usize = 256;
+
 /// A model that streams its answer.
 pub trait LanguageModel: Send + Sync + Debug {
     /// The name clients choose it by.
@@ -56,8 +59,8 @@ pub enum ModelMessage {
         text: String,
         /// The calls it made.
         calls: Vec<ModelCall>,
-        /// What its origin wants back with it, as it gave it.
-        provider_state: Option<Value>,
+        /// Which model that was.
+        speaker: Speaker,
     },
     /// The answer to one call.
     Tool {
@@ -68,6 +71,18 @@ pub enum ModelMessage {
         /// The answer.
         text: String,
     },
+}
+
+/// Which model said something.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Speaker {
+    /// One of the same [`LanguageModel::origin`] as the one that is asked.
+    Same {
+        /// What it wants back with it, as it gave it.
+        provider_state: Option<Value>,
+    },
+    /// Another one.
+    Another,
 }
 
 /// A call as a model reads it.

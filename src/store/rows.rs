@@ -5,7 +5,7 @@ use super::{StoreError, Thread};
 use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Surface, Verdict};
-use crate::domain::message::{Body, Message, MessageStatus, ProviderState, Step, StepStatus, Usage};
+use crate::domain::message::{Body, Message, MessageStatus, Step, StepStatus, Usage};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
@@ -80,16 +80,14 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         }
         _ => None,
     };
-    let provider_state = match (row.origin, row.provider_state) {
-        (Some(origin), Some(state)) => Some(ProviderState { origin, state: json(TABLE, &state)? }),
-        _ => None,
-    };
+    let provider_state = row.provider_state.map(|state| json(TABLE, &state)).transpose()?;
     Ok(Step {
         n: row.n,
         status: word(TABLE, &statuses, &row.status)?,
         parts: json(TABLE, &row.parts)?,
         calls,
         usage,
+        origin: row.origin,
         provider_state,
         created_at: Timestamp::from_micros(row.created_at),
     })

@@ -106,7 +106,8 @@ impl Write {
     pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
         self.lock_thread(thread).await?;
         let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
-        let closed = self.move_from_running(thread, run, lapsed, interrupted()).await?.is_some();
+        let end = self.end_of_dead(run).await?;
+        let closed = self.move_from_running(thread, run, lapsed, end).await?.is_some();
         if closed {
             self.interrupt_lapsed(run.id).await?;
         }
@@ -121,10 +122,26 @@ impl Write {
             let run = rows::run(row)?;
             let thread = self.any_thread(run.thread_id).await?;
             let running = run::Column::Status.eq("running");
-            let moved = self.move_from_running(&thread, &run, running, interrupted()).await?;
+            let end = self.end_of_dead(&run).await?;
+            let moved = self.move_from_running(&thread, &run, running, end).await?;
             closed += u64::from(moved.is_some());
         }
         Ok(closed)
+    }
+
+    /// What a turn is that nobody ends any more: one whose answer was whole lacked nothing but its end.
+    async fn end_of_dead(&self, run: &Run) -> Result<TurnEnd, StoreError> {
+        let last = step::Entity::find()
+            .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
+            .order_by_desc(step::Column::N)
+            .one(&self.tx)
+            .await?;
+        if let Some(last) = last.filter(|step| step.status == "complete")
+            && self.calls_of_step(run.assistant_message_id, last.n).await?.is_empty()
+        {
+            return Ok(TurnEnd::Completed);
+        }
+        Ok(TurnEnd::Failed(TurnError::interrupted()))
     }
 
     async fn move_from_running(
@@ -182,8 +199,4 @@ impl Write {
         }
         Ok(Some(end))
     }
-}
-
-fn interrupted() -> TurnEnd {
-    TurnEnd::Failed(TurnError::interrupted())
 }

@@ -299,3 +299,29 @@ async fn on_postgres_a_turn_whose_thread_is_locked_is_closed_by_nobody_until_it_
     };
     tokio::join!(app.client.say(&thread, "dawdle"), dead);
 }
+
+#[tokio::test]
+async fn on_sqlite_a_turn_that_died_behind_its_whole_answer_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::with(|config| {
+        config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
+        config.approval.sweep = Duration::from_millis(20);
+    });
+    let app = app.await;
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let turn = app.client.say(&thread, "hi").await;
+    // As a crash between the commit of the last step and that of the turn's end leaves it.
+    app.rows.change("DROP TRIGGER runs_moves").await.unwrap();
+    let died = format!(
+        "UPDATE runs SET status = 'running', owner = 'x', lease_until = {LONG_AGO}, finished_at = NULL"
+    );
+    assert_eq!(app.rows.change(&died).await, Ok(1));
+    let continued = app.client.go_on(&thread).await;
+    assert_eq!((continued.status, app.scene.requests().len()), (409, 1), "{}", continued.raw);
+    let run = format!("/runs/{}", turn.headers["x-run-id"].to_str().unwrap());
+    let completed = async || (app.client.get(&run).await.body["status"] == "completed").then_some(());
+    eventually("the run is closed", completed).await;
+    app.scene.says("Again.");
+    assert_eq!(app.client.say(&thread, "more").await.text(), "Again.");
+}

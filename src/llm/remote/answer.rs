@@ -1,11 +1,18 @@
 //! An answer while it is read: the wires put into it what they read, and it ends them all alike.
 
 use super::transport::sentence;
+use crate::domain::call::cut;
 use crate::domain::message::Usage;
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelError, ModelEvent};
+use crate::llm::{CALLS_MAX, ModelError, ModelEvent};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::VecDeque;
+
+/// Longest id of a call that is kept. Some servers put what they want back into it.
+const ID_BYTES_MAX: usize = 2048;
+/// Longest name of a tool that is kept.
+const NAME_BYTES_MAX: usize = 256;
 
 /// Reads one answer of a wire.
 pub(super) trait Reading: Send {
@@ -21,7 +28,8 @@ pub(super) trait Reading: Send {
 pub(super) struct Answer {
     /// What is not told yet.
     pub(super) events: VecDeque<ModelEvent>,
-    calls: usize,
+    /// Whether the arguments of each call have ended.
+    calls: Vec<bool>,
     reason: Option<FinishReason>,
     usage: Option<Usage>,
     /// Whether there is nothing more to read.
@@ -50,12 +58,17 @@ impl Answer {
         if name.is_empty() {
             return Err(ModelError::Malformed("a call of it names no tool".to_owned()));
         }
-        let index = self.calls;
-        self.calls = index.saturating_add(1);
+        let index = self.calls.len();
+        if index >= CALLS_MAX {
+            return Err(ModelError::Malformed(format!("more than {CALLS_MAX} calls")));
+        }
+        self.calls.push(false);
         self.events.push_back(ModelEvent::CallStarted {
             index,
-            provider_call_id: id.unwrap_or_default(),
-            tool_name: name.to_owned(),
+            // What is longer is no id that can be kept.
+            provider_call_id: id.filter(|id| id.len() <= ID_BYTES_MAX).unwrap_or_default(),
+            // Nor is it a tool's name, and none is called so.
+            tool_name: cut(name.to_owned(), NAME_BYTES_MAX),
         });
         Ok(index)
     }
@@ -67,17 +80,26 @@ impl Answer {
         }
     }
 
-    /// A call that came in one piece; its index.
+    /// A call's arguments have ended.
+    pub(super) fn call_ends(&mut self, index: usize) {
+        if let Some(ended) = self.calls.get_mut(index) {
+            *ended = true;
+        }
+    }
+
+    /// A call that came in one piece; its index. The arguments are as they were written: whether they can be read, and
+    /// in one way only, is for the gate to say.
     pub(super) fn whole_call(
         &mut self,
         id: Option<String>,
         name: &str,
-        arguments: Option<Value>,
+        arguments: Option<Box<RawValue>>,
     ) -> Result<usize, ModelError> {
         let index = self.call(id, name)?;
-        if let Some(arguments) = arguments.filter(|arguments| !arguments.is_null()) {
-            self.arguments(index, arguments.to_string());
+        if let Some(arguments) = arguments.filter(|arguments| arguments.get() != "null") {
+            self.arguments(index, arguments.get().to_owned());
         }
+        self.call_ends(index);
         Ok(index)
     }
 
@@ -102,6 +124,11 @@ impl Answer {
         self.over = true;
     }
 
+    /// Whether it has said why it ends.
+    pub(super) fn is_whole(&self) -> bool {
+        self.reason.is_some()
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
@@ -114,10 +141,11 @@ impl Answer {
     pub(super) fn end(&mut self, state: Option<Value>) -> Result<(), ModelError> {
         let reason =
             self.reason.ok_or_else(|| ModelError::Malformed("it broke off before its end".to_owned()))?;
-        if reason == FinishReason::ToolCalls && self.calls == 0 {
+        if reason == FinishReason::ToolCalls && self.calls.is_empty() {
             return Err(ModelError::Malformed("it ended for calls and made none".to_owned()));
         }
-        self.events.extend((0..self.calls).map(|index| ModelEvent::CallFinished { index }));
+        let ended = self.calls.iter().enumerate().filter(|(_, ended)| **ended);
+        self.events.extend(ended.map(|(index, _)| ModelEvent::CallFinished { index }));
         self.events.push_back(ModelEvent::Finished { reason, usage: self.usage, provider_state: state });
         self.ended = true;
         Ok(())

@@ -1,17 +1,17 @@
 //! `{base_url}/messages` of Anthropic (Claude API reference, "Messages" and "Streaming Messages").
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::text;
+use super::conversation::{Answer as Told, CALL, Call, Entry, Ids, Step, entries, spoken};
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// The field must be there. What models of the last years can write at least; `model.options` sets another.
 const MAX_TOKENS: u64 = 8192;
-/// In a state, the place of a call among the blocks: its number.
-const CALL: &str = "call";
+/// More blocks than this in one answer are no mistake any more but a broken server.
+const BLOCKS_MAX: usize = 4096;
 
 /// The body of a request.
 pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
@@ -22,7 +22,8 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     if let Some(system) = &request.system {
         body.insert("system".to_owned(), system.as_str().into());
     }
-    body.insert("messages".to_owned(), messages(&request.messages));
+    let entries = entries(&request.messages, Ids::Plain);
+    body.insert("messages".to_owned(), messages(&entries));
     let tools: Vec<_> = request
         .tools
         .iter()
@@ -36,15 +37,13 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         return body;
     }
     // A conversation with calls in it is refused without their tools.
-    let called: BTreeSet<_> = request
-        .messages
+    let called: BTreeSet<_> = entries
         .iter()
-        .filter_map(|message| match message {
-            ModelMessage::Assistant { calls, .. } => Some(calls),
-            ModelMessage::User(_) | ModelMessage::Tool { .. } => None,
+        .flat_map(|entry| match entry {
+            Entry::User(_) => &[][..],
+            Entry::Step(step) => &step.calls,
         })
-        .flatten()
-        .map(|call| text::name(&call.tool_name))
+        .map(|call| &call.name)
         .collect();
     if !called.is_empty() {
         let stub = |name| json!({ "name": name, "input_schema": { "type": "object" } });
@@ -54,52 +53,42 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-fn messages(messages: &[ModelMessage]) -> Value {
-    let mut written: Vec<Value> = Vec::new();
-    // The answers of a step are one message.
-    let mut answers: Vec<Value> = Vec::new();
-    for message in messages {
-        if let ModelMessage::Tool { call_id, tool_name: _, text } = message {
-            answers.push(json!({ "type": "tool_result", "tool_use_id": text::id(call_id), "content": text }));
-            continue;
-        }
-        if !answers.is_empty() {
-            written.push(json!({ "role": "user", "content": std::mem::take(&mut answers) }));
-        }
-        match message {
-            ModelMessage::User(text) => {
-                written.push(json!({ "role": "user", "content": text::spoken(text) }))
+fn messages(entries: &[Entry<'_>]) -> Value {
+    let mut messages = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::User(text) => messages.push(json!({ "role": "user", "content": spoken(text) })),
+            Entry::Step(step) => {
+                messages.push(json!({ "role": "assistant", "content": said(step) }));
+                let answers: Vec<_> = step
+                    .answers
+                    .iter()
+                    .map(|Told { id, text, name: _ }| {
+                        json!({ "type": "tool_result", "tool_use_id": id, "content": text })
+                    })
+                    .collect();
+                if !answers.is_empty() {
+                    messages.push(json!({ "role": "user", "content": answers }));
+                }
             }
-            ModelMessage::Assistant { text, calls, provider_state } => {
-                let content = said(text, calls, provider_state.as_ref());
-                written.push(json!({ "role": "assistant", "content": content }));
-            }
-            ModelMessage::Tool { .. } => {}
         }
     }
-    if !answers.is_empty() {
-        written.push(json!({ "role": "user", "content": answers }));
-    }
-    written.into()
+    messages.into()
 }
 
-fn said(text: &str, calls: &[ModelCall], state: Option<&Value>) -> Vec<Value> {
-    let call = |call: &ModelCall| {
-        let (id, name) = (text::id(&call.id), text::name(&call.tool_name));
-        json!({ "type": "tool_use", "id": id, "name": name, "input": call.input })
+fn said(step: &Step<'_>) -> Vec<Value> {
+    let call = |call: &Call<'_>, _: Option<&Value>| {
+        let Call { id, name, input } = call;
+        json!({ "type": "tool_use", "id": id, "name": name, "input": input })
     };
-    if let Some(blocks) = state.and_then(Value::as_array) {
-        let block = |block: &Value| match block.get(CALL).and_then(Value::as_u64) {
-            Some(index) => usize::try_from(index).ok().and_then(|index| calls.get(index)).map(call),
-            None => Some(block.clone()),
-        };
-        return blocks.iter().filter_map(block).collect();
+    if let Some(blocks) = step.placed(call) {
+        return blocks;
     }
     let mut content = Vec::new();
-    if !text.trim().is_empty() || calls.is_empty() {
-        content.push(json!({ "type": "text", "text": text::spoken(text) }));
+    if !step.text.trim().is_empty() || step.calls.is_empty() {
+        content.push(json!({ "type": "text", "text": spoken(step.text) }));
     }
-    content.extend(calls.iter().map(call));
+    content.extend(step.calls.iter().map(|made| call(made, None)));
     content
 }
 
@@ -174,10 +163,11 @@ impl Reading for Reader {
             }
             "content_block_stop" => {
                 let begun = self.blocks.iter_mut().rfind(|(index, _)| event.index == Some(*index));
-                if let Some((_, Said::Call { index, input })) = begun
-                    && let Some(input) = input.take()
-                {
-                    answer.arguments(*index, input.to_string());
+                if let Some((_, Said::Call { index, input })) = begun {
+                    if let Some(input) = input.take() {
+                        answer.arguments(*index, input.to_string());
+                    }
+                    answer.call_ends(*index);
                 }
             }
             "message_delta" => {
@@ -205,7 +195,8 @@ impl Reading for Reader {
     /// The blocks in their order, if there are thoughts among them: they are signed, and wanted back as they were.
     fn state(&mut self) -> Option<Value> {
         let blocks = std::mem::take(&mut self.blocks);
-        let mut signed = false;
+        // How far the blocks are, and how many of them go back: thoughts with nothing behind them are refused.
+        let (mut signed, mut standing) = (false, 0);
         let mut kept: Vec<Value> = Vec::new();
         for (_, block) in blocks {
             match block {
@@ -219,12 +210,17 @@ impl Reading for Reader {
                 }
                 Said::Text(text) if !text.trim().is_empty() => {
                     kept.push(json!({ "type": "text", "text": text }));
+                    standing = kept.len();
                 }
-                Said::Call { index, .. } => kept.push(json!({ CALL: index })),
+                Said::Call { index, .. } => {
+                    kept.push(json!({ CALL: index }));
+                    standing = kept.len();
+                }
                 Said::Text(_) | Said::Thinking { .. } | Said::Other => {}
             }
         }
-        signed.then_some(Value::Array(kept))
+        kept.truncate(standing);
+        (signed && standing > 0).then_some(Value::Array(kept))
     }
 }
 
@@ -243,6 +239,9 @@ impl Reader {
     }
 
     fn begin(&mut self, index: u64, block: Block, answer: &mut Answer) -> Result<(), ModelError> {
+        if self.blocks.len() >= BLOCKS_MAX {
+            return Err(ModelError::Malformed(format!("more than {BLOCKS_MAX} blocks")));
+        }
         if self.blocks.iter().any(|(begun, _)| *begun == index) {
             return Err(ModelError::Malformed(format!("block {index} of it begins twice")));
         }
@@ -274,6 +273,9 @@ impl Reader {
         let begun = self.blocks.iter_mut().rfind(|(begun, _)| *begun == index);
         let (_, block) = begun.ok_or_else(|| ModelError::Malformed(format!("block {index} never began")))?;
         match block {
+            Said::Text(_) | Said::Thinking { .. } if delta.partial_json.is_some() => {
+                return Err(ModelError::Malformed(format!("arguments in block {index}, which is no call")));
+            }
             Said::Text(text) => {
                 let more = delta.text.unwrap_or_default();
                 text.push_str(&more);

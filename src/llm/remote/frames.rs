@@ -30,6 +30,24 @@ pub(super) enum Frame {
     Comment,
 }
 
+/// Why there is no frame.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The connection ended it.
+    Stream(String),
+    /// An event cannot be read.
+    Event(&'static str),
+}
+
+impl From<Broken> for ModelError {
+    fn from(broken: Broken) -> Self {
+        Self::Malformed(match broken {
+            Broken::Stream(why) => why,
+            Broken::Event(why) => why.to_owned(),
+        })
+    }
+}
+
 type Chunks = BoxStream<'static, io::Result<Bytes>>;
 
 /// A stream that is cut into events.
@@ -52,7 +70,7 @@ impl Frames {
     }
 
     /// The next frame; none at the end of the stream.
-    pub(super) async fn next(&mut self) -> Option<Result<Frame, ModelError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Frame, Broken>> {
         loop {
             match self.lines.next().await {
                 Some(Ok(line)) => match self.line(line) {
@@ -61,8 +79,11 @@ impl Frames {
                     Err(error) => return Some(Err(error)),
                 },
                 Some(Err(LinesCodecError::MaxLineLengthExceeded)) => return Some(Err(too_long())),
+                Some(Err(LinesCodecError::Io(error))) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Some(Err(Broken::Event("an event of it is no text")));
+                }
                 Some(Err(LinesCodecError::Io(error))) => {
-                    return Some(Err(ModelError::Malformed(format!("the stream broke: {error}"))));
+                    return Some(Err(Broken::Stream(format!("the stream broke: {error}"))));
                 }
                 // Some servers end without the blank line.
                 None => return self.data.take().map(|data| Ok(Frame::Event(data))),
@@ -70,7 +91,7 @@ impl Frames {
         }
     }
 
-    fn line(&mut self, mut line: String) -> Result<Option<Frame>, ModelError> {
+    fn line(&mut self, mut line: String) -> Result<Option<Frame>, Broken> {
         if !self.begun {
             self.begun = true;
             if line.starts_with('\u{feff}') {
@@ -103,6 +124,6 @@ impl Frames {
     }
 }
 
-fn too_long() -> ModelError {
-    ModelError::Malformed("an event of it is too long".to_owned())
+fn too_long() -> Broken {
+    Broken::Event("an event of it is too long")
 }

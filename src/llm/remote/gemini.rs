@@ -2,23 +2,28 @@
 //! "Thought signatures").
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::text;
+use super::conversation::{Answer as Told, CALL, Call, Entry, Ids, Step, entries, spoken};
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use crate::llm::{ModelError, ModelRequest, Speaker};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// In a state, the place of a call among the parts: its number.
-const CALL: &str = "call";
 const SIGNATURE: &str = "thoughtSignature";
+/// What Google names for calls that another model made ("Thought signatures", FAQ). Models from the third generation on
+/// refuse a conversation in which the first call of a step has no signature.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+/// Models that want none.
+const WITHOUT_SIGNATURES: [&str; 2] = ["gemini-1", "gemini-2"];
 
 /// The body of a request.
-pub(super) fn body(request: &ModelRequest) -> Map<String, Value> {
+pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     if let Some(system) = &request.system {
         body.insert("systemInstruction".to_owned(), json!({ "parts": [{ "text": system }] }));
     }
-    body.insert("contents".to_owned(), contents(&request.messages));
+    let signs = !WITHOUT_SIGNATURES.iter().any(|name| model.starts_with(name));
+    body.insert("contents".to_owned(), contents(&entries(&request.messages, Ids::Own), signs));
     if !request.tools.is_empty() {
         let declarations = request.tools.iter().map(|tool| {
             let (name, description, schema) = (&tool.name, &tool.description, &tool.input_schema);
@@ -30,56 +35,52 @@ pub(super) fn body(request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-fn contents(messages: &[ModelMessage]) -> Value {
-    let mut written: Vec<Value> = Vec::new();
-    // The answers of a step are one content, as many as its calls.
-    let mut answers: Vec<Value> = Vec::new();
-    for message in messages {
-        if let ModelMessage::Tool { call_id, tool_name, text } = message {
-            let response = json!({ "result": text });
-            answers.push(json!({
-                "functionResponse": { "id": call_id, "name": text::name(tool_name), "response": response }
-            }));
-            continue;
-        }
-        if !answers.is_empty() {
-            written.push(json!({ "role": "user", "parts": std::mem::take(&mut answers) }));
-        }
-        match message {
-            ModelMessage::User(text) => {
-                written.push(json!({ "role": "user", "parts": [{ "text": text::spoken(text) }] }));
+fn contents(entries: &[Entry<'_>], signs: bool) -> Value {
+    let mut contents = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::User(text) => {
+                contents.push(json!({ "role": "user", "parts": [{ "text": spoken(text) }] }))
             }
-            ModelMessage::Assistant { text, calls, provider_state } => {
-                let parts = said(text, calls, provider_state.as_ref());
-                written.push(json!({ "role": "model", "parts": parts }));
+            Entry::Step(step) => {
+                contents.push(json!({ "role": "model", "parts": said(step, signs) }));
+                // As many as there are calls, in one content.
+                let answer = |answer: &Told<'_>| {
+                    let Told { id, name, text } = answer;
+                    json!({ "functionResponse": { "id": id, "name": name, "response": { "result": text } } })
+                };
+                let answers: Vec<_> = step.answers.iter().map(answer).collect();
+                if !answers.is_empty() {
+                    contents.push(json!({ "role": "user", "parts": answers }));
+                }
             }
-            ModelMessage::Tool { .. } => {}
         }
     }
-    if !answers.is_empty() {
-        written.push(json!({ "role": "user", "parts": answers }));
-    }
-    written.into()
+    contents.into()
 }
 
-fn said(text: &str, calls: &[ModelCall], state: Option<&Value>) -> Vec<Value> {
-    let call = |call: &ModelCall| json!({ "functionCall": { "id": call.id, "name": text::name(&call.tool_name), "args": call.input } });
-    if let Some(parts) = state.and_then(Value::as_array) {
-        let part = |part: &Value| {
-            let Some(index) = part.get(CALL).and_then(Value::as_u64) else { return Some(part.clone()) };
-            let mut written = call(usize::try_from(index).ok().and_then(|index| calls.get(index))?);
-            if let (Some(signature), Some(fields)) = (part.get(SIGNATURE), written.as_object_mut()) {
-                fields.insert(SIGNATURE.to_owned(), signature.clone());
-            }
-            Some(written)
-        };
-        return parts.iter().filter_map(part).collect();
+fn said(step: &Step<'_>, signs: bool) -> Vec<Value> {
+    let call = |call: &Call<'_>, part: Option<&Value>| {
+        let Call { id, name, input } = call;
+        let mut written = json!({ "functionCall": { "id": id, "name": name, "args": input } });
+        if let (Some(signature), Some(fields)) =
+            (part.and_then(|part| part.get(SIGNATURE)), written.as_object_mut())
+        {
+            fields.insert(SIGNATURE.to_owned(), signature.clone());
+        }
+        written
+    };
+    if let Some(parts) = step.placed(call) {
+        return parts;
     }
     let mut parts = Vec::new();
-    if !text.trim().is_empty() || calls.is_empty() {
-        parts.push(json!({ "text": text::spoken(text) }));
+    if !step.text.trim().is_empty() || step.calls.is_empty() {
+        parts.push(json!({ "text": spoken(step.text) }));
     }
-    parts.extend(calls.iter().map(call));
+    let unsigned = json!({ SIGNATURE: NO_SIGNATURE });
+    let foreign = signs && matches!(step.speaker, Speaker::Another);
+    let first = |place: usize| (foreign && place == 0).then_some(&unsigned);
+    parts.extend(step.calls.iter().enumerate().map(|(place, made)| call(made, first(place))));
     parts
 }
 
@@ -118,7 +119,7 @@ struct Part {
 struct FunctionCall {
     id: Option<String>,
     name: Option<String>,
-    args: Option<Value>,
+    args: Option<Box<RawValue>>,
 }
 
 /// Reads an answer.

@@ -5,15 +5,16 @@
 //!
 //! - `transport` sends, and tells a server that cannot be had now from one that said no. The key goes into the
 //!   request and nowhere else: no error's text and no `Debug` has it.
+//! - `conversation` is what all wires write, with the names and ids that servers take.
 //! - `frames` cuts the bytes into events.
 //! - `answer` is what was read so far: the wires put words and calls into it, and it ends them all alike.
 //!
 //! The conversation goes out as it is stored, in its order. How a message is written depends on that message
-//! alone, so that no byte that was sent once changes and prompt caches keep working. What a server cannot take,
-//! a tool's name or an id that another one made up, is written so that it can.
+//! alone, so that no byte that was sent once changes and prompt caches keep working.
 
 mod answer;
 mod anthropic;
+mod conversation;
 mod frames;
 #[cfg(test)]
 mod fuzz;
@@ -23,13 +24,12 @@ mod openai;
 mod responses;
 #[cfg(test)]
 mod tests;
-mod text;
 mod transport;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest};
 use answer::{Answer, Reading};
 use bytes::Bytes;
-use frames::{Frame, Frames, Framing};
+use frames::{Broken, Frame, Frames, Framing};
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Request, Url};
@@ -88,8 +88,8 @@ impl Wire {
         }
     }
 
-    /// The headers of its own. An error says what is wrong with the key.
-    fn headers(self, key: Option<&str>) -> Result<HeaderMap, String> {
+    /// The headers of its own.
+    fn headers(self, key: Option<&str>) -> Result<HeaderMap, RemoteError> {
         let (name, scheme) = match self {
             Self::OpenAiChat | Self::OpenAiResponses | Self::Ollama => (AUTHORIZATION, "Bearer "),
             Self::Anthropic => (HeaderName::from_static("x-api-key"), ""),
@@ -98,7 +98,7 @@ impl Wire {
         let mut headers = HeaderMap::new();
         if let Some(key) = key {
             let value = HeaderValue::from_str(&format!("{scheme}{key}"));
-            let mut value = value.map_err(|_| "the API key has characters no header can carry".to_owned())?;
+            let mut value = value.map_err(|_| RemoteError::ApiKey)?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -120,7 +120,7 @@ impl Wire {
             Self::OpenAiChat => openai::body(model, request),
             Self::OpenAiResponses => responses::body(model, request),
             Self::Anthropic => anthropic::body(model, request),
-            Self::Gemini => gemini::body(request),
+            Self::Gemini => gemini::body(model, request),
             Self::Ollama => ollama::body(model, request),
         }
     }
@@ -147,8 +147,23 @@ pub struct RemoteConfig {
     pub base_url: Option<String>,
     /// The key; local servers often have none.
     pub api_key: Option<SecretString>,
-    /// Fields of the request's body that the operator adds, or puts in place of ours.
+    /// Fields of the request's body that the operator adds, or puts in place of ours; `null` takes one out.
     pub options: Map<String, Value>,
+}
+
+/// Why there is no such model: the setting that is wrong, and what is wrong with it. Neither the URL nor the key is in
+/// the text.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// `base_url`
+    #[error("{0}")]
+    BaseUrl(&'static str),
+    /// `api_key`
+    #[error("it has characters that no header can carry")]
+    ApiKey,
+    /// The client for HTTP could not be made.
+    #[error("{0}")]
+    Client(String),
 }
 
 /// A model behind a server.
@@ -166,35 +181,39 @@ impl Remote {
     /// Prepares the client; nothing is sent. Installs ring as the process's TLS provider if it has none.
     ///
     /// # Errors
-    /// There is no base URL or it is not a plain one of HTTP, the key cannot stand in a header. Neither the URL
-    /// nor the key is in the text.
-    pub fn new(config: RemoteConfig) -> Result<Self, ModelError> {
+    /// There is no base URL or it is not a plain one of HTTP, the key cannot stand in a header.
+    pub fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         let RemoteConfig { wire, id, base_url, api_key, options } = config;
-        let unfit = |what: &str| ModelError::Upstream(format!("not usable: {what}"));
-
         let base_url = base_url.as_deref().or(wire.default_base_url());
-        let base_url = base_url.ok_or_else(|| unfit("there is no base URL"))?;
-        let base = Url::parse(base_url).map_err(|_| unfit("the base URL cannot be read"))?;
+        let base_url = base_url.ok_or(RemoteError::BaseUrl("there is none"))?;
+        let unreadable = |_| RemoteError::BaseUrl("it cannot be read as a URL");
+        let base = Url::parse(base_url).map_err(unreadable)?;
         if !matches!(base.scheme(), "http" | "https") {
-            return Err(unfit("the base URL is not one of HTTP"));
+            return Err(RemoteError::BaseUrl("it is not one of HTTP"));
         }
         // A path is put behind it, and a secret in it would get around the care taken of the key.
         let bare = base.query().is_none() && base.fragment().is_none();
         if !bare || !base.username().is_empty() || base.password().is_some() {
-            return Err(unfit("the base URL has a query, a fragment or a password"));
+            return Err(RemoteError::BaseUrl("it has a query, a fragment or a password"));
         }
-        let url = Url::parse(&wire.url(base_url, &id)).map_err(|_| unfit("the base URL cannot be read"))?;
+        let url = Url::parse(&wire.url(base_url, &id)).map_err(unreadable)?;
 
         let key = api_key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty());
-        let headers = wire.headers(key).map_err(|what| unfit(&what))?;
+        let headers = wire.headers(key)?;
         let origin = format!("{} {url} {id}", wire.as_str());
-        let http = Http::new(api_key).map_err(|what| unfit(&what))?;
+        let http = Http::new(api_key).map_err(RemoteError::Client)?;
         Ok(Self { wire, id, origin, url, headers, options, http })
     }
 
     fn request(&self, request: &ModelRequest) -> Request {
         let mut body = self.wire.body(&self.id, request);
-        body.extend(self.options.clone());
+        for (field, value) in &self.options {
+            if value.is_null() {
+                body.shift_remove(field);
+            } else {
+                body.insert(field.clone(), value.clone());
+            }
+        }
         let mut http = Request::new(reqwest::Method::POST, self.url.clone());
         http.headers_mut().clone_from(&self.headers);
         *http.body_mut() = Some(Value::Object(body).to_string().into());
@@ -227,7 +246,7 @@ impl LanguageModel for Remote {
             let http = http.clone();
             async move {
                 let response = http.send(request, wire.framing()).await?;
-                Ok(events(wire, response.bytes_stream()))
+                Ok::<_, ModelError>(events(wire, response.bytes_stream()))
             }
         };
         stream::once(answer).try_flatten().map_err(move |error| http.harmless(error)).boxed()
@@ -237,6 +256,8 @@ impl LanguageModel for Remote {
 /// The longest answer, in bytes of its events: some 150,000 tokens of the most verbose wire. What a server wants back
 /// is held until then, and one that does not end has to be ended.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How long a server that said why it ends has to tell the cost and end its stream.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a server that said all has to end its stream, so that its connection can serve again.
 const LINGER: Duration = Duration::from_millis(100);
 
@@ -246,7 +267,8 @@ fn events(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
     let frames = Frames::new(bytes, wire.framing());
-    let exchange = Exchange { frames, bytes: 0, reading: wire.reading(), answer: Answer::default() };
+    let exchange =
+        Exchange { frames, bytes: 0, told: false, reading: wire.reading(), answer: Answer::default() };
     stream::try_unfold(exchange, Exchange::next)
 }
 
@@ -255,6 +277,8 @@ struct Exchange {
     frames: Frames,
     /// How many bytes of events were read.
     bytes: usize,
+    /// Whether anything was told.
+    told: bool,
     reading: Box<dyn Reading>,
     answer: Answer,
 }
@@ -264,6 +288,7 @@ impl Exchange {
     async fn next(mut self) -> Result<Option<(ModelEvent, Self)>, ModelError> {
         loop {
             if let Some(event) = self.answer.events.pop_front() {
+                self.told = true;
                 return Ok(Some((event, self)));
             }
             if self.answer.has_ended() {
@@ -271,8 +296,20 @@ impl Exchange {
                 let _in_time = tokio::time::timeout(LINGER, drained).await;
                 return Ok(None);
             }
-            let frame = if self.answer.is_over() { None } else { self.frames.next().await };
+            let frame = if self.answer.is_over() {
+                None
+            } else if self.answer.is_whole() {
+                // Whatever breaks now, the answer is there.
+                let last = tokio::time::timeout(LAST_WORDS, self.frames.next()).await;
+                last.ok().flatten().filter(Result::is_ok)
+            } else {
+                self.frames.next().await
+            };
             match frame {
+                // It has not been had: it may be asked again.
+                Some(Err(Broken::Stream(why))) if !self.told => {
+                    return Err(ModelError::Unavailable { why, retry_after: None });
+                }
                 Some(frame) => {
                     if let Frame::Event(data) = frame? {
                         self.bytes = self.bytes.saturating_add(data.len());

@@ -1,52 +1,59 @@
 //! `{base_url}/api/chat` of Ollama (its API reference, "Generate a chat completion"): one JSON object a line.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::{openai, text};
+use super::conversation::{Answer as Told, Entry, Ids, Step, entries};
+use super::openai;
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 const THINKING: &str = "thinking";
 
 /// The body of a request.
 pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
-    let ModelRequest { system, messages, tools } = request;
-    let system = system.iter().map(|text| json!({ "role": "system", "content": text }));
+    let mut messages = Vec::new();
+    if let Some(system) = &request.system {
+        messages.push(json!({ "role": "system", "content": system }));
+    }
+    for entry in entries(&request.messages, Ids::Own) {
+        match entry {
+            Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
+            Entry::Step(step) => {
+                messages.push(said(&step));
+                messages.extend(step.answers.iter().map(|answer| {
+                    let Told { id, name, text } = answer;
+                    json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id })
+                }));
+            }
+        }
+    }
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
-    body.insert("messages".to_owned(), system.chain(messages.iter().map(message)).collect());
-    if !tools.is_empty() {
-        body.insert("tools".to_owned(), tools.iter().map(|tool| openai::function(tool)).collect());
+    body.insert("messages".to_owned(), messages.into());
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(|tool| openai::function(tool)).collect());
     }
     body
 }
 
-fn message(message: &ModelMessage) -> Value {
-    match message {
-        ModelMessage::User(text) => json!({ "role": "user", "content": text }),
-        ModelMessage::Tool { call_id, tool_name, text } => {
-            let name = text::name(tool_name);
-            json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": call_id })
-        }
-        ModelMessage::Assistant { text, calls, provider_state } => {
-            let mut said = Map::new();
-            said.insert("role".to_owned(), "assistant".into());
-            said.insert("content".to_owned(), text.as_str().into());
-            if let Some(thinking) = provider_state.as_ref().and_then(|state| state.get(THINKING)) {
-                said.insert(THINKING.to_owned(), thinking.clone());
-            }
-            let call = |call: &ModelCall| {
-                let function = json!({ "name": text::name(&call.tool_name), "arguments": call.input });
-                json!({ "id": call.id, "function": function })
-            };
-            if !calls.is_empty() {
-                said.insert("tool_calls".to_owned(), calls.iter().map(call).collect());
-            }
-            Value::Object(said)
-        }
+fn said(step: &Step<'_>) -> Value {
+    let mut said = Map::new();
+    said.insert("role".to_owned(), "assistant".into());
+    said.insert("content".to_owned(), step.text.into());
+    if let Some(thinking) = step.state().and_then(|state| state.get(THINKING)) {
+        said.insert(THINKING.to_owned(), thinking.clone());
     }
+    let calls = step
+        .calls
+        .iter()
+        .map(|call| json!({ "id": call.id, "function": { "name": call.name, "arguments": call.input } }));
+    if !step.calls.is_empty() {
+        said.insert("tool_calls".to_owned(), calls.collect());
+    }
+    Value::Object(said)
 }
 
 #[derive(Deserialize)]
@@ -75,7 +82,7 @@ struct Call {
 #[derive(Deserialize)]
 struct Function {
     name: Option<String>,
-    arguments: Option<Value>,
+    arguments: Option<Box<RawValue>>,
 }
 
 /// Reads an answer.

@@ -2,68 +2,71 @@
 //! and of Google's endpoint of this kind beside it).
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::text;
+use super::conversation::{self, Answer as Told, Entry, Ids, Step, entries};
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelError, ModelMessage, ModelRequest, ToolDefinition};
-use serde::Deserialize;
+use crate::llm::{ModelError, ModelRequest, ToolDefinition};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 /// Where a call has what is not of OpenAI's own format.
 const EXTRA: &str = "extra_content";
-/// Fields of a message in which servers put thoughts; the first that has any counts.
+/// Fields of a message in which servers put thoughts.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 const THOUGHT_DETAILS: &str = "reasoning_details";
 
 /// The body of a request.
 pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
-    let ModelRequest { system, messages, tools } = request;
-    let system = system.iter().map(|text| json!({ "role": "system", "content": text }));
+    let mut messages = Vec::new();
+    if let Some(system) = &request.system {
+        messages.push(json!({ "role": "system", "content": system }));
+    }
+    for entry in entries(&request.messages, Ids::Own) {
+        match entry {
+            Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
+            Entry::Step(step) => {
+                messages.push(said(&step));
+                let answer = |answer: &Told<'_>| json!({ "role": "tool", "tool_call_id": answer.id, "content": answer.text });
+                messages.extend(step.answers.iter().map(answer));
+            }
+        }
+    }
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
-    body.insert("messages".to_owned(), system.chain(messages.iter().map(message)).collect());
-    if !tools.is_empty() {
-        body.insert("tools".to_owned(), tools.iter().map(|tool| function(tool)).collect());
+    body.insert("messages".to_owned(), messages.into());
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(|tool| function(tool)).collect());
     }
     body
 }
 
-fn message(message: &ModelMessage) -> Value {
-    match message {
-        ModelMessage::User(text) => json!({ "role": "user", "content": text }),
-        ModelMessage::Tool { call_id, tool_name: _, text } => {
-            json!({ "role": "tool", "tool_call_id": text::short_id(call_id), "content": text })
-        }
-        ModelMessage::Assistant { text, calls, provider_state } => {
-            // `null` where there are calls only: some servers put an empty text into the model's prompt.
-            let content =
-                if text.is_empty() && !calls.is_empty() { Value::Null } else { text.as_str().into() };
-            let mut said = Map::new();
-            said.insert("role".to_owned(), "assistant".into());
-            said.insert("content".to_owned(), content);
-            let kept = |field: &str| provider_state.as_ref().and_then(|state| state.get(field));
-            if let Some(fields) = kept("message").and_then(Value::as_object) {
-                said.extend(fields.clone());
-            }
-            let extra =
-                |index: usize| kept("calls").and_then(|calls| calls.get(index)).filter(|it| !it.is_null());
-            let call = |(index, call): (usize, &crate::llm::ModelCall)| {
-                let arguments = Value::Object(call.input.clone()).to_string();
-                let function = json!({ "name": text::name(&call.tool_name), "arguments": arguments });
-                let mut written =
-                    json!({ "id": text::short_id(&call.id), "type": "function", "function": function });
-                if let (Some(extra), Some(fields)) = (extra(index), written.as_object_mut()) {
-                    fields.insert(EXTRA.to_owned(), extra.clone());
-                }
-                written
-            };
-            if !calls.is_empty() {
-                said.insert("tool_calls".to_owned(), calls.iter().enumerate().map(call).collect());
-            }
-            Value::Object(said)
-        }
+fn said(step: &Step<'_>) -> Value {
+    // `null` where there are calls only: some servers put an empty text into the model's prompt.
+    let silent = step.text.is_empty() && !step.calls.is_empty();
+    let content = if silent { Value::Null } else { step.text.into() };
+    let mut said = Map::new();
+    said.insert("role".to_owned(), "assistant".into());
+    said.insert("content".to_owned(), content);
+    let kept = |field: &str| step.state().and_then(|state| state.get(field));
+    if let Some(fields) = kept("message").and_then(Value::as_object) {
+        said.extend(fields.clone());
     }
+    let call = |(index, call): (usize, &conversation::Call<'_>)| {
+        let function =
+            json!({ "name": call.name, "arguments": Value::Object(call.input.clone()).to_string() });
+        let mut written = json!({ "id": call.id, "type": "function", "function": function });
+        let extra = kept("calls").and_then(|calls| calls.get(index)).filter(|extra| !extra.is_null());
+        if let (Some(extra), Some(fields)) = (extra, written.as_object_mut()) {
+            fields.insert(EXTRA.to_owned(), extra.clone());
+        }
+        written
+    };
+    if !step.calls.is_empty() {
+        said.insert("tool_calls".to_owned(), step.calls.iter().enumerate().map(call).collect());
+    }
+    Value::Object(said)
 }
 
 /// A tool as this wire and Ollama's describe it.
@@ -85,9 +88,9 @@ struct Chunk {
 #[derive(Deserialize)]
 struct Choice {
     index: Option<u64>,
-    /// `message` in servers that send all at once.
-    #[serde(alias = "message")]
     delta: Option<Delta>,
+    /// In servers that send all at once, and in some that send it beside each delta.
+    message: Option<Delta>,
     finish_reason: Option<String>,
 }
 
@@ -95,10 +98,16 @@ struct Choice {
 struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
-    reasoning_content: Option<String>,
+    /// The outer one says whether the field is there.
+    #[serde(default, deserialize_with = "present")]
+    reasoning_content: Option<Option<String>>,
     reasoning: Option<String>,
     reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<Piece>>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// Words, or words and thoughts as Mistral sends them.
@@ -139,7 +148,14 @@ struct Call {
     place: Option<u64>,
     id: Option<String>,
     name: String,
+    arguments: String,
     extra: Option<Value>,
+}
+
+impl Call {
+    fn has_all(&self) -> bool {
+        self.arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+    }
 }
 
 impl Reading for Reader {
@@ -154,7 +170,7 @@ impl Reading for Reader {
             error_in_stream(chunk.message.as_ref())?;
         }
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            if let Some(delta) = choice.delta {
+            if let Some(delta) = choice.delta.or(choice.message) {
                 self.delta(delta, answer)?;
             }
             match choice.finish_reason.as_deref() {
@@ -162,9 +178,12 @@ impl Reading for Reader {
                 Some("error") => {
                     return Err(ModelError::Upstream("it ended its answer with an error".to_owned()));
                 }
+                Some(reason @ "insufficient_system_resource") => {
+                    return Err(ModelError::Unavailable { why: reason.to_owned(), retry_after: None });
+                }
                 Some(reason) => answer.ends(match reason {
                     "stop" => FinishReason::Stop,
-                    "length" => FinishReason::Length,
+                    "length" | "model_length" => FinishReason::Length,
                     "content_filter" => FinishReason::ContentFilter,
                     "tool_calls" | "function_call" => FinishReason::ToolCalls,
                     _ => FinishReason::Other,
@@ -183,10 +202,7 @@ impl Reading for Reader {
         let thoughts = self.thoughts.take();
         if !self.details.is_empty() {
             message.insert(THOUGHT_DETAILS.to_owned(), std::mem::take(&mut self.details).into());
-        } else if let Some((field, thoughts)) = thoughts
-            // Some servers want the thoughts of a step with calls back, and some refuse those of any other.
-            && !self.calls.is_empty()
-        {
+        } else if let Some((field, thoughts)) = thoughts {
             message.insert(field.to_owned(), thoughts.into());
         }
         let calls: Value = self.calls.iter_mut().map(|call| call.extra.take().unwrap_or_default()).collect();
@@ -204,10 +220,20 @@ impl Reading for Reader {
 
 impl Reader {
     fn delta(&mut self, delta: Delta, answer: &mut Answer) -> Result<(), ModelError> {
-        let given = [delta.reasoning_content, delta.reasoning];
-        let thoughts = THOUGHTS.into_iter().zip(given).find_map(|(field, text)| Some((field, text?)));
-        if let Some((field, text)) = thoughts.filter(|(_, text)| !text.is_empty()) {
-            self.thoughts.get_or_insert_with(|| (field, String::new())).1.push_str(&text);
+        let [content_field, field] = THOUGHTS;
+        if delta.reasoning_content.is_some() {
+            // Some servers want the field back with each step of a model that thinks, also where it is empty.
+            self.thoughts.get_or_insert((content_field, String::new()));
+        }
+        let given = [(content_field, delta.reasoning_content.flatten()), (field, delta.reasoning)];
+        let given =
+            given.into_iter().find_map(|(field, text)| Some((field, text.filter(|it| !it.is_empty())?)));
+        if let Some((field, text)) = given {
+            let (kept_in, kept) = self.thoughts.get_or_insert((field, String::new()));
+            if kept.is_empty() {
+                *kept_in = field;
+            }
+            kept.push_str(&text);
             answer.reasoning(text);
         }
         for detail in delta.reasoning_details.into_iter().flatten() {
@@ -269,8 +295,10 @@ impl Reader {
         };
         let meant = meant.and_then(|at| self.calls.get_mut(at));
         let call = match (meant, name) {
-            // Some servers put one call after the other in the same place.
-            (Some(call), Some(name)) if id.is_some() && call.id.is_some() && call.id != id => {
+            // Some servers put one call after the other in the same place, and some of them give no ids.
+            (Some(call), Some(name))
+                if if id.is_some() && call.id.is_some() { call.id != id } else { call.has_all() } =>
+            {
                 self.begin(place, id, name, answer)?
             }
             (Some(call), Some(name)) if call.name != name => {
@@ -290,11 +318,13 @@ impl Reader {
             }
         };
         call.extra = extra_content.filter(|extra| !extra.is_null()).or_else(|| call.extra.take());
-        match arguments {
-            None | Some(Value::Null) => {}
-            Some(Value::String(delta)) => answer.arguments(call.index, delta),
-            Some(whole) => answer.arguments(call.index, whole.to_string()),
-        }
+        let delta = match arguments {
+            None | Some(Value::Null) => return Ok(()),
+            Some(Value::String(delta)) => delta,
+            Some(whole) => whole.to_string(),
+        };
+        call.arguments.push_str(&delta);
+        answer.arguments(call.index, delta);
         Ok(())
     }
 
@@ -306,7 +336,9 @@ impl Reader {
         answer: &mut Answer,
     ) -> Result<&mut Call, ModelError> {
         let index = answer.call(id.clone(), &name)?;
-        self.calls.push(Call { index, place, id, name, extra: None });
+        // They have ended when the answer has.
+        answer.call_ends(index);
+        self.calls.push(Call { index, place, id, name, arguments: String::new(), extra: None });
         let none = || ModelError::Malformed("a call of it is lost".to_owned());
         self.calls.last_mut().ok_or_else(none)
     }

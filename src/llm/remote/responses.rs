@@ -4,18 +4,16 @@
 //! back with the step it belongs to.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::text;
+use super::conversation::{self, Answer as Told, CALL, Entry, Ids, Step, entries};
 use crate::domain::turn::FinishReason;
-use crate::llm::{ModelCall, ModelError, ModelMessage, ModelRequest};
+use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// In a state, the place of a call among the items: its number.
-const CALL: &str = "call";
-/// Models that do not reason refuse to be asked for it. None of these do, and newer ones do.
-const WITHOUT_REASONING: [&str; 3] = ["gpt-3", "gpt-4", "chatgpt-"];
+/// Models that do not reason, and refuse to be asked for it; what is new does.
+const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 /// The body of a request.
 pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
@@ -23,22 +21,22 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
     body.insert("store".to_owned(), false.into());
-    if !WITHOUT_REASONING.iter().any(|name| model.starts_with(name)) {
+    let base = model.strip_prefix("ft:").unwrap_or(model);
+    if !WITHOUT_REASONING.iter().any(|name| base.starts_with(name)) {
         body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
     }
     if let Some(system) = &request.system {
         body.insert("instructions".to_owned(), system.as_str().into());
     }
     let mut input = Vec::new();
-    for message in &request.messages {
-        match message {
-            ModelMessage::User(text) => input.push(json!({ "role": "user", "content": text })),
-            ModelMessage::Assistant { text, calls, provider_state } => {
-                said(text, calls, provider_state.as_ref(), &mut input);
-            }
-            ModelMessage::Tool { call_id, tool_name: _, text } => {
-                let call_id = text::id(call_id);
-                input.push(json!({ "type": "function_call_output", "call_id": call_id, "output": text }));
+    for entry in entries(&request.messages, Ids::Plain) {
+        match entry {
+            Entry::User(text) => input.push(json!({ "role": "user", "content": text })),
+            Entry::Step(step) => {
+                input.extend(said(&step));
+                input.extend(step.answers.iter().map(|Told { id, text, name: _ }| {
+                    json!({ "type": "function_call_output", "call_id": id, "output": text })
+                }));
             }
         }
     }
@@ -56,33 +54,27 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-fn said(text: &str, calls: &[ModelCall], state: Option<&Value>, input: &mut Vec<Value>) {
-    let call = |call: &ModelCall, id: Option<&Value>| {
+fn said(step: &Step<'_>) -> Vec<Value> {
+    let call = |call: &conversation::Call<'_>, item: Option<&Value>| {
         let mut written = Map::new();
         written.insert("type".to_owned(), "function_call".into());
-        if let Some(id) = id {
+        if let Some(id) = item.and_then(|item| item.get("id")) {
             written.insert("id".to_owned(), id.clone());
         }
-        written.insert("call_id".to_owned(), text::id(&call.id).into());
-        written.insert("name".to_owned(), text::name(&call.tool_name).into());
+        written.insert("call_id".to_owned(), call.id.as_ref().into());
+        written.insert("name".to_owned(), call.name.as_ref().into());
         written.insert("arguments".to_owned(), Value::Object(call.input.clone()).to_string().into());
         Value::Object(written)
     };
-    if let Some(items) = state.and_then(Value::as_array) {
-        let item = |item: &Value| match item.get(CALL).and_then(Value::as_u64) {
-            Some(index) => {
-                let made = usize::try_from(index).ok().and_then(|index| calls.get(index))?;
-                Some(call(made, item.get("id")))
-            }
-            None => Some(item.clone()),
-        };
-        input.extend(items.iter().filter_map(item));
-        return;
+    if let Some(items) = step.placed(call) {
+        return items;
     }
-    if !text.is_empty() {
-        input.push(json!({ "role": "assistant", "content": text }));
+    let mut items = Vec::new();
+    if !step.text.is_empty() {
+        items.push(json!({ "role": "assistant", "content": step.text }));
     }
-    input.extend(calls.iter().map(|made| call(made, None)));
+    items.extend(step.calls.iter().map(|made| call(made, None)));
+    items
 }
 
 #[derive(Deserialize)]
@@ -105,7 +97,10 @@ pub(super) struct Reader {
     calls: BTreeMap<u64, Call>,
     /// What goes back, by the place of the items.
     items: BTreeMap<u64, Value>,
-    reasoned: bool,
+    /// Whether there is something among them that the server wants back.
+    wanted: bool,
+    /// Whether words were told since the last item of words was whole.
+    words: bool,
     /// Whether thoughts were told since the last summary of them began.
     thoughts: bool,
 }
@@ -125,7 +120,10 @@ impl Reading for Reader {
         let event: Event<'_> = serde_json::from_str(data).map_err(unreadable)?;
         let place = event.output_index.unwrap_or_default();
         match &*event.r#type {
-            "response.output_text.delta" | "response.refusal.delta" => answer.text(words(event.delta)),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.words = true;
+                answer.text(words(event.delta));
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thoughts = true;
                 answer.reasoning(words(event.delta));
@@ -176,10 +174,15 @@ impl Reading for Reader {
         Ok(())
     }
 
-    /// The items in their order, if there is reasoning among them.
+    /// The items in their order, if the server wants one back and all that was told is among them.
     fn state(&mut self) -> Option<Value> {
-        let items = std::mem::take(&mut self.items);
-        self.reasoned.then(|| items.into_values().collect())
+        let mut items: Vec<_> = std::mem::take(&mut self.items).into_values().collect();
+        // Reasoning with nothing behind it is refused.
+        let stands = |item: &Value| item.get("type").is_none_or(|kind| kind != "reasoning");
+        items.truncate(items.iter().rposition(stands).map_or(0, |last| last.saturating_add(1)));
+        let calls = items.iter().filter(|item| item.get(CALL).is_some()).count();
+        let whole = !self.words && calls == self.calls.len();
+        (self.wanted && whole && !items.is_empty()).then(|| items.into())
     }
 }
 
@@ -199,25 +202,19 @@ impl Reader {
     }
 
     fn done(&mut self, place: u64, item: Value, answer: &mut Answer) -> Result<(), ModelError> {
-        let id = item.get("id").cloned();
         let kept = match item.get("type").and_then(Value::as_str) {
             Some("reasoning") => {
                 // Without its content, what the server stored nothing of cannot be named to it either.
                 if item.get("encrypted_content").is_none_or(Value::is_null) {
                     return Ok(());
                 }
-                self.reasoned = true;
+                self.wanted = true;
                 item
             }
             Some("message") => {
-                let parts = item.get("content").and_then(Value::as_array).into_iter().flatten();
-                let parts = parts.filter_map(|part| match part.get("type").and_then(Value::as_str)? {
-                    "output_text" => Some(json!({ "type": "output_text", "text": part.get("text")? })),
-                    "refusal" => Some(json!({ "type": "refusal", "refusal": part.get("refusal")? })),
-                    _ => None,
-                });
-                let content: Value = parts.collect();
-                with_id(json!({ "type": "message", "role": "assistant", "content": content }), id)
+                self.words = false;
+                self.wanted |= item.get("phase").is_some_and(|phase| !phase.is_null());
+                item
             }
             Some("function_call") => {
                 if !self.calls.contains_key(&place) {
@@ -227,20 +224,18 @@ impl Reader {
                 if !std::mem::replace(&mut call.pieces, true) {
                     answer.arguments(call.index, words(item.get("arguments").cloned()));
                 }
-                with_id(json!({ CALL: call.index }), id)
+                answer.call_ends(call.index);
+                let mut kept = json!({ CALL: call.index });
+                if let (Some(id), Some(fields)) = (item.get("id"), kept.as_object_mut()) {
+                    fields.insert("id".to_owned(), id.clone());
+                }
+                kept
             }
             _ => return Ok(()),
         };
         self.items.insert(place, kept);
         Ok(())
     }
-}
-
-fn with_id(mut item: Value, id: Option<Value>) -> Value {
-    if let (Some(id), Some(fields)) = (id, item.as_object_mut()) {
-        fields.insert("id".to_owned(), id);
-    }
-    item
 }
 
 fn words(value: Option<Value>) -> String {

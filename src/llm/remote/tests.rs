@@ -1,7 +1,7 @@
 //! What is read of given bytes, and what is written of given conversations.
 
 use super::*;
-use crate::llm::{ModelCall, ModelMessage};
+use crate::llm::{ModelCall, ModelMessage, Speaker};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -108,16 +108,16 @@ fn errors_in_a_stream_tell_whether_asking_again_may_help() {
 }
 
 #[rustfmt::skip]
-fn conversation(state: Option<Value>) -> ModelRequest {
+fn conversation(speaker: Speaker) -> ModelRequest {
     let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: json!({"b": 1, "a": 2}).as_object().cloned().unwrap() };
     let tool = |id: &str| ModelMessage::Tool { call_id: id.into(), tool_name: "go".into(), text: "done".into() };
-    let said = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], provider_state: state };
+    let said = ModelMessage::Assistant { text: "Hm.".into(), calls: vec![call("1"), call("a b")], speaker };
     let user = |text: &str| ModelMessage::User(text.into());
     ModelRequest { system: Some("s".into()), messages: vec![user("x"), user("y"), said, tool("1"), tool("a b")], tools: vec![] }
 }
 
-fn written(wire: Wire, state: Option<Value>) -> Value {
-    Value::Object(wire.body("m", &conversation(state)))
+fn written(wire: Wire, provider_state: Option<Value>) -> Value {
+    Value::Object(wire.body("m", &conversation(Speaker::Same { provider_state })))
 }
 
 #[rustfmt::skip]
@@ -131,7 +131,7 @@ fn a_conversation_goes_out_as_it_is_on_each_wire() {
             {"id": "1", "type": "function", "function": function}, {"id": "a b", "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": "1", "content": "done"}, {"role": "tool", "tool_call_id": "a b", "content": "done"},
     ]}));
-    let id = text::id("a b");
+    let id = conversation::id_for("a b", &Speaker::Another, conversation::Ids::Plain);
     assert_eq!(written(Wire::OpenAiResponses, None), json!({"model": "m", "stream": true, "store": false,
         "include": ["reasoning.encrypted_content"], "instructions": "s", "input": [
         {"role": "user", "content": "x"}, {"role": "user", "content": "y"}, {"role": "assistant", "content": "Hm."},
@@ -185,7 +185,7 @@ fn what_a_server_wants_back_goes_back_in_its_place() {
     let content = &written(Wire::Anthropic, kept)["messages"][2]["content"];
     assert_eq!(content[0], json!({"type": "thinking", "thinking": "Let me.", "signature": "c2ln"}));
     assert_eq!(content[1], json!({"type": "redacted_thinking", "data": "ZGF0YQ"}));
-    assert_eq!((&content[2]["text"], &content[3]["id"], &content[4]["id"]), (&json!("Hm."), &json!("1"), &json!(text::id("a b"))));
+    assert_eq!((&content[2]["text"], &content[3]["id"], &content[4]["name"]), (&json!("Hm."), &json!("1"), &json!("go")));
     assert_eq!(content.as_array().unwrap().len(), 5);
 
     let parts = |parts: Value| json!({"candidates": [{"content": {"parts": parts}}]});
@@ -202,14 +202,16 @@ fn what_a_server_wants_back_goes_back_in_its_place() {
 
     let item = |index: u64, item: Value| json!({"type": "response.output_item.done", "output_index": index, "item": item});
     let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "ZW5j"});
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Hm.", "annotations": []}]});
     let call = |id: &str| json!({"type": "function_call", "id": id, "call_id": "c", "name": "go", "arguments": "{}"});
     let kept = state(Wire::OpenAiResponses, &sse(&[
-        item(0, reasoning.clone()), item(1, json!({"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "Hm."}]})),
+        item(0, reasoning.clone()), item(1, message.clone()),
         item(2, call("fc_1")), item(3, call("fc_2")), json!({"type": "response.completed"}),
     ]));
     let input = &written(Wire::OpenAiResponses, kept)["input"];
     assert_eq!(input[2], reasoning);
-    assert_eq!(input[3], json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hm."}], "id": "msg_1"}));
+    assert_eq!(input[3], message);
     assert_eq!((&input[4]["id"], &input[4]["call_id"], &input[5]["id"]), (&json!("fc_1"), &json!("1"), &json!("fc_2")));
 
     let extra = json!({"google": {"thought_signature": "c2ln"}});
@@ -238,15 +240,106 @@ fn what_a_server_wants_back_goes_back_in_its_place() {
 }
 
 #[test]
-fn names_and_ids_that_a_server_cannot_take_are_written_so_that_it_can() {
-    assert_eq!(text::name("delete_file-2"), "delete_file-2");
-    assert_eq!(text::name("functions.delete file"), "functions_delete_file");
-    assert_eq!((text::name(""), text::name(&"x".repeat(99)).len()), ("_".into(), 64));
-    assert_eq!(text::id("toolu_1"), "toolu_1");
-    for id in ["", "functions.go:0", &"x".repeat(65)] {
-        assert!(text::id(id).len() == 37 && text::id(id).starts_with("call_"), "{}", text::id(id));
+fn what_another_model_said_is_written_so_that_this_one_takes_it() {
+    let call = |id: &str, name: &str| ModelCall { id: id.into(), tool_name: name.into(), input: Map::new() };
+    let ids = ["toolu_1", "functions.go:0", &"x".repeat(41), ""];
+    let names = ["delete_file-2", "functions.delete file", &"x".repeat(99), ""];
+    let calls: Vec<_> = ids.iter().zip(names).map(|(id, name)| call(id, name)).collect();
+    let told = |speaker| {
+        let said = ModelMessage::Assistant { text: String::new(), calls: calls.clone(), speaker };
+        let answers = calls.iter().map(|call| ModelMessage::Tool {
+            call_id: call.id.clone(),
+            tool_name: call.tool_name.clone(),
+            text: "done".into(),
+        });
+        let messages: Vec<_> = std::iter::once(said).chain(answers).collect();
+        let entries = conversation::entries(&messages, conversation::Ids::Own);
+        let [conversation::Entry::Step(step)] = &entries[..] else { panic!("one step") };
+        let ids: Vec<String> = step.calls.iter().map(|call| call.id.to_string()).collect();
+        let answered: Vec<String> = step.answers.iter().map(|answer| answer.id.to_string()).collect();
+        assert_eq!(ids, answered);
+        let names: Vec<String> = step.calls.iter().map(|call| call.name.to_string()).collect();
+        (ids, names)
+    };
+    let fitting = ["delete_file-2", "functions_delete_file", &"x".repeat(64), "_"];
+    let (own, names) = told(Speaker::Same { provider_state: None });
+    assert_eq!((own, names), (ids.map(str::to_owned).to_vec(), fitting.map(str::to_owned).to_vec()));
+    let (foreign, names) = told(Speaker::Another);
+    assert_eq!((foreign[0].as_str(), names), ("toolu_1", fitting.map(str::to_owned).to_vec()));
+    for id in &foreign[1..] {
+        assert!(id.len() == 37 && id.starts_with("call_"), "{id}");
     }
-    assert_eq!(text::short_id("functions.go:0"), "functions.go:0");
-    assert_eq!(text::short_id(&"x".repeat(41)).len(), 37);
-    assert_ne!(text::id("a.b"), text::id("a b"));
+    assert!(foreign[1] != foreign[2] && foreign[2] != foreign[3]);
+
+    let call = |model: &str, speaker| {
+        Wire::Gemini.body(model, &conversation(speaker))["contents"][2]["parts"].clone()
+    };
+    let unsigned = json!("skip_thought_signature_validator");
+    let parts = call("gemini-3", Speaker::Another);
+    assert_eq!((&parts[1]["thoughtSignature"], parts[2].get("thoughtSignature")), (&unsigned, None));
+    assert_eq!(call("gemini-2.5", Speaker::Another)[1].get("thoughtSignature"), None);
+}
+
+#[rustfmt::skip]
+#[test]
+fn a_state_has_all_that_was_said_and_nothing_that_a_server_refuses() {
+    let sse = |events: &[Value]| events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>();
+    let block = |index: u64, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let thinking = json!({"type": "thinking", "thinking": "So.", "signature": "c2ln"});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let ended = [json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}), json!({"type": "message_stop"})];
+    let state = |wire, events: &[Value]| line(wire, &sse(events)).split_once("length").unwrap().1.trim().to_owned();
+    let blocks = |blocks: &[Value]| {
+        let begun = (0..).zip(blocks).map(|(index, it)| block(index, it.clone()));
+        state(Wire::Anthropic, &begun.chain(ended.clone()).collect::<Vec<_>>())
+    };
+    // Thoughts with nothing behind them.
+    assert_eq!(blocks(&[thinking.clone(), text("\n\n")]), "");
+    assert_eq!(blocks(&[thinking.clone(), text("Hm."), thinking.clone()]), json!([thinking, text("Hm.")]).to_string());
+
+    let done = |index: u64, item: Value| json!({"type": "response.output_item.done", "output_index": index, "item": item});
+    let added = |index: u64, item: Value| json!({"type": "response.output_item.added", "output_index": index, "item": item});
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "ZW5j"});
+    let message = json!({"type": "message", "role": "assistant", "phase": "commentary", "content": []});
+    let call = json!({"type": "function_call", "call_id": "c", "name": "go"});
+    let delta = json!({"type": "response.output_text.delta", "output_index": 1, "delta": "Hm."});
+    let cut = json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}});
+    let items = |items: &[Value]| state(Wire::OpenAiResponses, &[items, std::slice::from_ref(&cut)].concat());
+    assert_eq!(items(&[done(0, reasoning.clone()), added(1, call)]), "", "a call that never ended");
+    assert_eq!(items(&[done(0, reasoning.clone()), delta]), "", "words that never ended");
+    assert_eq!(items(&[done(0, message.clone()), done(1, reasoning)]), json!([message]).to_string());
+
+    // A call that a state does not name is written all the same.
+    let kept = Some(json!([{"type": "thinking"}, {"call": 1, "id": "x"}]));
+    for (wire, named) in [(Wire::Anthropic, 3), (Wire::OpenAiResponses, 2), (Wire::Gemini, 4)] {
+        let body = written(wire, kept.clone()).to_string();
+        assert_eq!(body.matches(r#""name":"go""#).count(), named, "{body}");
+    }
+}
+
+#[rustfmt::skip]
+#[test]
+fn calls_that_did_not_end_are_not_told_as_whole() {
+    let begun = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "go"}});
+    let ended = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
+    assert_eq!(line(Wire::Anthropic, &format!("data: {begun}\n\ndata: {ended}\n\n")), "<0 go#a tool-calls");
+    let added = json!({"type": "response.output_item.added", "item": {"type": "function_call", "call_id": "a", "name": "go"}});
+    let ended = json!({"type": "response.completed"});
+    assert_eq!(line(Wire::OpenAiResponses, &format!("data: {added}\n\ndata: {ended}\n\n")), "<0 go#a tool-calls");
+}
+
+#[rustfmt::skip]
+#[test]
+fn what_only_some_servers_of_the_chat_wire_send_is_read() {
+    for (data, told) in [
+        (r#"{"choices":[{"delta":{"content":"Hm."},"message":{"content":"Hm."},"finish_reason":"stop"}]}"#, "Hm. stop"),
+        (r#"{"choices":[{"delta":{"content":"Hm."},"message":null,"finish_reason":"stop"}]}"#, "Hm. stop"),
+        (r#"{"choices":[{"message":{"content":"Hm."},"finish_reason":"model_length"}]}"#, "Hm. length"),
+        (r#"{"choices":[{"delta":{"reasoning_content":"","reasoning":"So."},"finish_reason":"stop"}]}"#, r#"(So.) stop {"message":{"reasoning":"So."}}"#),
+        (r#"{"choices":[{"delta":{"reasoning_content":null,"content":"Hm."},"finish_reason":"stop"}]}"#, r#"Hm. stop {"message":{"reasoning_content":""}}"#),
+        (r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"So."}]},{"type":"text","text":"Hm."}]},"finish_reason":"stop"}]}"#, "(So.) Hm. stop"),
+    ] {
+        assert_eq!(line(Wire::OpenAiChat, &format!("data: {data}\n\n")), told);
+    }
+    assert_eq!(chat("0,,go,{} 0,,go,{} tool_calls"), "<0 go# 0:{} <1 go# 1:{} 0> 1> tool-calls");
 }

@@ -98,7 +98,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let wanted = text(RETRY_AFTER)?;
     if let Ok(seconds) = wanted.trim().parse() {
-        return Some(Duration::from_secs(seconds));
+        return (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     }
     let until = httpdate::parse_http_date(wanted).ok()?;
     let now = httpdate::parse_http_date(text(DATE)?).ok()?;

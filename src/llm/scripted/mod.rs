@@ -132,7 +132,7 @@ fn reply(sentence: &str, request: &ModelRequest) -> (String, Vec<Form>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::{ModelCall, ToolDefinition};
+    use crate::llm::{ModelCall, Speaker, ToolDefinition};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -147,7 +147,7 @@ mod tests {
             ModelCall { id, tool_name, input: value.as_object().unwrap().clone() }
         });
         let (text, calls) = ("I will.".to_owned(), calls.collect());
-        ModelMessage::Assistant { text, calls, provider_state: None }
+        ModelMessage::Assistant { text, calls, speaker: Speaker::Another }
     }
 
     pub(super) fn told(id: &str, tool: &str, text: &str) -> ModelMessage {

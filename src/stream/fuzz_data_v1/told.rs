@@ -134,6 +134,7 @@ impl Teller<'_> {
             parts: Vec::new(),
             calls: Vec::new(),
             usage: None,
+            origin: None,
             provider_state: None,
             created_at: AT,
         };

@@ -116,8 +116,8 @@ async fn the_reason_is_the_end_and_what_may_follow_it_may_be_missing(wire: Wire)
     for kept in reason + 1..whole.events.len() {
         let mut said = whole.clone();
         said.events.truncate(kept);
-        let cut = [Act::Send(said.text().into_bytes()), Act::Cut].to_vec();
-        for reply in [Reply::says(&said), Reply::streams(wire, cut)] {
+        let behind_it = |end| Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), end]);
+        for reply in [Reply::says(&said), behind_it(Act::Cut), behind_it(Act::Hang)] {
             stage.upstream.then(reply);
             let (_, turn) = stage.asks().await;
             assert_eq!(turn.text(), "Hello.", "{kept} events: {}", turn.raw);
@@ -149,10 +149,7 @@ async fn who_has_said_all_need_not_close_the_connection(wire: Wire) {
     stage.is(&turn, "completed").await;
     stage.upstream.last_stands(Stands::Left).await;
 }
-on_each_wire!(
-    who_has_said_all_need_not_close_the_connection: Chat chat, Responses responses, Anthropic anthropic,
-    Ollama ollama
-);
+on_each_wire!(who_has_said_all_need_not_close_the_connection);
 
 async fn an_answer_without_its_end_is_kept_as_far_as_it_came(wire: Wire) {
     let stage = Stage::on(wire).await;
@@ -245,7 +242,8 @@ async fn a_nul_in_words_is_shown_as_it_is_kept(wire: Wire) {
     assert_eq!(kept["parts"][1], json!({ "type": "reasoning", "text": "h\u{fffd}m" }));
     assert_eq!(text(&kept), "a\u{fffd}\u{fffd}b");
     assert_eq!((turn.text(), thoughts.as_str()), (text(&kept), "h\u{fffd}m"), "as a reload shows it");
-    let told = stage.goes_on(&thread).await.to_string();
+    // What a server wants back of its thoughts it gets as it gave it.
+    let told = stage.goes_on(&thread).await.to_string().replace(r"h\u0000m", "");
     assert!(told.contains(&text(&kept)) && !told.contains(r"\u0000"), "{told}");
 }
 on_each_wire!(a_nul_in_words_is_shown_as_it_is_kept);

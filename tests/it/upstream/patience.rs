@@ -47,14 +47,9 @@ on_each_wire!(side by side a_model_that_stalls_is_given_up_and_what_it_said_stay
 
 async fn any_sign_of_life_keeps_the_server_waiting(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE, "idle_timeout": PATIENCE })).await;
-    let sign = match wire {
-        Wire::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Chat | Wire::Responses | Wire::Gemini => ": still here\n\n",
-        Wire::Ollama => "\n",
-    };
     let said = Said::on(wire).words(&["Slowly, ", "but surely."]).end();
     let (begin, end) = said.split("but surely.");
-    let signs = Act::Every(SHORTER, TIMES, sign);
+    let signs = Act::Every(SHORTER, TIMES, sign_of_life(wire));
     let acts = [signs.clone(), Act::Send(begin), signs, Act::Send(end)];
     stage.upstream.then(Reply::streams(wire, acts.to_vec()));
     let (_, turn) = stage.asks().await;
@@ -73,3 +68,24 @@ async fn who_begins_late_is_not_taken_for_one_that_stalls(wire: Wire) {
     stage.is(&turn, "completed").await;
 }
 on_each_wire!(side by side who_begins_late_is_not_taken_for_one_that_stalls);
+
+async fn signs_of_life_alone_are_no_answer(wire: Wire) {
+    let stage = Stage::with(wire, json!({ "idle_timeout": "200ms" })).await;
+    let signs = Act::Every(Duration::from_millis(50), 10_000, sign_of_life(wire));
+    for (said, kept) in [(Said::on(wire), ""), (Said::on(wire).words(&["So far."]), "So far.")] {
+        stage.upstream.then(Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), signs.clone()]));
+        let (thread, turn) = stage.asks().await;
+        stage.failed(&thread, &turn, "upstream_timeout", kept).await;
+        stage.upstream.last_stands(Stands::Left).await;
+        stage.goes_on(&thread).await;
+    }
+}
+on_each_wire!(side by side signs_of_life_alone_are_no_answer);
+
+fn sign_of_life(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        Wire::Chat | Wire::Responses | Wire::Gemini => ": still here\n\n",
+        Wire::Ollama => "\n",
+    }
+}

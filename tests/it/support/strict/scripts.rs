@@ -61,10 +61,11 @@ fn chat(seals: Vec<Value>, extra: &Value, back: Value) -> [Script; 2] {
     ]});
     back_first.as_object_mut().unwrap().extend(back.as_object().unwrap().clone());
 
-    // Thoughts before last words are over with: these servers refuse to read them again.
-    let thoughts = seals.into_iter().filter(|seal| seal.get("reasoning_content").is_some());
-    let last = thoughts.chain([json!({"content": DONE})]).map(chat_chunk).chain(chat_end("stop")).collect();
-    let back_last = json!({"role": "assistant", "content": DONE, "reasoning_content": null, "tool_calls": null});
+    // Such servers want the thoughts before the last words of a turn with calls as well.
+    let pieces = seals.into_iter().filter(|seal| seal.get("reasoning_content").is_some());
+    let last = pieces.chain([json!({"content": DONE})]).map(chat_chunk).chain(chat_end("stop")).collect();
+    let thoughts = back.get("reasoning_content");
+    let back_last = json!({"role": "assistant", "content": DONE, "reasoning_content": thoughts, "tool_calls": null});
     [Script { events: first, back: vec![back_first] }, Script { events: last, back: vec![back_last] }]
 }
 

@@ -11,9 +11,6 @@ pub(super) fn chat(body: &Value) -> Result<Conversation, String> {
             return Err(format!("it calls no function: {call}"));
         }
         let (id, function) = (text(call, "id")?, &call["function"]);
-        if id.len() > 40 {
-            return Err(format!("the id {id} is too long"));
-        }
         Ok(Call { id: Some(id), tool: text(function, "name")?, arguments: arguments(function)? })
     };
     let answer = |message: &Value| {

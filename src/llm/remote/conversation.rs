@@ -1,0 +1,151 @@
+//! The conversation as every wire writes it: a person's words, and steps of a model with their answers.
+//!
+//! What other models made up is written so that this server takes it: one that refuses a name or an id would refuse
+//! the conversation for ever.
+
+use crate::llm::{Input, ModelCall, ModelMessage, Speaker};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Longest name of a tool that every server takes.
+const NAME_MAX: usize = 64;
+/// Longest id of a call that every server takes.
+const ID_MAX: usize = 40;
+/// Longest id that servers take which are particular about its letters, and make none of others.
+const PLAIN_ID_MAX: usize = 64;
+/// In a state, the place of a call among what stands around it: its number.
+pub(super) const CALL: &str = "call";
+
+/// A piece of the conversation.
+pub(super) enum Entry<'a> {
+    User(&'a str),
+    Step(Step<'a>),
+}
+
+/// What a model said in one step, and what it was answered.
+pub(super) struct Step<'a> {
+    pub(super) text: &'a str,
+    pub(super) calls: Vec<Call<'a>>,
+    /// One for each call, in their order.
+    pub(super) answers: Vec<Answer<'a>>,
+    pub(super) speaker: &'a Speaker,
+}
+
+pub(super) struct Call<'a> {
+    pub(super) id: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) input: &'a Input,
+}
+
+pub(super) struct Answer<'a> {
+    pub(super) id: Cow<'a, str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) text: &'a str,
+}
+
+/// Which ids of calls a server takes.
+#[derive(Clone, Copy)]
+pub(super) enum Ids {
+    /// Any that it made itself: some mean something to it.
+    Own,
+    /// Plain ones only, and its own are.
+    Plain,
+}
+
+pub(super) fn entries(messages: &[ModelMessage], ids: Ids) -> Vec<Entry<'_>> {
+    let mut entries = Vec::with_capacity(messages.len());
+    for message in messages {
+        match message {
+            ModelMessage::User(text) => entries.push(Entry::User(text)),
+            ModelMessage::Assistant { text, calls, speaker } => {
+                let calls = calls.iter().map(|call| Call::of(call, speaker, ids)).collect();
+                entries.push(Entry::Step(Step { text, calls, answers: Vec::new(), speaker }));
+            }
+            ModelMessage::Tool { call_id, tool_name, text } => {
+                if let Some(Entry::Step(step)) = entries.last_mut() {
+                    let id = id_for(call_id, step.speaker, ids);
+                    step.answers.push(Answer { id, name: name(tool_name), text });
+                }
+            }
+        }
+    }
+    entries
+}
+
+impl Step<'_> {
+    /// What the server wants back with this step.
+    pub(super) fn state(&self) -> Option<&Value> {
+        match self.speaker {
+            Speaker::Same { provider_state } => provider_state.as_ref(),
+            Speaker::Another => None,
+        }
+    }
+
+    /// The parts of a state that is a list, with the calls in their places. One that the state does not name stands
+    /// behind them, because its answer follows.
+    pub(super) fn placed(&self, write: impl Fn(&Call<'_>, Option<&Value>) -> Value) -> Option<Vec<Value>> {
+        let kept = self.state()?.as_array()?;
+        let mut named = vec![false; self.calls.len()];
+        let mut parts = Vec::with_capacity(kept.len());
+        for part in kept {
+            let Some(index) = part.get(CALL).and_then(Value::as_u64) else {
+                parts.push(part.clone());
+                continue;
+            };
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            if let (Some(call), Some(named)) = (self.calls.get(index), named.get_mut(index)) {
+                *named = true;
+                parts.push(write(call, Some(part)));
+            }
+        }
+        let missing = self.calls.iter().zip(named).filter(|(_, named)| !named);
+        parts.extend(missing.map(|(call, _)| write(call, None)));
+        Some(parts)
+    }
+}
+
+impl<'a> Call<'a> {
+    fn of(call: &'a ModelCall, speaker: &Speaker, ids: Ids) -> Self {
+        Self { id: id_for(&call.id, speaker, ids), name: name(&call.tool_name), input: &call.input }
+    }
+}
+
+fn is_plain(it: char) -> bool {
+    it.is_ascii_alphanumeric() || matches!(it, '_' | '-')
+}
+
+/// A tool's name; models make some up.
+fn name(name: &str) -> Cow<'_, str> {
+    if !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let plain = |it| if is_plain(it) { it } else { '_' };
+    let fitting: String = name.chars().map(plain).take(NAME_MAX).collect();
+    Cow::Owned(if fitting.is_empty() { "_".to_owned() } else { fitting })
+}
+
+/// A call's id as the server takes it; the same id is always written the same.
+pub(super) fn id_for<'a>(id: &'a str, speaker: &Speaker, ids: Ids) -> Cow<'a, str> {
+    let plain = |longest| (1..=longest).contains(&id.len()) && id.chars().all(is_plain);
+    let fits = match (ids, speaker) {
+        (Ids::Own, Speaker::Same { .. }) => true,
+        (Ids::Own, Speaker::Another) => plain(ID_MAX),
+        (Ids::Plain, _) => plain(PLAIN_ID_MAX),
+    };
+    if fits {
+        return Cow::Borrowed(id);
+    }
+    let mut fitting = "call_".to_owned();
+    for byte in Sha256::digest(id).iter().take(16) {
+        // Writing to memory cannot fail.
+        let _infallible = write!(fitting, "{byte:02x}");
+    }
+    Cow::Owned(fitting)
+}
+
+/// Words that are never blank: some servers refuse a conversation with a blank message in it.
+pub(super) fn spoken(words: &str) -> &str {
+    if words.trim().is_empty() { "(blank)" } else { words }
+}
