@@ -93,6 +93,11 @@ impl ApiError {
         Self::BodyTooLarge(body("body_too_large", message, None))
     }
 
+    /// The resource has no such method.
+    pub(super) fn method_not_allowed() -> Self {
+        Self::MethodNotAllowed(body("method_not_allowed", "The resource has no such method.", None))
+    }
+
     /// The body is no JSON by its content type.
     pub(super) fn unsupported_media_type() -> Self {
         let message = "Expected the content type application/json.";
@@ -219,10 +224,7 @@ pub(super) fn shaped(error: poem::Error) -> Response {
     let status = error.status();
     let ours = match status {
         StatusCode::NOT_FOUND => ApiError::not_found(),
-        StatusCode::METHOD_NOT_ALLOWED => {
-            let message = "The resource has no such method.";
-            ApiError::MethodNotAllowed(body("method_not_allowed", message, None))
-        }
+        StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => ApiError::unsupported_media_type(),
         StatusCode::PAYLOAD_TOO_LARGE => {
             ApiError::BodyTooLarge(body("body_too_large", "The body is too long.", None))

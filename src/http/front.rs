@@ -11,8 +11,8 @@ use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
-use poem::http::HeaderValue;
 use poem::http::header::{CONTENT_LENGTH, EXPECT, X_CONTENT_TYPE_OPTIONS};
+use poem::http::{HeaderValue, Method};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,24 +32,27 @@ pub(super) struct Front<E> {
     clock: Arc<dyn Clock>,
 }
 
+fn is_chat(path: &str) -> bool {
+    path.strip_prefix("/api").unwrap_or(path).starts_with("/qa/chat_streamed")
+}
+
 impl<E> Front<E> {
     pub(super) fn new(inner: E, settings: Settings, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
         Self { inner: Arc::new(inner), settings, tasks, clock }
     }
 
     fn body_bytes_max(&self, path: &str) -> usize {
-        let path = path.strip_prefix("/api").unwrap_or(path);
-        if path.starts_with("/qa/chat_streamed") {
-            self.settings.chat_body_bytes
-        } else {
-            self.settings.body_bytes
-        }
+        if is_chat(path) { self.settings.chat_body_bytes } else { self.settings.body_bytes }
     }
 
     /// The request with its body read, so that nothing behind waits for a slow client.
     async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
         if self.settings.loopback_only {
             check_loopback(request.headers(), request.uri())?;
+        }
+        // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
+        if request.method() == Method::HEAD && is_chat(request.uri().path()) {
+            return Err(ApiError::method_not_allowed());
         }
         let max = self.body_bytes_max(request.uri().path());
         let declared = request.header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());

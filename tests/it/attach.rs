@@ -177,3 +177,17 @@ async fn on_postgres_the_turn_of_another_process_is_not_read_along() {
     assert_eq!(one.client.read_on(running).await.text(), "Paid.");
     assert_eq!((one.scene.requests().len(), other.scene.requests().len()), (2, 0));
 }
+
+#[tokio::test]
+async fn who_asks_for_the_head_alone_begins_nothing() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    for path in [format!("/qa/chat_streamed/{thread}"), format!("/qa/chat_streamed?chatId={thread}")] {
+        let head = app.client.http.head(app.client.url(&path)).send().await.unwrap();
+        assert_eq!(head.status(), 405, "{path}");
+    }
+    assert_eq!(app.scene.requests().len(), 1);
+    app.scene.says("Paid.");
+    assert_eq!(app.attach(&thread).await.text(), "Paid.");
+}
