@@ -1,7 +1,7 @@
 //! Models behind a server: one HTTP request, one streamed answer.
 //!
 //! A [`Wire`] is what kind of server it is. Each has a file with two halves: the body of the request, written from
-//! the conversation, and a [`Reading`] that makes our events of the events of its stream. What they share:
+//! the conversation, and a reader that makes our events of the events of its stream. What they share:
 //!
 //! - `transport` sends, and tells a server that cannot be had now from one that said no. The key goes into the
 //!   request and nowhere else: no error's text and no `Debug` has it.
