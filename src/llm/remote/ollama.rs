@@ -1,7 +1,7 @@
 //! `{base_url}/api/chat` of Ollama (its API reference, "Generate a chat completion"): one JSON object a line.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{Answer as Told, Entry, Ids, Step, entries};
+use super::conversation::{Answer as Told, Step};
 use super::openai;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
@@ -13,22 +13,11 @@ const THINKING: &str = "thinking";
 
 /// The body of a request.
 pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
-    let mut messages = Vec::new();
-    if let Some(system) = &request.system {
-        messages.push(json!({ "role": "system", "content": system }));
-    }
-    for entry in entries(&request.messages, Ids::Own) {
-        match entry {
-            Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
-            Entry::Step(step) => {
-                messages.push(said(&step));
-                messages.extend(step.answers.iter().map(|answer| {
-                    let Told { id, name, text } = answer;
-                    json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id })
-                }));
-            }
-        }
-    }
+    let messages = openai::messages(
+        request,
+        said,
+        |Told { id, name, text }| json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }),
+    );
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());

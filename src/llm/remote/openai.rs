@@ -17,20 +17,11 @@ const THOUGHT_DETAILS: &str = "reasoning_details";
 
 /// The body of a request.
 pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
-    let mut messages = Vec::new();
-    if let Some(system) = &request.system {
-        messages.push(json!({ "role": "system", "content": system }));
-    }
-    for entry in entries(&request.messages, Ids::Own) {
-        match entry {
-            Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
-            Entry::Step(step) => {
-                messages.push(said(&step));
-                let answer = |answer: &Told<'_>| json!({ "role": "tool", "tool_call_id": answer.id, "content": answer.text });
-                messages.extend(step.answers.iter().map(answer));
-            }
-        }
-    }
+    let messages = messages(
+        request,
+        said,
+        |answer| json!({ "role": "tool", "tool_call_id": answer.id, "content": answer.text }),
+    );
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
@@ -40,6 +31,28 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         body.insert("tools".to_owned(), request.tools.iter().map(|tool| function(tool)).collect());
     }
     body
+}
+
+/// The conversation as this wire and Ollama's order it; how each writes a step and an answer is its own.
+pub(super) fn messages(
+    request: &ModelRequest,
+    said: impl Fn(&Step<'_>) -> Value,
+    answered: impl Fn(&Told<'_>) -> Value,
+) -> Vec<Value> {
+    let mut messages = Vec::new();
+    if let Some(system) = &request.system {
+        messages.push(json!({ "role": "system", "content": system }));
+    }
+    for entry in entries(&request.messages, Ids::Own) {
+        match entry {
+            Entry::User(text) => messages.push(json!({ "role": "user", "content": text })),
+            Entry::Step(step) => {
+                messages.push(said(&step));
+                messages.extend(step.answers.iter().map(&answered));
+            }
+        }
+    }
+    messages
 }
 
 fn said(step: &Step<'_>) -> Value {
