@@ -2,7 +2,7 @@
 //! "Thought signatures").
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{Answer as Told, CALL, Call, Entry, Ids, Step, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, Told, entries, spoken};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest, Speaker};
 use serde::Deserialize;

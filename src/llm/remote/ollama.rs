@@ -1,7 +1,7 @@
 //! `{base_url}/api/chat` of Ollama (its API reference, "Generate a chat completion"): one JSON object a line.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{Answer as Told, Step};
+use super::conversation::{Step, Told};
 use super::openai;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};

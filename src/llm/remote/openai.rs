@@ -2,7 +2,7 @@
 //! and of Google's endpoint of this kind beside it).
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, Answer as Told, Entry, Ids, Step, entries};
+use super::conversation::{self, Entry, Ids, Step, Told, entries};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest, ToolDefinition};
 use serde::de::IgnoredAny;

@@ -4,7 +4,7 @@
 //! back with the step it belongs to.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, Answer as Told, CALL, Entry, Ids, Step, entries};
+use super::conversation::{self, CALL, Entry, Ids, Step, Told, entries};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
