@@ -74,8 +74,7 @@ pub(super) struct Asking<'a> {
     pub(super) model: &'a dyn LanguageModel,
     /// How long it may be silent, and how often it is asked again.
     pub(super) patience: &'a config::Model,
-    /// Longest arguments of one call.
-    pub(super) args_bytes: usize,
+    pub(super) limits: &'a config::Limits,
     pub(super) clock: &'a dyn Clock,
     pub(super) heartbeat: &'a Heartbeat,
 }
@@ -138,7 +137,7 @@ impl Asking<'_> {
                     }
                 }
                 Some(event) => {
-                    said.take(event?, self.args_bytes, self.clock, say)?;
+                    said.take(event?, self.limits, self.clock, say)?;
                     said_nothing_since = Instant::now();
                 }
                 None if said.end.is_some() => return Ok(()),
@@ -195,7 +194,7 @@ impl Said {
     fn take(
         &mut self,
         event: ModelEvent,
-        args_bytes: usize,
+        limits: &config::Limits,
         clock: &dyn Clock,
         say: &(dyn Fn(TurnEvent) + Sync),
     ) -> Result<(), TurnError> {
@@ -239,8 +238,10 @@ impl Said {
             }
             ModelEvent::CallArguments { index, mut delta } => {
                 let call = self.call(index)?;
-                // One byte over the limit is enough for the gate to refuse it.
-                let room = args_bytes.saturating_add(1).saturating_sub(call.arguments.len());
+                // One byte over the limit is enough for the gate to refuse it; of a call too many nothing is read.
+                let most =
+                    if index < limits.calls_per_step { limits.args_bytes.saturating_add(1) } else { 0 };
+                let room = most.saturating_sub(call.arguments.len());
                 delta.truncate(delta.ceil_char_boundary(room));
                 if !delta.is_empty() {
                     call.arguments.push_str(&delta);

@@ -119,7 +119,7 @@ impl Agent {
         let asking = Asking {
             model: turn.model,
             patience: &self.model,
-            args_bytes: self.limits.args_bytes,
+            limits: &self.limits,
             clock: self.clock.as_ref(),
             heartbeat: turn.heartbeat,
         };

@@ -32,6 +32,8 @@ async fn a_step_makes_so_many_calls_and_the_rest_do_not_run() {
     assert_eq!((turn.text().as_str(), turn.pending().len()), ("Two.", 0));
     let over = "More than 2 calls in one step. The tool did not run.";
     assert_eq!(told(&app)[2..], [r#"{"seen":"3"}"#, r#"{"seen":"4"}"#, over, over]);
+    let kept = app.rows.all("SELECT arguments FROM tool_calls WHERE state = 'invalid'").await;
+    assert_eq!(kept, [json!({ "arguments": "{}" }), json!({ "arguments": "{}" })], "nobody reads them");
     let mut ran = app.ledger.lines();
     ran.sort_unstable();
     assert_eq!(ran, ["look 1", "look 2", "look 3", "look 4"]);
