@@ -313,3 +313,35 @@ fn broken_off(error: &ModelError) -> TurnError {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::clock::{SystemClock, Timestamp};
+    use uuid::Uuid;
+
+    /// The machine's clock, with luck of this much.
+    #[derive(Debug)]
+    struct Luck(f64);
+
+    impl Clock for Luck {
+        fn now(&self) -> Timestamp {
+            SystemClock.now()
+        }
+
+        fn uuid(&self) -> Uuid {
+            SystemClock.uuid()
+        }
+
+        fn chance(&self) -> f64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_longest_and_half_of_each_is_left_to_chance() {
+        let millis = |luck| pauses(7, &Luck(luck)).map(|pause| pause.as_millis()).collect::<Vec<_>>();
+        assert_eq!(millis(0.0), [250, 500, 1000, 2000, 4000, 4000, 4000]);
+        assert_eq!(millis(0.5), [375, 750, 1500, 3000, 6000, 6000, 6000]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::support::{Embedded, Turn, call, postgres};
 use holdpoint::llm::ModelEvent;
-use serde_json::json;
+use serde_json::{Value, json};
 
 impl Embedded {
     async fn attach(&self, thread: &str) -> Turn {
@@ -183,11 +183,35 @@ async fn who_asks_for_the_head_alone_begins_nothing() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
-    for path in [format!("/qa/chat_streamed/{thread}"), format!("/qa/chat_streamed?chatId={thread}")] {
+    for path in ["/qa/chat_streamed/", "/api/qa/chat_streamed/", "/qa/chat_streamed?chatId="] {
+        let path = format!("{path}{thread}");
         let head = app.client.http.head(app.client.url(&path)).send().await.unwrap();
         assert_eq!(head.status(), 405, "{path}");
     }
     assert_eq!(app.scene.requests().len(), 1);
     app.scene.says("Paid.");
     assert_eq!(app.attach(&thread).await.text(), "Paid.");
+}
+
+#[tokio::test]
+async fn a_turn_that_broke_without_a_hold_is_not_tried_again_by_itself() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
+    assert_eq!(app.client.say(&thread, "hi").await.codes(), "f03");
+    app.is_quiet(&thread).await;
+    assert_eq!(app.scene.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_cancelled_while_it_waited_does_not_go_on() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("1", "pay", &json!({ "note": "1" }))]);
+    let turn = app.client.say(&thread, "pay").await;
+    let run = turn.headers["x-run-id"].to_str().unwrap().to_owned();
+    let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+    assert_eq!(cancelled.body["status"], "cancelled");
+    app.is_quiet(&thread).await;
+    assert_eq!(app.scene.requests().len(), 1);
 }

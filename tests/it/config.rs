@@ -80,6 +80,7 @@ fn a_wrong_value_in_the_file_is_named() {
         ("[model]\nretries = 11", "model.retries"),
         ("[model]\noptions = 5", "model.options"),
         ("[model]\noptions = \"5\"", "model.options"),
+        ("[model]\noptions = \"{\"", "model.options"),
         ("[model.options]\nmessages = []", "model.options"),
         ("[approval]\nlease = \"soon\"", "approval.lease"),
         ("[approval]\nlease = 5", "approval.lease"),

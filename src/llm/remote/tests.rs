@@ -343,3 +343,249 @@ fn what_only_some_servers_of_the_chat_wire_send_is_read() {
     }
     assert_eq!(chat("0,,go,{} 0,,go,{} tool_calls"), "<0 go# 0:{} <1 go# 1:{} 0> 1> tool-calls");
 }
+
+/// What is told of these events.
+fn told(wire: Wire, events: &[&str]) -> String {
+    let framed = events.iter().map(|event| match wire {
+        Wire::Ollama => format!("{event}\n"),
+        _ => format!("data: {event}\n\n"),
+    });
+    line(wire, &framed.collect::<String>())
+}
+
+const FAILED: &str = "the model's server failed: ";
+const NOT_NOW: &str = "the model's server cannot be had now: ";
+const MALFORMED: &str = "the model's server sent a malformed answer: ";
+
+#[rustfmt::skip]
+#[test]
+fn what_servers_of_the_chat_wire_send_seldom_is_read() {
+    let told = |events: &[&str]| told(Wire::OpenAiChat, events);
+    let (hm, stop) = (r#"{"choices":[{"delta":{"content":"Hm."}}]}"#, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#);
+    let ends = |reason: &str| told(&[hm, &stop.replace("stop", reason)]);
+    assert_eq!(ends("content_filter"), "Hm. content-filter");
+    assert_eq!(ends("error"), format!("Hm. {FAILED}it ended its answer with an error"));
+    assert_eq!(ends("insufficient_system_resource"), format!("Hm. {NOT_NOW}insufficient_system_resource"));
+    assert_eq!(ends(""), format!("Hm. {MALFORMED}it broke off before its end"));
+    assert_eq!(chat("0,a,go,{} function_call"), "<0 go#a 0:{} 0> tool-calls");
+    assert_eq!(told(&[hm, stop, "[DONE]", hm]), "Hm. stop");
+    assert_eq!(told(&[hm, &hm.replace(r#"{"delta""#, r#"{"index":1,"delta""#), stop]), "Hm. stop");
+    assert_eq!(told(&[r#"{"choices":[{"delta":{"refusal":"No."}}]}"#, stop]), "No. stop");
+    let error = told(&[r#"{"object":"error","message":"no"}"#]);
+    assert_eq!(error, format!("{FAILED}error in the stream: no"));
+    for error in ["null", "false", r#""""#, "{}"] {
+        assert_eq!(told(&[&format!(r#"{{"error":{error},"choices":[]}}"#), hm, stop]), "Hm. stop", "{error}");
+    }
+    let (first, last) = (r#"{"usage":{"prompt_tokens":3,"completion_tokens":1}}"#, r#"{"usage":{"completion_tokens":2}}"#);
+    assert_eq!(told(&[first, first, last, stop]), "stop 3/2", "what counts up is not added");
+
+    let piece = |piece: &str| format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{piece}]}}}}]}}"#);
+    let whole = piece(r#"{"function":{"name":"go","arguments":{"n":1}}}"#);
+    assert_eq!(told(&[&whole, stop]), r#"<0 go# 0:{"n":1} 0> stop"#);
+    let signed = piece(r#"{"index":0,"function":{"name":"go","arguments":"{"},"extra_content":{"s":1}}"#);
+    let more = piece(r#"{"index":0,"function":{"arguments":"}"},"extra_content":null}"#);
+    assert_eq!(told(&[&signed, &more, stop]), r#"<0 go# 0:{ 0:} 0> stop {"calls":[{"s":1}]}"#);
+    assert_eq!(chat("0,a,go,{} 0,b,go,{ 0,,,} stop"), "<0 go#a 0:{} <1 go#b 1:{ 1:} 0> 1> stop");
+    assert_eq!(chat(",a,go,{ ,b,go, ,a,,} ,b,,{} stop"), "<0 go#a 0:{ <1 go#b 0:} 1:{} 0> 1> stop");
+    assert_eq!(chat("0,,go,{ 0,,go,} stop"), "<0 go# 0:{ 0:} 0> stop", "a name that is repeated begins nothing");
+    assert_eq!(chat("0,,go, 0,a,go, 0,b,go,{} stop"), "<0 go# <1 go#b 1:{} 0> 1> stop", "an id that comes late");
+
+    let detail = |detail: &str| format!(r#"{{"choices":[{{"delta":{{"reasoning_details":[{detail}]}}}}]}}"#);
+    let (one, two) = (detail(r#"{"index":0,"text":"a","signature":"s"}"#), detail(r#"{"index":1,"text":"b"}"#));
+    let nulls = detail(r#"{"index":0,"text":"c","signature":null}"#);
+    let state = r#"stop {"message":{"reasoning_details":[{"index":0,"text":"ac","signature":"s"},{"index":1,"text":"b"}]}}"#;
+    assert_eq!(told(&[&one, &nulls, &two, stop]), state);
+}
+
+#[rustfmt::skip]
+#[test]
+fn every_way_to_end_and_to_count_is_read_on_the_other_wires() {
+    let anthropic = |events: &[&str]| told(Wire::Anthropic, events);
+    let block = |block: &str| format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+    let ends = |reason: &str| format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#);
+    let words = block(r#"{"type":"text","text":"Hm."}"#);
+    for (reason, told) in [("stop_sequence", "stop"), ("model_context_window_exceeded", "length"), ("refusal", "content-filter")] {
+        assert_eq!(anthropic(&[&words, &ends(reason)]), format!("Hm. {told}"));
+    }
+    assert_eq!(anthropic(&[&words, &words]), format!("Hm. {MALFORMED}block 0 of it begins twice"));
+    assert_eq!(anthropic(&[r#"{"type":"error"}"#]), format!("{FAILED}error in the stream: without a word"));
+    let over = r#"{"type":"message_stop"}"#;
+    assert_eq!(anthropic(&[&words, &ends("end_turn"), over, &words]), "Hm. stop");
+    let usage = r#"{"input_tokens":10,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}"#;
+    let start = format!(r#"{{"type":"message_start","message":{{"usage":{usage}}}}}"#);
+    for last in [usage.to_owned(), r#"{"output_tokens":1}"#.into(), r#"{"input_tokens":0,"output_tokens":1}"#.into()] {
+        let end = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{last}}}"#);
+        assert_eq!(anthropic(&[&start, &end]), "stop 15/1", "{last}");
+    }
+    let call = block(r#"{"type":"tool_use","id":"a","name":"go","input":{"n":1}}"#);
+    let piece = r#"{"type":"content_block_delta","index":0,"delta":{"partial_json":"{}"}}"#;
+    let stop = r#"{"type":"content_block_stop","index":0}"#;
+    assert_eq!(anthropic(&[&call, stop, &ends("tool_use")]), r#"<0 go#a 0:{"n":1} 0> tool-calls"#);
+    assert_eq!(anthropic(&[&call, piece, stop, &ends("tool_use")]), "<0 go#a 0:{} 0> tool-calls");
+
+    let responses = |events: &[&str]| told(Wire::OpenAiResponses, events);
+    let end = r#"{"type":"response.completed"}"#;
+    let refusal = r#"{"type":"response.refusal.delta","delta":"No."}"#;
+    assert_eq!(responses(&[refusal, end, refusal]), "No. stop");
+    let filtered = r#"{"type":"response.incomplete","response":{"incomplete_details":{"reason":"content_filter"}}}"#;
+    assert_eq!(responses(&[filtered]), "content-filter");
+    assert_eq!(responses(&["[DONE]"]), format!("{MALFORMED}it broke off before its end"));
+    let (part, thought) = (r#"{"type":"response.reasoning_summary_part.added"}"#, r#"{"type":"response.reasoning_summary_text.delta","delta":"So."}"#);
+    assert_eq!(responses(&[part, thought, part, thought, end]), "(So.) (\n\n) (So.) stop");
+    let item = r#"{"type":"function_call","call_id":"a","name":"go","arguments":"{}"}"#;
+    let (added, done) = ["added", "done"].map(|what| format!(r#"{{"type":"response.output_item.{what}","item":{item}}}"#)).into();
+    let delta = r#"{"type":"response.function_call_arguments.delta","delta":"{}"}"#;
+    assert_eq!(responses(&[&added, delta, &done, end]), "<0 go#a 0:{} 0> tool-calls");
+    assert_eq!(responses(&[&added, &added]), format!("<0 go#a {MALFORMED}item 0 of it begins twice"));
+
+    let gemini = |events: &[&str]| told(Wire::Gemini, events);
+    let parts = |parts: &str, reason: &str| format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{reason}"}}]}}"#);
+    assert_eq!(gemini(&[r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#]), "content-filter");
+    assert_eq!(gemini(&[&parts("", "MALFORMED_FUNCTION_CALL")]), format!("{MALFORMED}it ended with MALFORMED_FUNCTION_CALL"));
+    assert_eq!(gemini(&[&parts("", "")]), format!("{MALFORMED}it broke off before its end"));
+    let (other, stop) = (r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"x"}]}}]}"#, parts("", "STOP"));
+    let counted = r#"{"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1,"thoughtsTokenCount":5}}"#;
+    assert_eq!(gemini(&[other, counted, counted, &stop]), "stop 3/6");
+    let call = r#"{"functionCall":{"name":"go","args":null}}"#;
+    assert_eq!(gemini(&[&parts(call, "STOP")]), "<0 go# 0> tool-calls");
+    let said = r#"{"text":"So.","thought":true,"thoughtSignature":"c"},{"text":"a","thoughtSignature":"d"},{"text":"b"}"#;
+    let state = r#"[{"text":"So.","thought":true,"thoughtSignature":"c"},{"text":"a","thoughtSignature":"d"},{"text":"b"}]"#;
+    assert_eq!(gemini(&[&parts(said, "STOP")]), format!("(So.) a b stop {state}"));
+    assert_eq!(gemini(&[&parts(r#"{"text":"a"}"#, "STOP")]), "a stop", "nothing that is wanted back");
+    let error = gemini(&[r#"{"error":{"status":"UNAVAILABLE","message":"no"}}"#]);
+    assert_eq!(error, format!("{NOT_NOW}error in the stream: no"));
+    let error = gemini(&[r#"{"error":{"code":429,"message":"no"}}"#]);
+    assert_eq!(error, format!("{NOT_NOW}error in the stream: no"));
+
+    let ollama = |events: &[&str]| told(Wire::Ollama, events);
+    let thought = r#"{"message":{"thinking":"So."}}"#;
+    assert_eq!(ollama(&[thought, r#"{"done":true,"done_reason":"length"}"#, thought]), "(So.) length");
+    let call = r#"{"message":{"tool_calls":[{"function":{"name":"go"}}]}}"#;
+    let done = r#"{"done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":2}"#;
+    assert_eq!(ollama(&[call, done]), "<0 go# 0> tool-calls 3/2");
+}
+
+#[rustfmt::skip]
+#[test]
+fn a_state_that_lacks_something_that_was_told_is_none() {
+    let responses = |events: &[&str]| told(Wire::OpenAiResponses, events);
+    let done = |place: u8, item: &str| format!(r#"{{"type":"response.output_item.done","output_index":{place},"item":{item}}}"#);
+    let reasoning = done(0, r#"{"type":"reasoning","encrypted_content":"ZW5j"}"#);
+    let message = done(1, r#"{"type":"message","content":[]}"#);
+    let added = r#"{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call","call_id":"a","name":"go"}}"#;
+    let words = r#"{"type":"response.output_text.delta","output_index":2,"delta":"Hm."}"#;
+    let cut = r#"{"type":"response.incomplete","response":{"incomplete_details":{"reason":"max_output_tokens"}}}"#;
+    assert!(responses(&[&reasoning, &message, cut]).starts_with("length ["));
+    assert_eq!(responses(&[&reasoning, &message, added, cut]), "<0 go#a length");
+    assert_eq!(responses(&[&reasoning, &message, words, cut]), "Hm. length");
+    let bare = done(0, r#"{"type":"reasoning","encrypted_content":null}"#);
+    assert_eq!(responses(&[&bare, &message, cut]), "length", "what the server has not stored cannot be named to it");
+    let phased = done(0, r#"{"type":"message","phase":"commentary"}"#);
+    assert!(responses(&[&phased, cut]).starts_with("length ["));
+}
+
+#[test]
+fn events_are_cut_as_the_standard_says() {
+    let hm = r#"{"choices":[{"delta":{"content":"Hm."},"finish_reason":"stop"}]}"#;
+    for before in ["data:\n\n", "data\n\n", "database: x\n\n", ": x\n\n"] {
+        assert_eq!(line(Wire::OpenAiChat, &format!("{before}data: {hm}\n\n")), "Hm. stop", "{before:?}");
+    }
+    // A mark in mid-stream makes it a field that nobody knows.
+    let marked = format!("data: {hm}\n\n\u{feff}data: nonsense\n\n");
+    assert_eq!(line(Wire::OpenAiChat, &marked), "Hm. stop");
+    let two_lines = hm.replacen("Hm.", "\ndata: ", 1);
+    assert!(line(Wire::OpenAiChat, &format!("data: {two_lines}\n\n")).starts_with(MALFORMED));
+    let long = "x".repeat(5 << 20);
+    let joined = format!("data: {long}\ndata: {long}\n\n");
+    assert_eq!(line(Wire::OpenAiChat, &joined), format!("{MALFORMED}an event of it is too long"));
+}
+
+#[test]
+fn names_and_ids_without_end_are_not_kept() {
+    let started = |id: usize, name: usize| {
+        let call = json!({"function": {"name": "n".repeat(name), "arguments": "{}"}, "id": "i".repeat(id)});
+        let data = json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]});
+        let read = read(Wire::OpenAiChat, vec![format!("data: {data}\n\n").into()]);
+        let Some(ModelEvent::CallStarted { provider_call_id, tool_name, .. }) = read.events.first() else {
+            panic!("{read:?}")
+        };
+        (provider_call_id.len(), tool_name.len())
+    };
+    assert_eq!(started(2048, 256), (2048, 256));
+    assert_eq!(started(2049, 3), (0, 3));
+    assert!(started(1, 5000).1 <= 256);
+}
+
+fn remote(wire: Wire, base_url: &str, key: &str, options: &Value) -> Result<Remote, RemoteError> {
+    let (base_url, api_key) = (Some(base_url.to_owned()), Some(key.into()));
+    let options = options.as_object().cloned().unwrap();
+    Remote::new(RemoteConfig { wire, id: "m".to_owned(), base_url, api_key, options })
+}
+
+#[test]
+fn a_request_has_what_was_configured_and_nothing_else() {
+    let request = |wire, key, options: &Value| {
+        let remote = remote(wire, "http://127.0.0.1:9/v1/", key, options).unwrap();
+        let request = remote.request(&conversation(Speaker::Another));
+        let body = serde_json::from_slice::<Value>(request.body().unwrap().as_bytes().unwrap()).unwrap();
+        (request.url().to_string(), request.headers().clone(), body)
+    };
+    let options = json!({"stream_options": null, "temperature": 0.5});
+    let (url, headers, body) = request(Wire::OpenAiChat, "", &options);
+    assert_eq!(url, "http://127.0.0.1:9/v1/chat/completions");
+    assert_eq!(headers.get("authorization"), None, "no key, no header");
+    assert_eq!((body.get("stream_options"), &body["temperature"]), (None, &json!(0.5)));
+    let (_, headers, _) = request(Wire::Anthropic, "k", &json!({}));
+    assert_eq!(headers["x-api-key"], "k");
+    assert_eq!(headers["anthropic-version"], "2023-06-01");
+    for (model, asks) in [("gpt-4o", false), ("ft:gpt-4o:me", false), ("o3", true)] {
+        let body = Wire::OpenAiResponses.body(model, &conversation(Speaker::Another));
+        assert_eq!(body.contains_key("include"), asks, "{model}");
+    }
+}
+
+#[test]
+fn a_base_url_that_has_more_than_a_place_is_refused() {
+    for bad in ["http://a/v1?key=s", "http://a/v1#s", "http://s@a/v1", "http://:s@a/v1", "ftp://a/v1", "a/v1"]
+    {
+        let error = remote(Wire::OpenAiChat, bad, "", &json!({})).err();
+        assert!(matches!(error, Some(RemoteError::BaseUrl(_))), "{bad}");
+    }
+}
+
+#[test]
+fn an_error_for_the_log_is_one_short_line_without_the_key() {
+    let http = remote(Wire::OpenAiChat, "http://a/v1", "sk-never", &json!({})).unwrap().http;
+    let said = format!("bad key sk-never\nERROR forged {}", "x".repeat(5000));
+    let told = http.harmless(ModelError::Upstream(said)).to_string();
+    assert!(told.contains("bad key [key] ERROR forged") && told.len() < 600, "{told}");
+    for body in [r#"{"detail":"no"}"#, r#"[{"error":{"message":"no"}}]"#, r#"{"error":"no"}"#, "no"] {
+        assert_eq!(transport::words(body), "no");
+    }
+}
+
+#[test]
+fn what_is_blank_or_long_is_written_so_that_it_is_taken() {
+    let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: Map::new() };
+    let long = "x".repeat(65);
+    let said = ModelMessage::Assistant {
+        text: String::new(),
+        calls: vec![call(&long)],
+        speaker: Speaker::Same { provider_state: None },
+    };
+    let answer = ModelMessage::Tool { call_id: long.clone(), tool_name: "go".into(), text: "done".into() };
+    let messages = vec![ModelMessage::User(" \n".into()), said, answer];
+    let request = ModelRequest { system: None, messages, tools: vec![] };
+    let written = |wire: Wire| Value::Object(wire.body("m", &request));
+    let chat = written(Wire::OpenAiChat);
+    assert_eq!(chat["messages"][1]["content"], Value::Null);
+    assert_eq!(chat["messages"][1]["tool_calls"][0]["id"], *long, "its own");
+    let anthropic = written(Wire::Anthropic);
+    assert_eq!(anthropic["messages"][0]["content"], "(blank)");
+    assert_eq!(anthropic["messages"][1]["content"].as_array().unwrap().len(), 1, "no blank words");
+    let id = anthropic["messages"][1]["content"][0]["id"].as_str().unwrap();
+    assert!(id.len() <= 64 && anthropic["messages"][2]["content"][0]["tool_use_id"] == id, "{id}");
+    let gemini = written(Wire::Gemini);
+    assert_eq!(gemini["contents"][0]["parts"], json!([{"text": "(blank)"}]));
+    assert_eq!(gemini["contents"][1]["parts"].as_array().unwrap().len(), 1, "no blank words");
+}

@@ -38,8 +38,12 @@ async fn a_server_that_cannot_now_is_asked_again(wire: Wire) {
         stage.upstream.then(Reply::refuses(*status, r#"{"error":{"message":"busy"}}"#));
         stage.is_answered_once(2).await;
     }
-    stage.upstream.then(Reply::without_a_byte(Act::Reset));
-    stage.is_answered_once(2).await;
+    // Also where the stream breaks before it has said anything.
+    let hello = Act::Send(Said::on(wire).text().into_bytes());
+    for broken in [Reply::without_a_byte(Act::Reset), Reply::streams(wire, vec![hello, Act::Cut])] {
+        stage.upstream.then(broken);
+        stage.is_answered_once(2).await;
+    }
 }
 on_each_wire!(side by side a_server_that_cannot_now_is_asked_again);
 
@@ -91,6 +95,7 @@ async fn a_server_says_how_long_it_wants_to_be_left_alone() {
         (later, Duration::from_secs(2)),
         ("0", SHORTEST_PAUSE),
         ("soon", SHORTEST_PAUSE),
+        ("-1", SHORTEST_PAUSE),
     ] {
         let stage = Stage::on(Wire::Chat).await;
         let busy = Reply::refuses(429, "busy").with("date", date).with("retry-after", retry_after);
