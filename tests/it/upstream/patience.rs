@@ -82,20 +82,6 @@ async fn signs_of_life_alone_are_no_answer(wire: Wire) {
 }
 on_each_wire!(side by side signs_of_life_alone_are_no_answer);
 
-async fn who_says_something_now_and_then_may_take_as_long_as_it_likes(wire: Wire) {
-    let stage = Stage::with(wire, json!({ "idle_timeout": "1s" })).await;
-    let said = Said::on(wire).words(&["Slowly, ", "but surely."]).end();
-    let (begin, end) = said.split("but surely.");
-    // Both together are longer than signs of life alone may go on.
-    let signs = Act::Every(SHORTER, 20, sign_of_life(wire));
-    let acts = [signs.clone(), Act::Send(begin), signs, Act::Send(end)];
-    stage.upstream.then(Reply::streams(wire, acts.to_vec()));
-    let (_, turn) = stage.asks().await;
-    assert_eq!(turn.text(), "Slowly, but surely.", "{}", turn.raw);
-    stage.is(&turn, "completed").await;
-}
-on_each_wire!(side by side who_says_something_now_and_then_may_take_as_long_as_it_likes);
-
 fn sign_of_life(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
