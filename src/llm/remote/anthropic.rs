@@ -1,4 +1,4 @@
-//! `{base_url}/messages` of Anthropic (Claude API reference, "Messages" and "Streaming Messages").
+//! `{base_url}/messages` of Anthropic (API reference, "Messages" and "Streaming Messages").
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, Told, entries, spoken};
