@@ -15,6 +15,10 @@ function arriving(bytes, pieces) {
   });
 }
 
+// While arguments arrive the client completes half of an escape as it can, so that a call that breaks off there has half
+// of a character. No JSON of Rust's has that.
+const wellFormed = (_key, value) => (typeof value === 'string' ? value.toWellFormed() : value);
+
 for await (const line of readline.createInterface({ input: process.stdin, crlfDelay: Infinity })) {
   const { turns, pieces } = JSON.parse(line);
   let message;
@@ -37,5 +41,5 @@ for await (const line of readline.createInterface({ input: process.stdin, crlfDe
     }
     ends.push(end);
   }
-  process.stdout.write(JSON.stringify({ message: message ?? null, ends }) + '\n');
+  process.stdout.write(JSON.stringify({ message: message ?? null, ends }, wellFormed) + '\n');
 }
