@@ -5,7 +5,7 @@ use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
-use crate::http::{self, Api};
+use crate::http::{self, Api, Authenticator};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
@@ -217,10 +217,10 @@ impl App {
         let settings = http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
-            loopback_only: !self.config.auth.allow_insecure,
             docs: self.config.server.docs.unwrap_or(loopback),
         };
-        http::endpoint(self.api.clone(), settings, self.tasks.clone())
+        let auth = Authenticator::Local { loopback_only: self.config.faces_only_this_machine() };
+        http::endpoint(self.api.clone(), settings, auth, self.tasks.clone())
     }
 
     /// For an app of one's own that is about to leave: begins no turn and no approved call any more, lets what is under way
@@ -235,8 +235,9 @@ impl App {
     /// The listener has no address, or one that faces more than this machine without leave.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), AppError> {
         let address = listener.local_addr().map_err(|error| AppError::new("server.bind", error))?;
-        if !address.ip().is_loopback() && !self.config.auth.allow_insecure {
-            let why = "without authentication only this machine may be faced, or auth.allow_insecure = true";
+        if !address.ip().is_loopback() && self.config.faces_only_this_machine() {
+            let why = "without authentication only this machine may be faced; expected a loopback address, \
+                       auth.mode = \"jwt\", or auth.allow_insecure = true";
             return Err(AppError::new("server.bind", why));
         }
         let grace = self.config.server.grace;

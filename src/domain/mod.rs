@@ -20,12 +20,19 @@ pub(crate) struct Principal {
     pub(crate) tenant_id: String,
     /// The user inside the tenant.
     pub(crate) user_id: String,
+    /// What the user may do more than others, by the operator's words for it.
+    pub(crate) roles: Vec<String>,
 }
 
 impl Principal {
     /// The one user of a server without authentication.
     pub(crate) fn local() -> Self {
-        Self { tenant_id: "default".to_owned(), user_id: "local".to_owned() }
+        Self { tenant_id: "default".to_owned(), user_id: "local".to_owned(), roles: Vec::new() }
+    }
+
+    /// Whether the user has one of these roles.
+    pub(crate) fn has_one_of(&self, roles: &[String]) -> bool {
+        self.roles.iter().any(|role| roles.contains(role))
     }
 
     /// This principal as the actor of an event or a decision.

@@ -4,7 +4,7 @@
 //! connection's future at once, and with it whatever that future owns, a database transaction or a tool.
 
 use super::Settings;
-use super::auth::check_loopback;
+use super::auth::Authenticator;
 use super::error::{self, ApiError};
 use super::request_id::{HEADER, RequestId};
 use crate::agent::Tasks;
@@ -28,6 +28,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 pub(super) struct Front<E> {
     inner: Arc<E>,
     settings: Settings,
+    auth: Authenticator,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
 }
@@ -37,8 +38,14 @@ fn is_chat(path: &str) -> bool {
 }
 
 impl<E> Front<E> {
-    pub(super) fn new(inner: E, settings: Settings, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Arc::new(inner), settings, tasks, clock }
+    pub(super) fn new(
+        inner: E,
+        settings: Settings,
+        auth: Authenticator,
+        tasks: Tasks,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { inner: Arc::new(inner), settings, auth, tasks, clock }
     }
 
     fn body_bytes_max(&self, path: &str) -> usize {
@@ -47,9 +54,8 @@ impl<E> Front<E> {
 
     /// The request with its body read, so that nothing behind waits for a slow client.
     async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
-        if self.settings.loopback_only {
-            check_loopback(request.headers(), request.uri())?;
-        }
+        let principal = self.auth.principal(&request).await?;
+        request.extensions_mut().insert(principal);
         // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
         if request.method() == Method::HEAD && is_chat(request.uri().path()) {
             return Err(ApiError::method_not_allowed());

@@ -23,6 +23,7 @@ use crate::domain::clock::Clock;
 use crate::llm::LanguageModel;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
+pub(crate) use auth::Authenticator;
 use error::ApiError;
 use front::Front;
 use poem::endpoint::{BoxEndpoint, make};
@@ -49,8 +50,6 @@ pub(crate) struct Settings {
     pub(crate) body_bytes: usize,
     /// Longest body of a chat, in bytes: pages post their whole conversation.
     pub(crate) chat_body_bytes: usize,
-    /// Whether only this machine may call.
-    pub(crate) loopback_only: bool,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
 }
@@ -77,7 +76,12 @@ pub(crate) fn document(with: Api) -> String {
 }
 
 /// The whole server as one endpoint.
-pub(crate) fn endpoint(with: Api, settings: Settings, tasks: Tasks) -> BoxEndpoint<'static> {
+pub(crate) fn endpoint(
+    with: Api,
+    settings: Settings,
+    auth: Authenticator,
+    tasks: Tasks,
+) -> BoxEndpoint<'static> {
     let service = api(with.clone());
     let spec = Arc::<str>::from(service.spec());
     let (store, stopping) = (with.store.clone(), tasks.clone());
@@ -91,7 +95,7 @@ pub(crate) fn endpoint(with: Api, settings: Settings, tasks: Tasks) -> BoxEndpoi
     }
     let routes = routes.nest("/api", api(with)).nest("/", service);
     let routes = routes.into_endpoint().catch_all_error(async |error| error::shaped(error));
-    Front::new(routes, settings, tasks, clock).boxed()
+    Front::new(routes, settings, auth, tasks, clock).boxed()
 }
 
 async fn ready(store: Store, tasks: Tasks) -> poem::Result<Response> {

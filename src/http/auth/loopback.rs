@@ -1,27 +1,16 @@
-//! Who is calling.
+//! Requests of this machine.
 //!
 //! Without authentication everybody who reaches the server is its one user, so only this machine may reach
 //! it: the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
 //! (DNS rebinding), and so has an `Origin`, or any page in the user's browser could decide for them.
 
-use super::error::ApiError;
-use crate::domain::Principal;
+use crate::http::error::ApiError;
 use poem::http::header::{HOST, ORIGIN};
 use poem::http::{HeaderMap, HeaderName, Uri};
-use poem::{FromRequest, Request, RequestBody, Result};
 use std::net::IpAddr;
 
-/// The caller of a request.
-pub(super) struct Caller(pub(super) Principal);
-
-impl<'a> FromRequest<'a> for Caller {
-    async fn from_request(_request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
-        Ok(Self(Principal::local()))
-    }
-}
-
 /// Refuses a request that did not come from this machine by this machine's name.
-pub(super) fn check_loopback(headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
+pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
     // HTTP/2 has the host in the URI.
     let host = match (header(headers, &HOST), uri.host()) {
         (Some(host), _) | (None, Some(host)) => host,

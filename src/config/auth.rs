@@ -1,0 +1,95 @@
+//! `[auth]`: who may call.
+
+use super::{ConfigError, wrong};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+
+/// Shortest secret for HS256, in bytes: as long as its hash (RFC 7518, 3.2).
+const SECRET_BYTES_MIN: usize = 32;
+
+/// `[auth]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// `mode`: how callers are known.
+    pub mode: AuthMode,
+    /// `allow_insecure`: whether mode `none` may face more than this machine.
+    pub allow_insecure: bool,
+    /// `secret`: the key of HS256, at least 32 bytes. Either this or `jwks_url`.
+    pub secret: Option<SecretString>,
+    /// `jwks_url`: where the issuer publishes its keys (RFC 7517), for RS256, ES256 and EdDSA. `https`, or `http` on
+    /// this machine.
+    pub jwks_url: Option<String>,
+    /// `issuer`: what `iss` has to be.
+    pub issuer: Option<String>,
+    /// `audience`: what `aud` has to be or to hold.
+    pub audience: Option<String>,
+    /// `user_claim`: the claim that names the user.
+    pub user_claim: String,
+    /// `tenant_claim`: the claim that names the tenant.
+    pub tenant_claim: String,
+    /// `default_tenant`: the tenant of a token that names none; if absent, such a token is refused.
+    pub default_tenant: Option<String>,
+    /// `roles_claim`: the claim with the roles, a list or words with spaces between; one that begins with `/` is a
+    /// JSON pointer (RFC 6901), as for `/realm_access/roles`.
+    pub roles_claim: String,
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self {
+            mode: AuthMode::None,
+            allow_insecure: false,
+            secret: None,
+            jwks_url: None,
+            issuer: None,
+            audience: None,
+            user_claim: "sub".to_owned(),
+            tenant_claim: "tenant".to_owned(),
+            default_tenant: None,
+            roles_claim: "roles".to_owned(),
+        }
+    }
+}
+
+/// How callers are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMode {
+    /// Everybody is the one user `local`, so only this machine may call.
+    #[default]
+    None,
+    /// By a bearer token (RFC 6750), a JWT (RFC 7519).
+    Jwt,
+}
+
+impl Auth {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.mode == AuthMode::None {
+            return Ok(());
+        }
+        match (&self.secret, &self.jwks_url) {
+            (Some(secret), None) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
+                wrong("auth.secret", format!("expected at least {SECRET_BYTES_MIN} bytes"))?;
+            }
+            (Some(_), None) | (None, Some(_)) => {}
+            (Some(_), Some(_)) => wrong("auth.secret", "expected either this or auth.jwks_url, not both")?,
+            (None, None) => wrong("auth.jwks_url", "expected this or auth.secret, which mode \"jwt\" needs")?,
+        }
+        for (key, value) in [("auth.issuer", &self.issuer), ("auth.audience", &self.audience)] {
+            if value.as_deref().unwrap_or_default().is_empty() {
+                return wrong(key, "expected a value, which mode \"jwt\" needs");
+            }
+        }
+        for (key, claim) in [
+            ("auth.user_claim", &self.user_claim),
+            ("auth.tenant_claim", &self.tenant_claim),
+            ("auth.roles_claim", &self.roles_claim),
+        ] {
+            if claim.is_empty() {
+                return wrong(key, "expected the name of a claim");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! `[limits]`: how long and how many things may be.
+
+use super::AuthMode;
+use serde::Deserialize;
+use std::num::NonZeroU32;
+
+/// `[limits]`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// `body_bytes`: longest body.
+    pub body_bytes: usize,
+    /// `chat_body_bytes`: longest body of a chat, in which pages post their whole conversation.
+    pub chat_body_bytes: usize,
+    /// `args_bytes`: longest arguments of one call.
+    pub args_bytes: usize,
+    /// `result_bytes`: longest answer of a call for the model; a longer one is cut and marked.
+    pub result_bytes: usize,
+    /// `json_depth`: deepest nesting of arguments.
+    pub json_depth: usize,
+    /// `calls_per_step`: most calls of one model answer.
+    pub calls_per_step: usize,
+    /// `pending_per_thread`: most calls of a thread that wait for a person.
+    pub pending_per_thread: u64,
+    /// `stream_buffer_bytes`: how much of a stream is written ahead for one client, about.
+    pub stream_buffer_bytes: usize,
+    /// `requests_per_minute`: of one user, at one process. This and the following: 0 is no limit, and so is their
+    /// absence in mode `none`.
+    pub requests_per_minute: Option<u32>,
+    /// `turns_per_minute`: how often one user may have the model asked, at one process.
+    pub turns_per_minute: Option<u32>,
+    /// `decisions_per_minute`: of one user, at one process.
+    pub decisions_per_minute: Option<u32>,
+    /// `turns_per_user`: turns of one user that are under way at once, over all processes.
+    pub turns_per_user: Option<u32>,
+    /// `turns_per_tenant`: the same, of a tenant.
+    pub turns_per_tenant: Option<u32>,
+    /// `streams_per_user`: streams that one user reads at once, at one process.
+    pub streams_per_user: Option<u32>,
+    /// `connections`: open ones of one process.
+    pub connections: Option<u32>,
+    /// `connections_per_ip`: of one address, at one process. Behind a proxy all come from its address.
+    pub connections_per_ip: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const KIB: usize = 1024;
+        Self {
+            body_bytes: 256 * KIB,
+            chat_body_bytes: 16 * KIB * KIB,
+            args_bytes: 256 * KIB,
+            result_bytes: KIB * KIB,
+            json_depth: 32,
+            calls_per_step: 16,
+            pending_per_thread: 50,
+            stream_buffer_bytes: KIB * KIB,
+            requests_per_minute: None,
+            turns_per_minute: None,
+            decisions_per_minute: None,
+            turns_per_user: None,
+            turns_per_tenant: None,
+            streams_per_user: None,
+            connections: None,
+            connections_per_ip: None,
+        }
+    }
+}
+
+/// The limits that count, in force. `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caps {
+    pub(crate) requests_per_minute: Option<NonZeroU32>,
+    pub(crate) turns_per_minute: Option<NonZeroU32>,
+    pub(crate) decisions_per_minute: Option<NonZeroU32>,
+    pub(crate) turns_per_user: Option<NonZeroU32>,
+    pub(crate) turns_per_tenant: Option<NonZeroU32>,
+    pub(crate) streams_per_user: Option<NonZeroU32>,
+    pub(crate) connections: Option<NonZeroU32>,
+    pub(crate) connections_per_ip: Option<NonZeroU32>,
+}
+
+impl Limits {
+    /// What counts in this mode: where there is one user, who is the operator, nothing does unless it is set.
+    pub(crate) fn caps(&self, mode: AuthMode) -> Caps {
+        let cap = |set: Option<u32>, default: u32| {
+            let in_force = set.unwrap_or(match mode {
+                AuthMode::None => 0,
+                AuthMode::Jwt => default,
+            });
+            NonZeroU32::new(in_force)
+        };
+        Caps {
+            requests_per_minute: cap(self.requests_per_minute, 600),
+            turns_per_minute: cap(self.turns_per_minute, 60),
+            decisions_per_minute: cap(self.decisions_per_minute, 600),
+            turns_per_user: cap(self.turns_per_user, 10),
+            turns_per_tenant: cap(self.turns_per_tenant, 200),
+            streams_per_user: cap(self.streams_per_user, 20),
+            connections: cap(self.connections, 10_000),
+            connections_per_ip: cap(self.connections_per_ip, 100),
+        }
+    }
+}
