@@ -159,6 +159,7 @@ impl App {
         let store = store.serve_alone(config.database.url.expose_secret())?;
         let app = Self::join(config, store, clock, tools, models)?;
         app.prepare().await?;
+        app.auth.prepare();
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
         Ok(app)
@@ -172,8 +173,8 @@ impl App {
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         let tasks = Tasks::new();
-        let auth =
-            Authenticator::new(&config, clock.clone()).map_err(|error| AppError::new("auth", error))?;
+        let auth = Authenticator::new(&config, clock.clone(), tasks.clone());
+        let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
@@ -192,7 +193,7 @@ impl App {
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval);
         let api = Api { store, chat, approvals, tools, models, clock };
-        Ok(Self { config, api, auth: Arc::new(auth), tasks })
+        Ok(Self { config, api, auth, tasks })
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
