@@ -24,6 +24,7 @@ mod races;
 mod readme;
 mod real_clients;
 mod replicas;
+mod roles_rules;
 mod schema;
 mod stopping;
 mod support;
