@@ -83,7 +83,7 @@ impl ToolRoutes {
 
     /// All models
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
-    async fn models(&self) -> Result<Json<Models>, ApiError> {
+    async fn models(&self, _caller: Caller) -> Result<Json<Models>, ApiError> {
         let models = self.0.models.iter().enumerate();
         let view = |(place, model): (usize, &Arc<dyn LanguageModel>)| ModelView {
             id: model.id().to_owned(),
