@@ -150,10 +150,11 @@ impl App {
     /// The configuration cannot be used, or the database not be opened or brought up to date.
     pub async fn build(
         config: Config,
-        tools: ToolRegistry,
+        mut tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         config.check()?;
+        tools.put_under(&config.tools.rules)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = connect(&config, clock.clone()).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;

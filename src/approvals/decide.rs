@@ -5,6 +5,7 @@ use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
 use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
+use crate::domain::policy::Say;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
 
@@ -36,6 +37,9 @@ pub(crate) enum DecideError {
     /// No such held call, for this principal.
     #[error("there is no such held tool call")]
     NotFound,
+    /// It is there for this principal to see and not to approve.
+    #[error("this principal may not approve the call")]
+    Forbidden,
     /// Something else was decided, or time or somebody else ended it; how, is in the call.
     #[error("the call is decided")]
     Closed(Box<ToolCall>),
@@ -79,8 +83,16 @@ impl Approvals {
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.urgent_write().await?;
-            let found = write.call(principal, request.tool_call_id).await?;
+            let found = self.seen(&write, principal, request.tool_call_id).await?;
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
+            match (
+                self.gate().registry().say(principal, thread.is_of(principal), &call.name),
+                &request.answer,
+            ) {
+                (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => {}
+                (Say::OnlyNo, Answer::Approve { .. }) => return Err(DecideError::Forbidden),
+                (Say::Nothing, _) => return Err(DecideError::NotFound),
+            }
             if !matches!(call.state, State::Pending) {
                 return match is_repeat(&call, &request.answer) {
                     true => Ok((thread, call, true)),
@@ -103,7 +115,7 @@ impl Approvals {
                 input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
             };
             if write.decide(&thread, &call, &answer, &voice, self.times.start_deadline).await? {
-                let decided = write.call(principal, call.id).await?.ok_or(DecideError::NotFound)?;
+                let decided = self.seen(&write, principal, call.id).await?.ok_or(DecideError::NotFound)?;
                 write.commit().await?;
                 return Ok((decided.1, decided.0, false));
             }

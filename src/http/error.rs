@@ -192,6 +192,7 @@ impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::NotFound => Self::not_found(),
+            DecideError::Forbidden => Self::forbidden("You may see this call, but not approve it."),
             DecideError::Closed(call) => closed(&call),
             DecideError::ToolUnavailable(name) => Self::conflict(
                 "tool_unavailable",

@@ -2,7 +2,7 @@
 
 use super::entity::{message, step, thread, tool_call};
 use super::events::Subject;
-use super::threads::threads_of;
+use super::threads::{of_tenant, threads_of, threads_where};
 use super::{NewDecision, Read, Renewed, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{Execution, Outcome, State, ToolCall, input_hash, rejection, words};
@@ -75,6 +75,27 @@ impl Read {
         let Some(call) = self.with_decisions(vec![row]).await?.pop() else { return Ok(None) };
         let thread = self.thread(owner, call.thread_id).await?;
         Ok(thread.map(|thread| (call, thread)))
+    }
+
+    /// A call that this principal may decide for another: of their tenant, of one of these tools, whose approver they
+    /// are, and held. Of its thread nothing else is theirs to read.
+    pub(crate) async fn call_to_approve(
+        &self,
+        approver: &Principal,
+        tools: &[String],
+        id: ToolCallId,
+    ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
+        let found = tool_call::Entity::find_by_id(id.to_string())
+            .filter(tool_call::Column::Name.is_in(tools))
+            .filter(tool_call::Column::Held.eq(true))
+            .filter(tool_call::Column::ThreadId.in_subquery(threads_where(of_tenant(approver))))
+            .one(&self.tx)
+            .await?;
+        let Some(row) = found else { return Ok(None) };
+        let thread = thread::Entity::find_by_id(row.thread_id.clone()).filter(of_tenant(approver));
+        let Some(thread) = thread.one(&self.tx).await? else { return Ok(None) };
+        let thread = Thread::of(thread)?;
+        Ok(self.with_decisions(vec![row]).await?.pop().map(|call| (call, thread)))
     }
 
     pub(super) async fn with_decisions(
@@ -346,7 +367,8 @@ impl Write {
         let Some(stored) = self.with_decisions(found).await?.pop() else { return Ok(None) };
         self.commit().await?;
         let edited = stored.edited_input().cloned();
-        Ok(Some(Permit::committed(stored.id, stored.name, stored.input, edited, execution)))
+        let requester = thread.requester();
+        Ok(Some(Permit::committed(stored.id, stored.name, requester, stored.input, edited, execution)))
     }
 
     /// Says that an execution is alive.

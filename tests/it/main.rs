@@ -25,6 +25,7 @@ mod races;
 mod readme;
 mod real_clients;
 mod replicas;
+mod roles;
 mod schema;
 mod stopping;
 mod support;
