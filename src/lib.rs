@@ -15,6 +15,7 @@ pub mod config;
 mod domain;
 mod http;
 pub mod llm;
+mod metrics;
 mod store;
 mod stream;
 pub mod tools;

@@ -16,6 +16,7 @@ mod histories;
 mod history;
 mod http;
 mod limits;
+mod metrics;
 mod openapi;
 mod outage;
 mod pool;

@@ -1,6 +1,6 @@
 //! Who is calling.
 
-mod loopback;
+pub(super) mod loopback;
 
 use super::error::ApiError;
 use crate::domain::Principal;
@@ -21,7 +21,9 @@ impl Authenticator {
     pub(super) async fn principal(&self, request: &Request) -> Result<Principal, ApiError> {
         match self {
             Self::Local { loopback_only } => {
-                if *loopback_only {
+                // Probes come by any name, and learn nothing.
+                let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+                if *loopback_only && !probe {
                     loopback::check(request.headers(), request.uri())?;
                 }
                 Ok(Principal::local())
