@@ -5,7 +5,8 @@ use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
-use crate::http::{self, Api, Authenticator};
+pub use crate::http::Deadlines;
+use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
@@ -25,6 +26,7 @@ pub struct App {
     config: Config,
     api: Api,
     tasks: Tasks,
+    deadlines: Deadlines,
 }
 
 /// Why a server cannot be built or served. The texts are for the operator.
@@ -186,9 +188,18 @@ impl App {
             approval: approval.clone(),
         };
         let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
+        let caps = config.limits.caps(config.auth.mode);
         let chat =
-            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval);
-        Self { config, api: Api { store, chat, approvals, tools, models, clock }, tasks }
+            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
+        let deadlines = Deadlines::default();
+        let streaming = Streaming {
+            tasks: tasks.clone(),
+            piece_bytes: config.limits.stream_buffer_bytes,
+            taking: deadlines.taking,
+        };
+        let rates = Arc::new(Rates::new(&caps));
+        let api = Api { store, chat, approvals, tools, models, clock, rates, streaming };
+        Self { config, api, tasks, deadlines }
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
@@ -210,6 +221,14 @@ impl App {
         Ok(())
     }
 
+    /// The same server, with other deadlines for its clients.
+    #[must_use]
+    pub fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.deadlines = deadlines;
+        self.api.streaming.taking = deadlines.taking;
+        self
+    }
+
     /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
     /// names of this machine, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
@@ -218,6 +237,8 @@ impl App {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
             docs: self.config.server.docs.unwrap_or(loopback),
+            cors: Cors::new(&self.config.server.cors_origins),
+            deadlines: self.deadlines,
         };
         let auth = Authenticator::Local { loopback_only: self.config.faces_only_this_machine() };
         http::endpoint(self.api.clone(), settings, auth, self.tasks.clone())
@@ -240,9 +261,13 @@ impl App {
                        auth.mode = \"jwt\", or auth.allow_insecure = true";
             return Err(AppError::new("server.bind", why));
         }
-        let grace = self.config.server.grace;
+        let limits = http::server::Limits {
+            caps: self.config.limits.caps(self.config.auth.mode),
+            deadlines: self.deadlines,
+            grace: self.config.server.grace,
+        };
         let endpoint = self.endpoint();
-        http::server::serve(listener, endpoint, self.tasks, stop, grace)
+        http::server::serve(listener, endpoint, self.tasks, stop, limits)
             .await
             .map_err(|error| AppError::new("server.bind", error))?;
         Ok(())

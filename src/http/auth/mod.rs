@@ -22,7 +22,7 @@ impl Authenticator {
         match self {
             Self::Local { loopback_only } => {
                 if *loopback_only {
-                    loopback::check(request.headers(), request.uri())?;
+                    loopback::check(request)?;
                 }
                 Ok(Principal::local())
             }
