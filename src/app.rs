@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 pub struct App {
     config: Config,
     api: Api,
+    auth: Arc<Authenticator>,
     tasks: Tasks,
     deadlines: Deadlines,
 }
@@ -120,7 +121,7 @@ pub async fn document() -> Result<String, AppError> {
     config.database.max_connections = 1;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = connect(&config, clock.clone()).await?;
-    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())]);
+    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())])?;
     Ok(http::document(app.api))
 }
 
@@ -158,7 +159,7 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = connect(&config, clock.clone()).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;
-        let app = Self::join(config, store, clock, tools, models);
+        let app = Self::join(config, store, clock, tools, models)?;
         app.prepare().await?;
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
@@ -171,8 +172,10 @@ impl App {
         clock: Arc<dyn Clock>,
         tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
-    ) -> Self {
+    ) -> Result<Self, AppError> {
         let tasks = Tasks::new();
+        let auth =
+            Authenticator::new(&config, clock.clone()).map_err(|error| AppError::new("auth", error))?;
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
@@ -199,7 +202,7 @@ impl App {
         };
         let rates = Arc::new(Rates::new(&caps));
         let api = Api { store, chat, approvals, tools, models, clock, rates, streaming };
-        Self { config, api, tasks, deadlines }
+        Ok(Self { config, api, auth: Arc::new(auth), tasks, deadlines })
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
@@ -240,8 +243,7 @@ impl App {
             cors: Cors::new(&self.config.server.cors_origins),
             deadlines: self.deadlines,
         };
-        let auth = Authenticator::Local { loopback_only: self.config.faces_only_this_machine() };
-        http::endpoint(self.api.clone(), settings, auth, self.tasks.clone())
+        http::endpoint(self.api.clone(), settings, self.auth.clone(), self.tasks.clone())
     }
 
     /// For an app of one's own that is about to leave: begins no turn and no approved call any more, lets what is under way

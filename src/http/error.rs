@@ -40,6 +40,9 @@ pub(super) enum ApiError {
     /// The request cannot be read.
     #[oai(status = 400)]
     BadRequest(Json<ErrorBody>),
+    /// Who calls is not known.
+    #[oai(status = 401)]
+    Unauthenticated(Json<ErrorBody>, #[oai(header = "www-authenticate")] String),
     /// The caller may see this, but not do it.
     #[oai(status = 403)]
     Forbidden(Json<ErrorBody>),
@@ -86,6 +89,12 @@ impl ApiError {
     /// The request cannot be read; the message names the field and says what was expected.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::BadRequest(body("bad_request", message, None))
+    }
+
+    /// Who calls is not known. Why not is nobody's business but the operator's: the answer is always the same.
+    pub(super) fn unauthenticated() -> Self {
+        let message = "Expected a valid bearer token.";
+        Self::Unauthenticated(body("unauthenticated", message, None), "Bearer".to_owned())
     }
 
     /// It is not there, or not for the caller: the answer is the same.

@@ -4,14 +4,17 @@
 //! connection's future at once, and with it whatever that future owns, a database transaction or a tool.
 
 use super::Settings;
-use super::auth::Authenticator;
+use super::auth::{self, Authenticator};
 use super::error::{self, ApiError};
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
 use super::upload;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
-use poem::http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use poem::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
 use poem::http::{HeaderValue, Method};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
@@ -24,7 +27,7 @@ const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 pub(super) struct Front<E> {
     inner: Arc<E>,
     settings: Settings,
-    auth: Authenticator,
+    auth: Arc<Authenticator>,
     rates: Arc<Rates>,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
@@ -38,7 +41,7 @@ impl<E> Front<E> {
     pub(super) fn new(
         inner: E,
         settings: Settings,
-        auth: Authenticator,
+        auth: Arc<Authenticator>,
         rates: Arc<Rates>,
         tasks: Tasks,
         clock: Arc<dyn Clock>,
@@ -52,9 +55,13 @@ impl<E> Front<E> {
 
     /// The request with its body read, so that nothing behind waits for a slow client.
     async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
-        let principal = self.auth.principal(&request).await?;
-        self.rates.request(&principal)?;
-        request.extensions_mut().insert(principal);
+        if let Some(principal) = self.auth.principal(&request).await? {
+            // Whoever looks whether the server is well is never in the way.
+            if !auth::is_open(request.uri().path()) {
+                self.rates.request(&principal)?;
+            }
+            request.extensions_mut().insert(principal);
+        }
         // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
         if request.method() == Method::HEAD && is_chat(request.uri().path()) {
             return Err(ApiError::method_not_allowed());
@@ -100,6 +107,7 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             method = %request.method(),
             path = %request.uri().path(),
         );
+        let open = auth::is_open(request.uri().path());
         let began = Instant::now();
         let cors = &self.settings.cors;
         let welcome = cors.welcome(&request);
@@ -121,6 +129,11 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
+        if !open {
+            // What is for one caller is not for whoever asks the same proxy next.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
+        }
         Ok(response)
     }
 }
