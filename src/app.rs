@@ -5,8 +5,9 @@ use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
+pub use crate::http::Deadlines;
 use crate::http::operating::{self, Scrape};
-use crate::http::{self, Api, Authenticator};
+use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
@@ -34,6 +35,7 @@ pub struct App {
     api: Api,
     auth: Arc<Authenticator>,
     tasks: Tasks,
+    deadlines: Deadlines,
 }
 
 /// Why a server cannot be built or served. The texts are for the operator.
@@ -209,11 +211,20 @@ impl App {
             approval: approval.clone(),
         };
         let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
+        let caps = config.limits.caps(config.auth.mode);
         let chat =
-            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval);
+            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
+        let deadlines = Deadlines::default();
+        let streaming = Streaming {
+            tasks: tasks.clone(),
+            metrics: metrics.clone(),
+            piece_bytes: config.limits.stream_buffer_bytes,
+            taking: deadlines.taking,
+        };
+        let rates = Arc::new(Rates::new(&caps));
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
-        let api = Api { store, chat, approvals, tools, models, clock, metrics, scrape };
-        Ok(Self { config, api, auth, tasks })
+        let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
+        Ok(Self { config, api, auth, tasks, deadlines })
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
@@ -235,6 +246,14 @@ impl App {
         Ok(())
     }
 
+    /// The same server, with other deadlines for its clients.
+    #[must_use]
+    pub fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.deadlines = deadlines;
+        self.api.streaming.taking = deadlines.taking;
+        self
+    }
+
     /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
     /// names of this machine, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
@@ -245,6 +264,8 @@ impl App {
             chat_body_bytes: self.config.limits.chat_body_bytes,
             docs: server.docs.unwrap_or(loopback),
             metrics: loopback && server.metrics_bind.is_none(),
+            cors: Cors::new(&server.cors_origins),
+            deadlines: self.deadlines,
         };
         http::endpoint(self.api.clone(), settings, self.auth.clone(), self.tasks.clone())
     }
@@ -277,21 +298,25 @@ impl App {
             Some(address) => Some(metrics_listener(address).await?),
             None => None,
         };
-        let grace = self.config.server.grace;
+        let limits = http::server::Limits {
+            caps: self.config.limits.caps(self.config.auth.mode),
+            deadlines: self.deadlines,
+            grace: self.config.server.grace,
+        };
         let (endpoint, operating) = (self.endpoint(), operating::endpoint(&self.api, self.tasks.clone()));
         // Until the end: how a server stops is worth seeing too.
         let over = CancellationToken::new();
         let serve_metrics = async {
             match beside {
                 Some(listener) => {
-                    http::server::serve(listener, operating, Tasks::new(), over.cancelled(), LAST_SCRAPE)
-                        .await
+                    let limits = http::server::Limits { grace: LAST_SCRAPE, ..limits };
+                    http::server::serve(listener, operating, Tasks::new(), over.cancelled(), limits).await
                 }
                 None => Ok(()),
             }
         };
         let serve = async {
-            let served = http::server::serve(listener, endpoint, self.tasks, stop, grace).await;
+            let served = http::server::serve(listener, endpoint, self.tasks, stop, limits).await;
             over.cancel();
             served
         };

@@ -65,6 +65,7 @@ impl DecideError {
     const fn outcome(&self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
+            Self::Forbidden => "forbidden",
             Self::Closed(call) => match call.state {
                 State::Expired(_) => "expired",
                 State::Cancelled(..) => "cancelled",

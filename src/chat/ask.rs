@@ -69,6 +69,14 @@ pub(crate) enum AskError {
     /// The server is about to leave and begins nothing.
     #[error("the server is stopping")]
     Stopping,
+    /// As many turns as there may be are under way.
+    #[error("{max} turns of this {of} are under way")]
+    TooManyTurns {
+        /// Of whom.
+        of: &'static str,
+        /// As many as there may be.
+        max: u32,
+    },
     /// Calls wait for a person, and a new message may not pass them.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
@@ -215,6 +223,9 @@ impl Chat {
                 }
             };
         }
+        if !matches!(intent, Intent::Continue) {
+            self.check_turns(write, thread).await?;
+        }
         let question = match intent {
             Intent::Continue => return self.go_on(write, principal, thread).await,
             Intent::New { text, client_id } => {
@@ -251,6 +262,33 @@ impl Chat {
         }
     }
 
+    /// Refuses where as many turns are under way as there may be. Of use in the transaction that begins one.
+    async fn check_turns(&self, write: &Write, thread: &Thread) -> Result<(), AskError> {
+        match self.full(write, thread).await? {
+            None => Ok(()),
+            Some((of, max)) => Err(AskError::TooManyTurns { of, max }),
+        }
+    }
+
+    /// Whether one more turn may begin.
+    pub(super) async fn has_room(&self, write: &Write, thread: &Thread) -> Result<bool, StoreError> {
+        Ok(self.full(write, thread).await?.is_none())
+    }
+
+    /// Whose turns under way are as many as there may be, and how many that is.
+    async fn full(&self, write: &Write, thread: &Thread) -> Result<Option<(&'static str, u32)>, StoreError> {
+        let (of_user, of_tenant) = (self.caps.turns_per_user, self.caps.turns_per_tenant);
+        if of_user.is_none() && of_tenant.is_none() {
+            return Ok(None);
+        }
+        let under_way = write.turns_under_way(thread).await?;
+        let caps = [("user", under_way.of_user, of_user), ("tenant", under_way.of_tenant, of_tenant)];
+        Ok(caps.into_iter().find_map(|(of, count, max)| {
+            let max = max.filter(|max| count >= u64::from(max.get()))?;
+            Some((of, max.get()))
+        }))
+    }
+
     /// What a continuation does where no turn is under way. The principal may have fewer roles than when it began.
     pub(super) async fn go_on(
         &self,
@@ -270,6 +308,7 @@ impl Chat {
                 }
             }
         }
+        self.check_turns(write, thread).await?;
         let options = self.on_behalf_of(principal, latest.options.clone());
         let latest = Run { options, ..latest };
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;

@@ -1,7 +1,7 @@
 //! The task of a turn: it holds the run's lease, tells what the agent says, and commits the end before it
 //! tells it.
 
-use super::live::TurnLog;
+use super::live::{Enough, TurnLog};
 use super::{Chat, Started};
 use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
 use crate::domain::Principal;
@@ -164,7 +164,7 @@ impl Telling {
         // Somebody else may have gone on meanwhile, up to another hold: this yes is not for that one.
         let now = write.held_calls(run.assistant_message_id).await?;
         let same = now.iter().map(|call| call.id).eq(held.iter().map(|call| call.id));
-        let goes_on = all_ended && same && !chat.tasks.is_stopping();
+        let goes_on = all_ended && same && !chat.tasks.is_stopping() && chat.has_room(&write, thread).await?;
         let lease = if goes_on { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
         if lease.is_some() {
             chat.live.adopt(self.run_id, &self.log);
@@ -175,7 +175,11 @@ impl Telling {
             // Another continuation goes on: this one reads along.
             (None, Some(other)) if all_ended => {
                 let mut reader = other.reader();
-                while reader.next(|event| self.log.say(event.clone())).await {}
+                let say = |event: &TurnEvent| {
+                    self.log.say(event.clone());
+                    Enough::No
+                };
+                while reader.next(say).await {}
             }
             (None, _) => {
                 self.tell_held(&held);

@@ -6,16 +6,23 @@ mod auth;
 mod body;
 mod call;
 mod chat_body;
+mod connections;
+mod cors;
+mod deadlines;
 mod error;
 mod front;
 pub(crate) mod operating;
 mod payload;
 mod qa;
+mod rates;
 mod request_id;
 mod runs;
 pub(crate) mod server;
+mod shares;
 mod threads;
 mod tools;
+mod turn_stream;
+mod upload;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
@@ -26,12 +33,23 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
 pub(crate) use auth::Authenticator;
+pub(crate) use cors::Cors;
+pub use deadlines::Deadlines;
 use front::Front;
 use operating::{Measured, Scrape};
 use poem::endpoint::{BoxEndpoint, make};
+use poem::http::header::CONTENT_SECURITY_POLICY;
+use poem::middleware::SetHeader;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, get};
 use poem_openapi::OpenApiService;
+pub(crate) use rates::Rates;
 use std::sync::Arc;
+pub(crate) use turn_stream::Streaming;
+
+/// What the page of the documentation may do: run its own script, which it carries, and ask this server.
+const DOCS_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                           img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'";
 
 /// What the routes work with.
 #[derive(Debug, Clone)]
@@ -45,10 +63,12 @@ pub(crate) struct Api {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
     pub(crate) scrape: Scrape,
+    pub(crate) rates: Arc<Rates>,
+    pub(crate) streaming: Streaming,
 }
 
 /// How the server faces the world.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Longest body, in bytes.
     pub(crate) body_bytes: usize,
@@ -58,6 +78,10 @@ pub(crate) struct Settings {
     pub(crate) docs: bool,
     /// Whether `/metrics` is.
     pub(crate) metrics: bool,
+    /// Whose pages may call.
+    pub(crate) cors: Cors,
+    /// How long a client may take.
+    pub(crate) deadlines: Deadlines,
 }
 
 type Routes = (qa::Qa, threads::Threads, runs::Runs, call::Calls, tools::ToolRoutes);
@@ -90,18 +114,19 @@ pub(crate) fn endpoint(
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
     let spec = Arc::<str>::from(service.spec());
-    let (clock, metrics) = (with.clock.clone(), with.metrics.clone());
+    let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
     let mut routes = operating::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
     if settings.docs {
-        routes = routes.nest("/docs", service.swagger_ui());
+        let safe = SetHeader::new().overriding(CONTENT_SECURITY_POLICY, DOCS_POLICY);
+        routes = routes.nest("/docs", service.swagger_ui().with(safe));
     }
     if settings.metrics {
         routes = operating::metrics_here(routes, with.scrape.clone());
     }
     let routes = routes.nest("/api", api(with)).nest("/", service);
     let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let front = Front::new(routes, settings, auth, tasks, clock);
+    let front = Front::new(routes, settings, auth, rates, tasks, clock);
     Measured { inner: front, metrics }.boxed()
 }
 

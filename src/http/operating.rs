@@ -84,7 +84,7 @@ pub(super) fn metrics_here(routes: Route, scrape: Scrape) -> Route {
     let answer = make(move |request: Request| {
         let scrape = scrape.clone();
         async move {
-            loopback::check(request.headers(), request.uri())?;
+            loopback::check(&request)?;
             Ok::<_, poem::Error>(metrics(&scrape).await)
         }
     });

@@ -59,7 +59,7 @@ impl Authenticator {
                 // Probes come by any name, and learn nothing.
                 let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
                 if *loopback_only && !probe {
-                    loopback::check(request.headers(), request.uri())?;
+                    loopback::check(request)?;
                 }
                 Ok(Some(Principal::local()))
             }
