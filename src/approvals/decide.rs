@@ -3,7 +3,7 @@
 use super::Approvals;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
-use crate::domain::decision::{Answer, Surface};
+use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
 use crate::store::{StoreError, Thread, Voice};
@@ -60,6 +60,24 @@ pub(crate) enum DecideError {
     Store(#[from] StoreError),
 }
 
+impl DecideError {
+    /// Its word, for metrics: the code that clients see, where it is one of the decision's own.
+    const fn outcome(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Closed(call) => match call.state {
+                State::Expired(_) => "expired",
+                State::Cancelled(..) => "cancelled",
+                _ => "already_decided",
+            },
+            Self::ToolUnavailable(_) => "tool_unavailable",
+            Self::Stale { .. } => "stale",
+            Self::InvalidInputs(_) => "invalid_inputs",
+            Self::Store(_) => "failed",
+        }
+    }
+}
+
 impl Approvals {
     /// Decides a call and, after a yes, runs it. Comes back with the outcome, or after `wait` without it.
     pub(crate) async fn decide(
@@ -67,12 +85,32 @@ impl Approvals {
         principal: &Principal,
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let (thread, call, replayed) = self.commit_decision(principal, &request).await?;
+        let committed = self.commit_decision(principal, &request).await;
+        self.count(&request, &committed);
+        let (thread, call, replayed) = committed?;
         if matches!(call.state, State::Approved(_)) {
             self.execute(&thread, &call);
         }
         let call = self.outcome(principal, call).await?;
         Ok(Decided { call, replayed })
+    }
+
+    fn count(&self, request: &DecisionRequest, committed: &Result<(Thread, ToolCall, bool), DecideError>) {
+        let verdict = match request.answer {
+            Answer::Approve { .. } => Verdict::Approve.as_str(),
+            Answer::Reject { .. } => Verdict::Reject.as_str(),
+        };
+        let outcome = match committed {
+            Ok((_, _, true)) => "replayed",
+            Ok((_, call, false)) => {
+                if let Some(decision) = &call.decision {
+                    self.executor.metrics.hold_ended(verdict, decision.at.since(call.created_at));
+                }
+                "decided"
+            }
+            Err(error) => error.outcome(),
+        };
+        self.executor.metrics.decided(verdict, request.surface.as_str(), outcome);
     }
 
     async fn commit_decision(

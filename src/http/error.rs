@@ -64,7 +64,7 @@ pub(super) enum ApiError {
     /// A fault of the server.
     #[oai(status = 500)]
     Internal(Json<ErrorBody>),
-    /// The database cannot be reached: what became of the request is unknown, asking again is safe.
+    /// The database, or the issuer of the caller's token, cannot be reached: what became of the request is unknown, asking again is safe.
     #[oai(status = 503)]
     Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
 }
@@ -121,6 +121,12 @@ impl ApiError {
     /// The server is about to leave; another one, or the next, will answer.
     pub(super) fn stopping() -> Self {
         let message = "The server is stopping. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
+    /// Nobody can be known: the keys for their tokens cannot be had.
+    pub(super) fn keys_unavailable() -> Self {
+        let message = "The issuer's keys cannot be had. Asking again is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 

@@ -12,6 +12,7 @@ use crate::chat::{AskError, Started, ThreadName};
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
 use crate::domain::turn::TurnEvent;
+use crate::metrics::Now;
 use crate::stream::data_v1;
 use bytes::BytesMut;
 use futures::stream;
@@ -127,7 +128,7 @@ impl Qa {
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
         let started = self.0.chat.ask(&caller.0, &ThreadName::Known(thread_id.0), body.ask).await?;
-        Ok(stream_of(started, request_id))
+        Ok(stream_of(started, request_id, self.0.metrics.stream()))
     }
 
     /// One turn of the thread that the body names, streamed
@@ -148,7 +149,7 @@ impl Qa {
             ApiError::bad_request(format!("id: expected the thread's name, 1 to {CLIENT_ID_MAX} characters"))
         })?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(id), body.ask).await?;
-        Ok(stream_of(started, request_id))
+        Ok(stream_of(started, request_id, self.0.metrics.stream()))
     }
 
     /// Read along with the turn of a thread
@@ -174,7 +175,7 @@ impl Qa {
         _dialect: Header<Option<Dialect>>,
     ) -> Result<AttachedStream, ApiError> {
         let started = self.0.chat.attach(&caller.0, &thread_id.0).await?;
-        Ok(attached(started, request_id))
+        Ok(attached(started, request_id, self.0.metrics.stream()))
     }
 
     /// Read along with the turn of the thread that the query names
@@ -197,7 +198,7 @@ impl Qa {
             Err(AskError::NoThread) => None,
             found => found?,
         };
-        Ok(attached(started, request_id))
+        Ok(attached(started, request_id, self.0.metrics.stream()))
     }
 
     /// Decide a held call
@@ -252,24 +253,24 @@ impl ValidateToolResult {
     }
 }
 
-fn stream_of(started: Started, request_id: RequestId) -> ChatStream {
+fn stream_of(started: Started, request_id: RequestId, open: Now) -> ChatStream {
     let run_id = started.run_id.to_string();
-    ChatStream::Stream(DataStream(bytes_of(started, request_id)), VERSION.to_owned(), run_id)
+    ChatStream::Stream(DataStream(bytes_of(started, request_id, open)), VERSION.to_owned(), run_id)
 }
 
-fn attached(started: Option<Started>, request_id: RequestId) -> AttachedStream {
+fn attached(started: Option<Started>, request_id: RequestId, open: Now) -> AttachedStream {
     let run_id = started.as_ref().map(|started| started.run_id.to_string());
-    let body = started.map_or_else(Body::empty, |started| bytes_of(started, request_id));
+    let body = started.map_or_else(Body::empty, |started| bytes_of(started, request_id, open));
     AttachedStream::Stream(DataStream(body), VERSION.to_owned(), run_id)
 }
 
 /// A turn as it is said. Dropping it ends the reading, not the turn.
-fn bytes_of(started: Started, request_id: RequestId) -> Body {
+fn bytes_of(started: Started, request_id: RequestId, open: Now) -> Body {
     let reader = started.log.reader();
-    let pieces = stream::unfold((reader, request_id), |(mut reader, request_id)| async move {
+    let pieces = stream::unfold((reader, request_id, open), |(mut reader, request_id, open)| async move {
         let mut out = BytesMut::new();
         let more = reader.next(|event: &TurnEvent| data_v1::encode(event, &request_id.0, &mut out)).await;
-        more.then(|| (Ok::<_, std::io::Error>(out.freeze()), (reader, request_id)))
+        more.then(|| (Ok::<_, std::io::Error>(out.freeze()), (reader, request_id, open)))
     });
     Body::from_bytes_stream(pieces)
 }

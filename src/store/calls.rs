@@ -6,6 +6,7 @@ use super::threads::{of_tenant, threads_of, threads_where};
 use super::{NewDecision, Read, Renewed, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{Execution, Outcome, State, ToolCall, input_hash, rejection, words};
+use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, MessageId, RunId, ToolCallId};
@@ -132,6 +133,15 @@ impl Read {
         let Some(last) = last else { return Ok(Vec::new()) };
         let calls = self.calls_of_step(message, last.n).await?;
         Ok(calls.into_iter().filter(|call| call.held).collect())
+    }
+
+    /// How many calls wait for a person, of everybody, and when that of them began which expires first.
+    pub(crate) async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
+        // Both are read from the index of what is pending.
+        let pending = || tool_call::Entity::find().filter(tool_call::Column::State.eq("pending"));
+        let count = pending().count(&self.tx).await?;
+        let first = pending().order_by_asc(tool_call::Column::ExpiresAt).one(&self.tx).await?;
+        Ok((count, first.map(|call| Timestamp::from_micros(call.created_at))))
     }
 
     pub(super) async fn is_deleted(&self, thread: &Thread) -> Result<bool, StoreError> {

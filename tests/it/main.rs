@@ -17,6 +17,7 @@ mod histories;
 mod history;
 mod http;
 mod limits;
+mod metrics;
 mod openapi;
 mod outage;
 mod pool;

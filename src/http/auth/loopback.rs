@@ -10,7 +10,7 @@ use poem::http::{HeaderMap, HeaderName, Uri};
 use std::net::IpAddr;
 
 /// Refuses a request that did not come from this machine by this machine's name.
-pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
+pub(in crate::http) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
     // HTTP/2 has the host in the URI.
     let host = match (header(headers, &HOST), uri.host()) {
         (Some(host), _) | (None, Some(host)) => host,
