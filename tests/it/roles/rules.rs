@@ -63,7 +63,7 @@ async fn a_rule_for_a_tool_that_is_not_there_is_refused_by_its_key_before_anythi
     config.tools.rules.insert("pey".to_owned(), rules);
     let built = App::build(config, probes(&Ledger::new()), vec![Arc::new(Scene::new())]).await;
     let told = built.err().unwrap().to_string();
-    assert!(told.contains("tools.pey: there is no such tool; expected one of: break, "), "{told}");
+    assert!(told.contains("tools.pey: there is no such tool; expected one of [break, "), "{told}");
     assert!(!dir.path().join("rules.db").exists());
 }
 
