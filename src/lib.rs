@@ -16,6 +16,7 @@ mod domain;
 mod egress;
 mod http;
 pub mod llm;
+mod metrics;
 mod store;
 mod stream;
 pub mod tools;

@@ -14,6 +14,9 @@ use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};
 
+/// When to ask again where turns under way are in the way: nobody knows when one ends.
+const TURN_SECONDS: u64 = 5;
+
 /// The body of every failure.
 #[derive(Debug, Object)]
 pub(super) struct ErrorBody {
@@ -61,6 +64,14 @@ pub(super) enum ApiError {
     /// The request can be read, but not be done.
     #[oai(status = 422)]
     Unprocessable(Json<ErrorBody>),
+    /// Too much of this at once, or too often. Nothing was done.
+    #[oai(status = 429)]
+    RateLimited(
+        Json<ErrorBody>,
+        /// In so many seconds it may go (RFC 9110, 10.2.3).
+        #[oai(header = "retry-after")]
+        String,
+    ),
     /// A fault of the server.
     #[oai(status = 500)]
     Internal(Json<ErrorBody>),
@@ -113,6 +124,17 @@ impl ApiError {
         Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
     }
 
+    /// The body is compressed, and nobody unpacks what may be a thousand times as long.
+    pub(super) fn encoded_body() -> Self {
+        let message = "Content-Encoding: expected none; a body is read as it comes.";
+        Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
+    }
+
+    /// Too much of this at once, or too often; `seconds` from now it may go.
+    pub(super) fn rate_limited(message: impl Into<String>, seconds: u64) -> Self {
+        Self::RateLimited(body("rate_limited", message, None), seconds.to_string())
+    }
+
     /// A fault of the server.
     pub(super) fn internal() -> Self {
         Self::Internal(body("internal", "The server failed.", None))
@@ -158,6 +180,9 @@ impl From<AskError> for ApiError {
                 Self::conflict("nothing_to_continue", "There is nothing to continue.", None)
             }
             AskError::Stopping => Self::stopping(),
+            AskError::TooManyTurns { of, max } => {
+                Self::rate_limited(format!("{max} turns of this {of} are under way already."), TURN_SECONDS)
+            }
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
             }
@@ -192,6 +217,7 @@ impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::NotFound => Self::not_found(),
+            DecideError::Forbidden => Self::forbidden("You may see this call, but not approve it."),
             DecideError::Closed(call) => closed(&call),
             DecideError::ToolUnavailable(name) => Self::conflict(
                 "tool_unavailable",
