@@ -30,7 +30,12 @@ impl ToolRegistry {
             return Err(ConfigError::Value { key: format!("tools.{unknown}"), why });
         }
         for (name, registered) in &mut self.tools {
-            registered.rules = rules.get(name).cloned().unwrap_or_default();
+            let rules = rules.get(name).cloned().unwrap_or_default();
+            if !registered.spec.hil && !rules.approve_roles.is_empty() {
+                let why = "the tool asks nobody; expected roles only for one that does".to_owned();
+                return Err(ConfigError::Value { key: format!("tools.{name}.approve_roles"), why });
+            }
+            registered.rules = rules;
         }
         Ok(())
     }
