@@ -73,7 +73,7 @@ impl Rates {
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamPlace, ApiError> {
         let place = self.streams.take(User::of(caller));
         place.map(StreamPlace).map_err(|max| {
-            ApiError::rate_limited(format!("{max} streams of this user are open already."), STREAM_SECONDS)
+            ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
         })
     }
 

@@ -31,5 +31,6 @@ mod support;
 mod sweeper;
 mod third_party;
 mod threads;
+mod transport;
 mod turns;
 mod upstream;
