@@ -113,3 +113,22 @@ fn count(rate: Option<&Rate>, caller: &Principal) -> Result<(), ApiError> {
         ApiError::rate_limited(format!("More than {} {} in a minute.", rate.max, rate.what), seconds)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AuthMode, Limits};
+
+    #[test]
+    fn who_has_not_been_here_for_a_while_is_forgotten() {
+        // At this rate a user is as good as new at once.
+        let limits = Limits { requests_per_minute: Some(u32::MAX), ..Limits::default() };
+        let rates = Rates::new(&limits.caps(AuthMode::None));
+        for n in 0..10 * FORGET_EVERY {
+            let user = Principal { user_id: n.to_string(), ..Principal::local() };
+            assert!(rates.request(&user).is_ok());
+        }
+        let known = rates.requests.as_ref().map(|rate| rate.limiter.len());
+        assert!(known.is_some_and(|known| known <= FORGET_EVERY as usize), "{known:?}");
+    }
+}

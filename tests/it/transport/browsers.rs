@@ -1,10 +1,14 @@
 //! Pages in browsers: which may call, what they are told, and what they may begin without a word.
 
 use super::Raw;
-use crate::support::{Answer, Embedded, token};
+use crate::support::{Answer, Embedded, Scene, token};
+use holdpoint::app::App;
+use holdpoint::config::Config;
+use holdpoint::tools::ToolRegistry;
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::json;
+use std::sync::Arc;
 
 const PAGE: &str = "https://app.example";
 const READ: &str = "idempotent-replayed, retry-after, x-request-id, x-run-id, x-vercel-ai-data-stream";
@@ -183,6 +187,66 @@ async fn a_page_that_is_named_is_let_in_beside_those_of_this_machine_on_sqlite()
     let request = app.client.http.post(app.client.url("/threads")).header("origin", PAGE);
     assert_eq!(app.client.send(request.header("host", "app.example")).await.status, 403);
     assert_eq!(app.rows.count("threads").await, 3);
+}
+
+#[tokio::test]
+async fn e12_an_origin_that_no_browser_writes_is_no_setting() {
+    let build = async |origin: &str| {
+        let mut config = Config::default();
+        config.database.url = "sqlite::memory:".into();
+        config.database.max_connections = 1;
+        config.server.cors_origins = vec![PAGE.to_owned(), origin.to_owned()];
+        App::build(config, ToolRegistry::new(), vec![Arc::new(Scene::new())])
+            .await
+            .map_err(|error| error.to_string())
+    };
+    for origin in [
+        "",
+        "*",
+        "null",
+        "app.example",
+        "//app.example",
+        "https://",
+        "https://*.example",
+        "https://app.example/",
+        "https://app.example/x",
+        "https://app.example?",
+        "https://app.example#",
+        "https://ada@app.example",
+        "https://app.example:",
+        "https://app.example:0",
+        "https://app.example:443",
+        "http://app.example:80",
+        "https://app.example:65536",
+        "https://app.example:08443",
+        "https://App.example",
+        "HTTPS://app.example",
+        "https://app.example https://b.example",
+        " https://app.example",
+        "https://[::1",
+        "https://[::1]x",
+        "https://[0:0:0:0:0:0:0:1]",
+        "https://bücher.example",
+        "1https://app.example",
+    ] {
+        let refused = build(origin).await.unwrap_err();
+        assert!(refused.contains("server.cors_origins: expected origins"), "{origin:?}: {refused}");
+        assert!(refused.contains(&format!("found {origin:?}")), "{origin:?}: {refused}");
+    }
+    for origin in [
+        "http://localhost",
+        "http://localhost:3000",
+        "http://127.0.0.1",
+        "https://[::1]:8443",
+        "http://[2001:db8::1]",
+        "https://app.example:80",
+        "https://xn--bcher-kva.example",
+        "chrome-extension://abcdefghijklmnop",
+        "capacitor://localhost",
+        "tauri://localhost",
+    ] {
+        assert!(build(origin).await.is_ok(), "{origin}");
+    }
 }
 
 /// A GET may begin a turn, and images, scripts and links are GETs of which a browser tells no origin.

@@ -127,6 +127,33 @@ async fn e2_a_packed_body_is_not_unpacked_on_sqlite() {
 }
 
 #[tokio::test]
+async fn e1_who_sends_all_of_a_body_before_reading_is_told_why_it_is_refused_on_sqlite() {
+    let app = Embedded::with(|config| {
+        token::with_tokens(config);
+        config.limits.requests_per_minute = Some(1);
+    })
+    .await;
+    let ada = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
+    let bob = format!("authorization: Bearer {}", token::token("acme", "bob", &[]));
+    let body = vec![b' '; 4 << 20];
+    let length = format!("content-length: {}", body.len());
+    for (status, lines) in [
+        (401, vec![]),
+        (413, vec![ada.as_str()]),
+        (429, vec![ada.as_str()]),
+        (415, vec![bob.as_str(), "content-encoding: gzip"]),
+    ] {
+        let mut stranger = Raw::to(&app.client).await;
+        let lines = [vec![JSON, length.as_str(), "connection: close"], lines].concat();
+        stranger.writes(stranger.head("POST /threads", &lines)).await;
+        stranger.writes(&body).await;
+        let heard = stranger.to_the_end().await;
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {heard}");
+        assert!(heard.contains("{\"error\":{"), "{status}: {heard}");
+    }
+}
+
+#[tokio::test]
 async fn e1_nobody_reads_the_body_of_a_stranger_on_sqlite() {
     let app =
         Embedded::hurried(|deadlines| deadlines.body = Duration::from_secs(600), token::with_tokens).await;
