@@ -7,6 +7,7 @@ use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
+use crate::tools::ToolRegistry;
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -120,7 +121,7 @@ impl Chat {
             Ask::New { options, .. } | Ask::History { options, .. } => options.clone(),
             Ask::Continue => RunOptions::default(),
         };
-        self.check(&options)?;
+        self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AskError::Stopping);
         }
@@ -159,17 +160,25 @@ impl Chat {
         }
     }
 
-    fn check(&self, options: &RunOptions) -> Result<(), AskError> {
+    fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AskError> {
         if let Some(id) = &options.model
             && self.model(Some(id)).is_none()
         {
             return Err(AskError::UnknownModel(id.clone()));
         }
-        let registry = self.agent.executor.gate.registry();
-        match options.tools.iter().flatten().find(|name| registry.get(name).is_none()) {
+        match options.tools.iter().flatten().find(|name| !self.tools().has_for(principal, name)) {
             Some(unknown) => Err(AskError::UnknownTool(unknown.clone())),
             None => Ok(()),
         }
+    }
+
+    fn tools(&self) -> &ToolRegistry {
+        self.agent.executor.gate.registry()
+    }
+
+    /// What to ask the model with on behalf of this principal: a tool that does not run for them is not there.
+    fn on_behalf_of(&self, principal: &Principal, options: RunOptions) -> RunOptions {
+        options.narrowed(self.tools().only_for(principal))
     }
 
     async fn thread(
@@ -218,7 +227,7 @@ impl Chat {
             self.check_turns(write, thread).await?;
         }
         let question = match intent {
-            Intent::Continue => return self.go_on(write, thread).await,
+            Intent::Continue => return self.go_on(write, principal, thread).await,
             Intent::New { text, client_id } => {
                 self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
@@ -232,6 +241,7 @@ impl Chat {
                 Question::Stored(message)
             }
         };
+        let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.settings.lease };
         Ok(Next::Begin(Box::new(write.begin_run(thread, new).await?)))
     }
@@ -279,8 +289,13 @@ impl Chat {
         }))
     }
 
-    /// What a continuation does where no turn is under way.
-    pub(super) async fn go_on(&self, write: &Write, thread: &Thread) -> Result<Next, AskError> {
+    /// What a continuation does where no turn is under way. The principal may have fewer roles than when it began.
+    pub(super) async fn go_on(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+    ) -> Result<Next, AskError> {
         let latest = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
         match latest.status {
             RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),
@@ -294,6 +309,8 @@ impl Chat {
             }
         }
         self.check_turns(write, thread).await?;
+        let options = self.on_behalf_of(principal, latest.options.clone());
+        let latest = Run { options, ..latest };
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
         resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
     }

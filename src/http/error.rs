@@ -75,7 +75,7 @@ pub(super) enum ApiError {
     /// A fault of the server.
     #[oai(status = 500)]
     Internal(Json<ErrorBody>),
-    /// The database cannot be reached: what became of the request is unknown, asking again is safe.
+    /// The database, or the issuer of the caller's token, cannot be reached: what became of the request is unknown, asking again is safe.
     #[oai(status = 503)]
     Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
 }
@@ -146,6 +146,12 @@ impl ApiError {
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
+    /// Nobody can be known: the keys for their tokens cannot be had.
+    pub(super) fn keys_unavailable() -> Self {
+        let message = "The issuer's keys cannot be had. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
     fn conflict(code: &str, message: &str, details: Option<Value>) -> Self {
         Self::Conflict(body(code, message, details))
     }
@@ -211,6 +217,7 @@ impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::NotFound => Self::not_found(),
+            DecideError::Forbidden => Self::forbidden("You may see this call, but not approve it."),
             DecideError::Closed(call) => closed(&call),
             DecideError::ToolUnavailable(name) => Self::conflict(
                 "tool_unavailable",

@@ -11,6 +11,7 @@ mod cors;
 mod deadlines;
 mod error;
 mod front;
+pub(crate) mod operating;
 mod payload;
 mod qa;
 mod rates;
@@ -28,17 +29,18 @@ use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::domain::clock::Clock;
 use crate::llm::LanguageModel;
+use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
 pub(crate) use auth::Authenticator;
 pub(crate) use cors::Cors;
 pub use deadlines::Deadlines;
-use error::ApiError;
 use front::Front;
+use operating::{Measured, Scrape};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
 use poem::middleware::SetHeader;
-use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
+use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, get};
 use poem_openapi::OpenApiService;
 pub(crate) use rates::Rates;
 use std::sync::Arc;
@@ -59,6 +61,8 @@ pub(crate) struct Api {
     /// The first is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+    pub(crate) scrape: Scrape,
     pub(crate) rates: Arc<Rates>,
     pub(crate) streaming: Streaming,
 }
@@ -72,6 +76,8 @@ pub(crate) struct Settings {
     pub(crate) chat_body_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
+    /// Whether `/metrics` is.
+    pub(crate) metrics: bool,
     /// Whose pages may call.
     pub(crate) cors: Cors,
     /// How long a client may take.
@@ -108,30 +114,20 @@ pub(crate) fn endpoint(
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
     let spec = Arc::<str>::from(service.spec());
-    let (store, stopping) = (with.store.clone(), tasks.clone());
-    let (clock, rates) = (with.clock.clone(), with.rates.clone());
-    let mut routes = Route::new()
-        .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
-        .at("/readyz", get(make(move |_| ready(store.clone(), stopping.clone()))))
+    let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
+    let mut routes = operating::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
     if settings.docs {
         let safe = SetHeader::new().overriding(CONTENT_SECURITY_POLICY, DOCS_POLICY);
         routes = routes.nest("/docs", service.swagger_ui().with(safe));
     }
+    if settings.metrics {
+        routes = operating::metrics_here(routes, with.scrape.clone());
+    }
     let routes = routes.nest("/api", api(with)).nest("/", service);
-    let routes = routes.into_endpoint().catch_all_error(async |error| error::shaped(error));
-    Front::new(routes, settings, auth, rates, tasks, clock).boxed()
-}
-
-async fn ready(store: Store, tasks: Tasks) -> poem::Result<Response> {
-    if tasks.is_stopping() {
-        return Ok(ApiError::stopping().into_response());
-    }
-    let ready = store.ping().await;
-    if let Err(error) = &ready {
-        tracing::warn!(%error, "not ready");
-    }
-    Ok(error::readiness(ready.is_ok()))
+    let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
+    let front = Front::new(routes, settings, auth, rates, tasks, clock);
+    Measured { inner: front, metrics }.boxed()
 }
 
 async fn document_answer(spec: Arc<str>) -> poem::Result<Response> {

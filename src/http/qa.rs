@@ -206,7 +206,9 @@ impl Qa {
     /// Decide a held call
     ///
     /// Approved, the tool runs now, once, and the answer is its outcome. The same decision again gives the
-    /// stored outcome; another one is refused.
+    /// stored outcome; another one is refused. The thread's user decides, and who has one of the roles that approve
+    /// the tool's calls. Where the tool wants another person, or may not run on behalf of the thread's user, that user
+    /// may only reject.
     #[oai(path = "/qa/validate_tool", method = "post", operation_id = "validateTool")]
     async fn validate_tool(
         &self,

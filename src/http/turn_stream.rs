@@ -10,6 +10,7 @@ use crate::agent::Tasks;
 use crate::chat::Started;
 use crate::chat::live::{Enough, Reader};
 use crate::domain::turn::TurnEvent;
+use crate::metrics::{Metrics, Now};
 use crate::stream::data_v1;
 use bytes::{Bytes, BytesMut};
 use futures::stream;
@@ -24,6 +25,7 @@ use tokio::time::{Instant, sleep};
 #[derive(Debug, Clone)]
 pub(crate) struct Streaming {
     pub(crate) tasks: Tasks,
+    pub(crate) metrics: Metrics,
     /// The length of a piece, about.
     pub(crate) piece_bytes: usize,
     /// How long a client may take for one.
@@ -58,6 +60,7 @@ struct TurnStream {
     piece_bytes: usize,
     /// As long as there is anything of the stream in memory, it counts.
     _place: StreamPlace,
+    _open: Now,
     _gone: oneshot::Sender<()>,
 }
 
@@ -68,7 +71,8 @@ impl Streaming {
         let (here, gone) = oneshot::channel();
         self.watch(resting.clone(), gone);
         let piece_bytes = self.piece_bytes;
-        let stream = TurnStream { resting, request_id, piece_bytes, _place: place, _gone: here };
+        let open = self.metrics.stream();
+        let stream = TurnStream { resting, request_id, piece_bytes, _place: place, _open: open, _gone: here };
         Body::from_bytes_stream(stream::try_unfold(stream, TurnStream::piece))
     }
 

@@ -50,6 +50,19 @@ pub(crate) struct UnderWay {
 }
 
 impl TurnEnd {
+    /// Its word, which is the status of the run.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        self.status().0
+    }
+
+    /// Why it broke, if it did.
+    pub(crate) fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Failed(error) => Some(error.code.as_str()),
+            Self::Waiting | Self::Completed | Self::Cancelled => None,
+        }
+    }
+
     const fn status(&self) -> (&'static str, &'static str, EventType) {
         match self {
             Self::Waiting => ("waiting", "complete", EventType::RunWaiting),

@@ -17,7 +17,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Refuses a request that did not come from this machine by this machine's name.
-pub(super) fn check(request: &Request) -> Result<(), ApiError> {
+pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
     // HTTP/2 has the host in the URI.
     let host = match (header(request, &HOST), request.uri().host()) {
         (Some(host), _) | (None, Some(host)) => host,

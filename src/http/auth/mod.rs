@@ -1,10 +1,12 @@
 //! Who is calling. The front asks for every request, before it reads its body.
 
 mod claims;
-mod loopback;
+mod jwks;
+pub(super) mod loopback;
 mod token;
 
 use super::error::ApiError;
+use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::domain::Principal;
 use crate::domain::clock::Clock;
@@ -35,11 +37,18 @@ pub(super) fn is_open(path: &str) -> bool {
 
 impl Authenticator {
     /// The one that the configuration names, or what is in its way.
-    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>, tasks: Tasks) -> Result<Self, String> {
         let auth: &Auth = &config.auth;
         match auth.mode {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
-            AuthMode::Jwt => Ok(Self::Tokens(Tokens::new(auth, clock)?)),
+            AuthMode::Jwt => Ok(Self::Tokens(Tokens::new(auth, clock, tasks)?)),
+        }
+    }
+
+    /// Gets what will be needed; the server begins without it.
+    pub(crate) fn prepare(&self) {
+        if let Self::Tokens(tokens) = self {
+            tokens.prepare();
         }
     }
 
@@ -47,7 +56,9 @@ impl Authenticator {
     pub(super) async fn principal(&self, request: &Request) -> Result<Option<Principal>, ApiError> {
         match self {
             Self::Local { loopback_only } => {
-                if *loopback_only {
+                // Probes come by any name, and learn nothing.
+                let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+                if *loopback_only && !probe {
                     loopback::check(request)?;
                 }
                 Ok(Some(Principal::local()))
@@ -59,6 +70,7 @@ impl Authenticator {
                     tracing::debug!(%why, "the caller is not known");
                     Err(ApiError::unauthenticated())
                 }
+                Err(Refusal::KeysUnavailable) => Err(ApiError::keys_unavailable()),
             },
         }
     }

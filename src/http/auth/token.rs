@@ -4,6 +4,8 @@
 //! key, and what its header has of keys and of where to find them is not looked at.
 
 use super::claims::Claims;
+use super::jwks::Jwks;
+use crate::agent::Tasks;
 use crate::config::Auth;
 use crate::domain::Principal;
 use crate::domain::clock::Clock;
@@ -23,8 +25,10 @@ const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 /// Why a request is not answered. The texts are for the log, and have nothing of the token.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// Who calls cannot be known.
+    /// It is not known who calls.
     NotKnown(String),
+    /// Nor can it be, as long as the issuer cannot be asked.
+    KeysUnavailable,
 }
 
 impl Refusal {
@@ -60,13 +64,16 @@ pub(crate) struct Tokens {
 enum Keys {
     /// A secret that the issuer has too.
     Secret(DecodingKey),
+    /// What the issuer publishes.
+    Published(Jwks),
 }
 
 impl Tokens {
-    pub(super) fn new(auth: &Auth, clock: Arc<dyn Clock>) -> Result<Self, String> {
-        let keys = match &auth.secret {
-            Some(secret) => Keys::Secret(DecodingKey::from_secret(secret.expose_secret().as_bytes())),
-            None => return Err("expected a secret".to_owned()),
+    pub(super) fn new(auth: &Auth, clock: Arc<dyn Clock>, tasks: Tasks) -> Result<Self, String> {
+        let keys = match (&auth.secret, &auth.jwks_url) {
+            (Some(secret), None) => Keys::Secret(DecodingKey::from_secret(secret.expose_secret().as_bytes())),
+            (None, Some(url)) => Keys::Published(Jwks::new(url.clone(), clock.clone(), tasks)?),
+            _ => return Err("expected either a secret or a jwks_url".to_owned()),
         };
         Ok(Self {
             keys,
@@ -75,6 +82,13 @@ impl Tokens {
             claims: Claims::new(auth),
             clock,
         })
+    }
+
+    /// Gets what will be needed, so that the first caller need not wait for it.
+    pub(super) fn prepare(&self) {
+        if let Keys::Published(jwks) = &self.keys {
+            jwks.freshen();
+        }
     }
 
     /// Who sends a request with these headers.
@@ -89,9 +103,10 @@ impl Tokens {
     }
 
     /// The key that this has to be signed with, and how.
-    async fn key(&self, _header: &Header) -> Result<(DecodingKey, Algorithm), Refusal> {
+    async fn key(&self, header: &Header) -> Result<(DecodingKey, Algorithm), Refusal> {
         match &self.keys {
             Keys::Secret(key) => Ok((key.clone(), Algorithm::HS256)),
+            Keys::Published(jwks) => jwks.find(header).await,
         }
     }
 
