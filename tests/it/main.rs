@@ -6,6 +6,7 @@
 
 mod attach;
 mod attacks;
+mod auth;
 mod bodies;
 mod cancel;
 mod config;
@@ -17,6 +18,7 @@ mod histories;
 mod history;
 mod http;
 mod limits;
+mod metrics;
 mod openapi;
 mod outage;
 mod pool;
@@ -25,6 +27,7 @@ mod races;
 mod readme;
 mod real_clients;
 mod replicas;
+mod roles;
 mod schema;
 mod stopping;
 mod support;
