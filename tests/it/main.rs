@@ -33,5 +33,6 @@ mod support;
 mod sweeper;
 mod third_party;
 mod threads;
+mod transport;
 mod turns;
 mod upstream;

@@ -5,6 +5,7 @@ mod bad_server;
 mod client;
 mod eventually;
 mod home;
+pub(crate) mod http2;
 pub(crate) mod issuer;
 mod leave;
 mod model;
