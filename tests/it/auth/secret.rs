@@ -171,7 +171,7 @@ async fn refusal(change: impl FnOnce(&mut Config)) -> String {
     config.database.max_connections = 1;
     with_tokens(&mut config);
     change(&mut config);
-    match App::build(config, ToolRegistry::new(), Vec::new()).await {
+    match Box::pin(App::build(config, ToolRegistry::new(), Vec::new())).await {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
     }
