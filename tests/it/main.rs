@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod attach;
+mod attacks;
 mod auth;
 mod bodies;
 mod cancel;
