@@ -7,6 +7,7 @@ use super::Settings;
 use super::auth::Authenticator;
 use super::error::{self, ApiError};
 use super::request_id::{HEADER, RequestId};
+use super::trace;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use bytes::{Bytes, BytesMut};
@@ -17,7 +18,7 @@ use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// How long a body may be silent.
 const PIECE_TIME: Duration = Duration::from_secs(30);
@@ -55,6 +56,7 @@ impl<E> Front<E> {
     /// The request with its body read, so that nothing behind waits for a slow client.
     async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
         let principal = self.auth.principal(&request).await?;
+        Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         request.extensions_mut().insert(principal);
         // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
         if request.method() == Method::HEAD && is_chat(request.uri().path()) {
@@ -96,7 +98,8 @@ impl<E> Front<E> {
         match self.tasks.spawn(answering).await {
             Ok(response) => response,
             Err(error) => {
-                tracing::error!(%error, "a request broke");
+                // Its own words would be those of the panic.
+                tracing::error!(panicked = error.is_panic(), "a request broke");
                 ApiError::internal().into_response()
             }
         }
@@ -129,15 +132,26 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
     async fn call(&self, mut request: Request) -> Result<Response> {
         let id = RequestId::of(&request, || self.clock.uuid().to_string());
         request.extensions_mut().insert(id.clone());
-        let span = tracing::info_span!(
+        let span = tracing::error_span!(
             "request",
             request_id = %id.0,
             method = %request.method(),
             path = %request.uri().path(),
+            tenant = tracing::field::Empty,
+            user = tracing::field::Empty,
+            otel.name = %request.method(),
+            otel.kind = "server",
+            otel.status_code = tracing::field::Empty,
+            http.request.method = %request.method(),
+            http.route = tracing::field::Empty,
+            http.response.status_code = tracing::field::Empty,
         );
+        trace::continued(&span, &request);
+        let method = request.method().clone();
         let began = Instant::now();
         let mut response = self.answer(request).instrument(span.clone()).await;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        trace::answered(&span, method.as_str(), &response);
         span.in_scope(|| tracing::info!(status = response.status().as_u16(), duration_ms, "answered"));
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&id.0) {

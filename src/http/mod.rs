@@ -16,6 +16,7 @@ mod runs;
 pub(crate) mod server;
 mod threads;
 mod tools;
+mod trace;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
