@@ -237,7 +237,7 @@ impl App {
         let settings = http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
-            docs: server.docs.unwrap_or(loopback),
+            docs: self.config.serves_docs(),
             metrics: loopback && server.metrics_bind.is_none(),
         };
         let auth = Authenticator::Local { loopback_only: self.config.faces_only_this_machine() };

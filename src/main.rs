@@ -34,6 +34,8 @@ enum Command {
     Migrate,
     /// Print the OpenAPI document
     Openapi,
+    /// Print the configuration in force, as a file; secrets are masked
+    Config,
 }
 
 #[tokio::main]
@@ -45,6 +47,10 @@ async fn main() -> anyhow::Result<()> {
     }
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
     let config = Config::load(&flags).context("configuration")?;
+    if matches!(cli.command, Some(Command::Config)) {
+        print!("{}", config.in_force());
+        return Ok(());
+    }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
     if matches!(cli.command, Some(Command::Migrate)) {
         app::migrate(&config).await?;

@@ -1,19 +1,20 @@
 //! `[tools]`: what the model may ask for.
 
 use super::{ConfigError, duration, wrong};
-use serde::Deserialize;
+use config::ValueKind;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// `[tools]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Tools {
     /// `files_dir`: the folder of the demo tools, made if it is not there.
     pub files_dir: PathBuf,
     /// `timeout`: how long a tool may take; then its outcome is unknown.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub timeout: Duration,
     /// `[tools.<name>]`: what holds for one tool. Every other key of the section is the name of one.
     #[serde(flatten)]
@@ -31,7 +32,7 @@ impl Default for Tools {
 }
 
 /// `[tools.<name>]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolRules {
     /// `run_roles`: only on behalf of who has one of these roles is it run; none means everybody.
@@ -42,6 +43,38 @@ pub struct ToolRules {
     pub approve_roles: Vec<String>,
     /// `other_person`: whether the user of the thread may not approve its calls.
     pub other_person: bool,
+}
+
+/// By hand: what serde flattens forgets which key was wrong.
+impl<'de> Deserialize<'de> for Tools {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        fn read<T: DeserializeOwned, E: Error>(key: &str, value: config::Value) -> Result<T, E> {
+            let key = format!("tools.{key}");
+            value.try_deserialize().map_err(|error| match super::named(&key, error) {
+                error @ ConfigError::Value { .. } => E::custom(error),
+                ConfigError::Read(error) => E::custom(format_args!("{key}: {error}")),
+            })
+        }
+        #[derive(Deserialize)]
+        struct Timeout(#[serde(with = "super::sources::duration")] Duration);
+
+        let mut tools = Self::default();
+        for (key, value) in BTreeMap::<String, config::Value>::deserialize(deserializer)? {
+            match key.as_str() {
+                "files_dir" => tools.files_dir = read(&key, value)?,
+                "timeout" => tools.timeout = read::<Timeout, _>(&key, value)?.0,
+                _ if matches!(value.kind, ValueKind::Table(_)) => {
+                    tools.rules.insert(key.clone(), read(&key, value)?);
+                }
+                _ => {
+                    let expected =
+                        "expected files_dir, timeout, or the name of a tool with a table behind it";
+                    return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
+                }
+            }
+        }
+        Ok(tools)
+    }
 }
 
 impl Tools {
