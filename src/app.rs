@@ -32,6 +32,7 @@ const LAST_SCRAPE: Duration = Duration::from_secs(1);
 pub struct App {
     config: Config,
     api: Api,
+    auth: Arc<Authenticator>,
     tasks: Tasks,
 }
 
@@ -127,7 +128,7 @@ pub async fn document() -> Result<String, AppError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new([], 0.0);
     let store = connect(&config, clock.clone(), metrics.clone()).await?;
-    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())], metrics);
+    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())], metrics)?;
     Ok(http::document(app.api))
 }
 
@@ -167,8 +168,9 @@ impl App {
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
         let store = connect(&config, clock.clone(), metrics.clone()).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;
-        let app = Self::join(config, store, clock, tools, models, metrics);
+        let app = Self::join(config, store, clock, tools, models, metrics)?;
         app.prepare().await?;
+        app.auth.prepare();
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
         Ok(app)
@@ -181,8 +183,10 @@ impl App {
         tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
         metrics: Metrics,
-    ) -> Self {
+    ) -> Result<Self, AppError> {
         let tasks = Tasks::new();
+        let auth = Authenticator::new(&config, clock.clone(), tasks.clone());
+        let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
@@ -207,7 +211,8 @@ impl App {
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval);
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
-        Self { config, api: Api { store, chat, approvals, tools, models, clock, metrics, scrape }, tasks }
+        let api = Api { store, chat, approvals, tools, models, clock, metrics, scrape };
+        Ok(Self { config, api, auth, tasks })
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
@@ -240,8 +245,7 @@ impl App {
             docs: self.config.serves_docs(),
             metrics: loopback && server.metrics_bind.is_none(),
         };
-        let auth = Authenticator::Local { loopback_only: self.config.faces_only_this_machine() };
-        http::endpoint(self.api.clone(), settings, auth, self.tasks.clone())
+        http::endpoint(self.api.clone(), settings, self.auth.clone(), self.tasks.clone())
     }
 
     /// The metrics, in the text format of OpenMetrics: what `/metrics` answers, for an app that has a route of its

@@ -13,6 +13,7 @@ mod approvals;
 mod chat;
 pub mod config;
 mod domain;
+mod egress;
 mod http;
 pub mod llm;
 mod metrics;

@@ -70,6 +70,12 @@ impl Tasks {
         self.tracker.spawn(work.in_current_span())
     }
 
+    /// How many are not at their end.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.tracker.len()
+    }
+
     /// Whether the process is about to leave: it begins no turn and no approved call any more.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()

@@ -37,6 +37,9 @@ pub(super) enum ApiError {
     /// The request cannot be read.
     #[oai(status = 400)]
     BadRequest(Json<ErrorBody>),
+    /// Who calls is not known.
+    #[oai(status = 401)]
+    Unauthenticated(Json<ErrorBody>, #[oai(header = "www-authenticate")] String),
     /// The caller may see this, but not do it.
     #[oai(status = 403)]
     Forbidden(Json<ErrorBody>),
@@ -61,7 +64,7 @@ pub(super) enum ApiError {
     /// A fault of the server.
     #[oai(status = 500)]
     Internal(Json<ErrorBody>),
-    /// The database cannot be reached: what became of the request is unknown, asking again is safe.
+    /// The database, or the issuer of the caller's token, cannot be reached: what became of the request is unknown, asking again is safe.
     #[oai(status = 503)]
     Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
 }
@@ -75,6 +78,12 @@ impl ApiError {
     /// The request cannot be read; the message names the field and says what was expected.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::BadRequest(body("bad_request", message, None))
+    }
+
+    /// Who calls is not known. Why not is nobody's business but the operator's: the answer is always the same.
+    pub(super) fn unauthenticated() -> Self {
+        let message = "Expected a valid bearer token.";
+        Self::Unauthenticated(body("unauthenticated", message, None), "Bearer".to_owned())
     }
 
     /// It is not there, or not for the caller: the answer is the same.
@@ -112,6 +121,12 @@ impl ApiError {
     /// The server is about to leave; another one, or the next, will answer.
     pub(super) fn stopping() -> Self {
         let message = "The server is stopping. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
+    /// Nobody can be known: the keys for their tokens cannot be had.
+    pub(super) fn keys_unavailable() -> Self {
+        let message = "The issuer's keys cannot be had. Asking again is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 

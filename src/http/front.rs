@@ -4,7 +4,7 @@
 //! connection's future at once, and with it whatever that future owns, a database transaction or a tool.
 
 use super::Settings;
-use super::auth::Authenticator;
+use super::auth::{self, Authenticator};
 use super::error::{self, ApiError};
 use super::request_id::{HEADER, RequestId};
 use super::trace;
@@ -12,7 +12,9 @@ use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
-use poem::http::header::{CONTENT_LENGTH, EXPECT, X_CONTENT_TYPE_OPTIONS};
+use poem::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, VARY, X_CONTENT_TYPE_OPTIONS,
+};
 use poem::http::{HeaderValue, Method};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
@@ -29,7 +31,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 pub(super) struct Front<E> {
     inner: Arc<E>,
     settings: Settings,
-    auth: Authenticator,
+    auth: Arc<Authenticator>,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
 }
@@ -42,7 +44,7 @@ impl<E> Front<E> {
     pub(super) fn new(
         inner: E,
         settings: Settings,
-        auth: Authenticator,
+        auth: Arc<Authenticator>,
         tasks: Tasks,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -55,9 +57,10 @@ impl<E> Front<E> {
 
     /// The request with its body read, so that nothing behind waits for a slow client.
     async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
-        let principal = self.auth.principal(&request).await?;
-        Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
-        request.extensions_mut().insert(principal);
+        if let Some(principal) = self.auth.principal(&request).await? {
+            Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
+            request.extensions_mut().insert(principal);
+        }
         // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
         if request.method() == Method::HEAD && is_chat(request.uri().path()) {
             return Err(ApiError::method_not_allowed());
@@ -148,6 +151,7 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
         );
         trace::continued(&span, &request);
         let method = request.method().clone();
+        let open = auth::is_open(request.uri().path());
         let began = Instant::now();
         let mut response = self.answer(request).instrument(span.clone()).await;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -158,6 +162,11 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             headers.insert(HEADER, id);
         }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if !open {
+            // What is for one caller is not for whoever asks the same proxy next.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
+        }
         Ok(response)
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn document(with: Api) -> String {
 pub(crate) fn endpoint(
     with: Api,
     settings: Settings,
-    auth: Authenticator,
+    auth: Arc<Authenticator>,
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());

@@ -1,6 +1,7 @@
 //! Tools and models: what a model may ask for, and which there are.
 
 use super::Api;
+use super::auth::Caller;
 use super::body::JsonObject;
 use super::error::ApiError;
 use super::payload::{Json, Tag};
@@ -65,14 +66,14 @@ pub(super) struct ToolRoutes(pub(super) Api);
 impl ToolRoutes {
     /// All tools
     #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
-    async fn list(&self) -> Result<Json<Tools>, ApiError> {
+    async fn list(&self, _caller: Caller) -> Result<Json<Tools>, ApiError> {
         let specs = self.0.tools.specs();
         Ok(Json(Tools { results: specs.map(ToolView::of).collect() }))
     }
 
     /// One tool
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
-    async fn get(&self, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
+    async fn get(&self, _caller: Caller, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
         let mut specs = self.0.tools.specs();
         let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
         Ok(Json(ToolView::of(spec)))
@@ -80,7 +81,7 @@ impl ToolRoutes {
 
     /// All models
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
-    async fn models(&self) -> Result<Json<Models>, ApiError> {
+    async fn models(&self, _caller: Caller) -> Result<Json<Models>, ApiError> {
         let models = self.0.models.iter().enumerate();
         let view = |(place, model): (usize, &Arc<dyn LanguageModel>)| ModelView {
             id: model.id().to_owned(),

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod attach;
+mod auth;
 mod bodies;
 mod cancel;
 mod config;

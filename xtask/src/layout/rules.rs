@@ -16,6 +16,7 @@ const EMPTY_NAMES: &[&str] =
 const RANKS: &[(&str, u8)] = &[
     ("main", 7),
     ("app", 6),
+    ("telemetry", 6),
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),
@@ -28,8 +29,8 @@ const RANKS: &[(&str, u8)] = &[
     ("store", 1),
     ("domain", 0),
     ("config", 0),
+    ("egress", 0),
     ("metrics", 0),
-    ("telemetry", 6),
 ];
 
 /// The domain is decided by values alone: no runtime, no wire, no database.
