@@ -4,6 +4,7 @@
 #[cfg(feature = "otel")]
 mod kept {
     use opentelemetry::propagation::TextMapPropagator;
+    use opentelemetry::trace::TraceContextExt;
     use opentelemetry_http::HeaderExtractor;
     use opentelemetry_sdk::propagation::TraceContextPropagator;
     use poem::{PathPattern, Request, Response};
@@ -21,7 +22,8 @@ mod kept {
     pub(in crate::http) fn answered(span: &Span, method: &str, response: &Response) {
         if let Some(PathPattern(route)) = response.data::<PathPattern>() {
             span.record("http.route", &**route);
-            span.record("otel.name", format!("{method} {route}"));
+            // A span that has begun takes no other name by its fields.
+            span.context().span().update_name(format!("{method} {route}"));
         }
         span.record("http.response.status_code", response.status().as_u16());
         if response.status().is_server_error() {

@@ -178,3 +178,83 @@ where
         let _written = io::Write::write_all(&mut self.writer.make_writer_for(metadata), line.as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The one line of what is said to `tracing`.
+    fn line(format: LogFormat, say: impl FnOnce()) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let lines = Lines { format, writer: move || writer.clone() };
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), say);
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.ends_with('\n'), "{text}");
+        text.trim_end().to_owned()
+    }
+
+    const HOSTILE: &str = "a\r\nERROR forged: b=\"c\" \u{1b}[31m\u{9b}2J\u{202e}\u{2028}\u{7f}}{";
+
+    #[test]
+    fn h3_whatever_is_said_is_one_line_without_control_characters() {
+        for format in [LogFormat::Json, LogFormat::Text] {
+            for text in [HOSTILE.to_owned(), HOSTILE.repeat(50_000)] {
+                let line = line(format, || {
+                    let _span = tracing::error_span!("turn", tool = text).entered();
+                    tracing::error!(%text, path = text, debug = ?text, "{text}");
+                });
+                let harmful = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}');
+                assert!(!line.contains(harmful), "{line:?}");
+                assert!(line.len() < 10_000, "{} bytes", line.len());
+                assert!(line.contains("ERROR"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_fields_of_its_spans_beside_its_own_and_what_is_further_in_counts() {
+        let line = line(LogFormat::Json, || {
+            let user = tracing::field::Empty;
+            let outer = tracing::error_span!("request", request_id = "r", user, n = 1_u64);
+            outer.record("user", "ann");
+            let _outer = outer.entered();
+            let _inner = tracing::error_span!("turn", run_id = %"t", n = 2_u64, otel.name = "x").entered();
+            tracing::info!(level = "forged", yes = true, share = 0.5, below = -1, "said");
+        });
+        let mut line: Map<String, Value> = serde_json::from_str(&line).unwrap();
+        assert!(line.remove("timestamp").unwrap().as_str().unwrap().ends_with('Z'));
+        let expected = serde_json::json!({
+            "level": "INFO", "target": "holdpoint::telemetry::lines::tests", "message": "said", "request_id": "r",
+            "user": "ann", "run_id": "t", "n": 2, "yes": true, "share": 0.5, "below": -1,
+        });
+        assert_eq!(Value::Object(line), expected);
+    }
+
+    #[test]
+    fn a_line_of_text_quotes_what_could_be_taken_for_another_field() {
+        let line = line(LogFormat::Text, || {
+            tracing::warn!(plain = "a-1.b", odd = "a level=ERROR", empty = "", n = 1, "said");
+        });
+        let (_, said) = line.split_once(' ').unwrap();
+        let target = "holdpoint::telemetry::lines::tests";
+        assert_eq!(said, format!(" WARN {target}: said plain=a-1.b odd=\"a level=ERROR\" empty=\"\" n=1"));
+    }
+}

@@ -55,10 +55,6 @@ pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
 
 impl Telemetry {
     /// Sends what is left to send.
-    #[cfg_attr(
-        not(feature = "otel"),
-        expect(clippy::unused_async, reason = "with traces there is something to wait for")
-    )]
     pub async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(traces) = self.traces {

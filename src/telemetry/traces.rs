@@ -1,6 +1,7 @@
 //! Traces, sent over OTLP by HTTP.
 
 use super::Failed;
+use crate::egress;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -25,11 +26,7 @@ pub(super) struct Traces(SdkTracerProvider);
 impl Traces {
     /// Gets ready to send to the collector at this URL.
     pub(super) fn begin(endpoint: &str) -> Result<Self, Failed> {
-        // reqwest panics without one, even for plain HTTP. If the process has chosen another, that one stays.
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
-        let client =
-            reqwest::Client::builder().timeout(SEND_TIME).redirect(reqwest::redirect::Policy::none());
-        let sender = Sender { client: client.build()?, runtime: Handle::current() };
+        let sender = Sender { client: egress::client()?, runtime: Handle::current() };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(sender)
@@ -78,10 +75,13 @@ struct Sender {
 impl HttpClient for Sender {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = self.client.clone();
+        let request = request.try_into()?;
         let sent = self.runtime.spawn(async move {
-            // The URL may hold a password.
-            let answer = client.execute(request.try_into()?).await.map_err(reqwest::Error::without_url)?;
-            Ok::<_, reqwest::Error>(answer.status())
+            let answer = tokio::time::timeout(SEND_TIME, client.execute(request));
+            match answer.await {
+                Ok(answer) => answer.map(|answer| answer.status()).map_err(egress::chain),
+                Err(_elapsed) => Err("the collector did not answer in time".to_owned()),
+            }
         });
         let status = sent.await?.inspect_err(|error| tracing::warn!(%error, "traces could not be sent"))?;
         if !status.is_success() {

@@ -153,7 +153,7 @@ const WRONG: [(&str, &str); 81] = [
     ("log.format", "\"xml\""),
     ("log.level", "\"a=b=c\""),
     ("log.level", "\"inof\""),
-    ("log.level", "5"),
+    ("log.level", "[]"),
     ("log.otlp_endpoint", "\"collector\""),
     ("auth.secret_file", "\"/nowhere/secret\""),
     ("model.api_key_file", "\"/nowhere/secret\""),

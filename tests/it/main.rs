@@ -7,6 +7,7 @@
 mod attach;
 mod auth;
 mod bodies;
+mod canary;
 mod cancel;
 mod config;
 mod crash;
@@ -19,6 +20,9 @@ mod http;
 mod limits;
 mod metrics;
 mod openapi;
+mod operating;
+#[cfg(feature = "otel")]
+mod otel;
 mod outage;
 mod pool;
 mod provider_state;
