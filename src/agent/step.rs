@@ -145,8 +145,10 @@ impl Asking<'_> {
         );
         let heard = self.hear(request, said, say, &mut timed).instrument(span.clone()).await;
         if let Some(usage) = said.end.as_ref().and_then(|end| end.usage) {
-            span.record("gen_ai.usage.input_tokens", usage.input_tokens);
-            span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+            // Unsigned numbers go out as texts.
+            let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            span.record("gen_ai.usage.input_tokens", signed(usage.input_tokens));
+            span.record("gen_ai.usage.output_tokens", signed(usage.output_tokens));
         }
         if let Err(failure) = &heard {
             span.record("otel.status_code", "ERROR").record("error.type", failure.outcome());

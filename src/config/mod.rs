@@ -147,19 +147,23 @@ fn duration(key: &str, duration: Duration) -> Result<(), ConfigError> {
     if duration > DURATION_MAX { wrong(key, "expected at most 3650 days") } else { Ok(()) }
 }
 
-/// The error with the whole name of a key that nobody knows, below this one.
+/// The error with the whole name of its key, which is below this one: also of a key that nobody knows.
 fn named(within: &str, error: config::ConfigError) -> ConfigError {
     let (inside, said) = match &error {
         config::ConfigError::At { error, key: Some(key), .. } => (key.as_str(), error.to_string()),
+        config::ConfigError::Type { key, unexpected, expected, .. } => {
+            (key.as_deref().unwrap_or_default(), format!("invalid type: {unexpected}, expected {expected}"))
+        }
         other => ("", other.to_string()),
     };
-    let Some((field, expected)) = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'))
-    else {
-        return error.into();
+    let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let (field, why) = match unknown {
+        Some((field, expected)) => (field, format!("there is no such key{expected}")),
+        None if within.is_empty() => return error.into(),
+        None => ("", said.clone()),
     };
-    let key = [within, inside, field].into_iter().filter(|part| !part.is_empty());
-    let key = key.collect::<Vec<_>>().join(".");
-    ConfigError::Value { key, why: format!("there is no such key{expected}") }
+    let parts = [within, inside, field].into_iter().filter(|part| !part.is_empty());
+    ConfigError::Value { key: parts.collect::<Vec<_>>().join("."), why }
 }
 
 /// The error without the lines of the file that it shows: there may be a secret in them.

@@ -49,11 +49,7 @@ pub struct ToolRules {
 impl<'de> Deserialize<'de> for Tools {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         fn read<T: DeserializeOwned, E: Error>(key: &str, value: config::Value) -> Result<T, E> {
-            let key = format!("tools.{key}");
-            value.try_deserialize().map_err(|error| match super::named(&key, error) {
-                error @ ConfigError::Value { .. } => E::custom(error),
-                ConfigError::Read(error) => E::custom(format_args!("{key}: {error}")),
-            })
+            value.try_deserialize().map_err(|error| E::custom(super::named(&format!("tools.{key}"), error)))
         }
         #[derive(Deserialize)]
         struct Timeout(#[serde(with = "super::sources::duration")] Duration);

@@ -25,7 +25,8 @@ mod kept {
             // A span that has begun takes no other name by its fields.
             span.context().span().update_name(format!("{method} {route}"));
         }
-        span.record("http.response.status_code", response.status().as_u16());
+        // Unsigned numbers go out as texts.
+        span.record("http.response.status_code", i64::from(response.status().as_u16()));
         if response.status().is_server_error() {
             span.record("otel.status_code", "ERROR");
         }
