@@ -180,10 +180,7 @@ impl Prober {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     let dir = tempfile::tempdir().unwrap();
-    let cluster = match postgres_if_chosen().await {
-        Some(_) => Some(Cluster::start()),
-        None => None,
-    };
+    let cluster = postgres_if_chosen().await.map(|_| Cluster::start());
     let database = match &cluster {
         Some(cluster) => cluster.database().await.replace("postgres@", &format!("postgres:{PASSWORD}@")),
         None => sqlite(&dir),
@@ -231,9 +228,8 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     let came_back = prober.came_back.lock().unwrap().clone();
     let sent = *prober.sent.lock().unwrap();
     assert!(sent > 300, "{sent} requests");
-    for status in [" 401", " 404", " 405", " 409", " 413", " 415", " 422", " 503"] {
-        let told = format!("{}", status.trim());
-        assert!(came_back.lines().any(|line| line.starts_with(&told)), "nothing was answered with {told}");
+    for status in ["401", "404", "405", "409", "413", "415", "422", "503"] {
+        assert!(came_back.lines().any(|line| line.starts_with(status)), "nothing was answered with {status}");
     }
     drop(prober);
     let printed = watched.finish();
