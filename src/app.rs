@@ -263,7 +263,7 @@ impl App {
         let settings = http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
-            docs: server.docs.unwrap_or(loopback),
+            docs: self.config.serves_docs(),
             metrics: loopback && server.metrics_bind.is_none(),
             cors: Cors::new(&server.cors_origins),
             deadlines: self.deadlines,

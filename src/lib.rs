@@ -19,6 +19,7 @@ pub mod llm;
 mod metrics;
 mod store;
 mod stream;
+pub mod telemetry;
 pub mod tools;
 
 /// The examples of the README, compiled.

@@ -3,12 +3,11 @@
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use holdpoint::app::{self, App};
-use holdpoint::config::{Config, Flags, Log, LogFormat};
-use std::io::IsTerminal;
+use holdpoint::config::{Config, Flags};
+use holdpoint::telemetry;
 use std::path::PathBuf;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// A chat backend that streams to the AI SDK and holds dangerous tool calls for a human.
 #[derive(Debug, Parser)]
@@ -35,6 +34,8 @@ enum Command {
     Migrate,
     /// Print the OpenAPI document
     Openapi,
+    /// Print the configuration in force, as a file; secrets are masked
+    Config,
 }
 
 #[tokio::main]
@@ -46,7 +47,11 @@ async fn main() -> anyhow::Result<()> {
     }
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
     let config = Config::load(&flags).context("configuration")?;
-    log(&config.log)?;
+    if matches!(cli.command, Some(Command::Config)) {
+        print!("{}", config.in_force());
+        return Ok(());
+    }
+    let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
     if matches!(cli.command, Some(Command::Migrate)) {
         app::migrate(&config).await?;
         println!("the schema is up to date");
@@ -67,19 +72,7 @@ async fn main() -> anyhow::Result<()> {
         }
         tracing::info!("stopping");
     };
-    app.serve(listener, stop).await?;
-    Ok(())
-}
-
-fn log(settings: &Log) -> anyhow::Result<()> {
-    let level = settings.level.as_deref().unwrap_or("info");
-    let filter = EnvFilter::try_new(level).with_context(|| format!("log.level: {level:?}"))?;
-    let terminal = std::io::stderr().is_terminal();
-    let format = settings.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => lines.with_ansi(terminal).init(),
-        LogFormat::Json => lines.json().with_span_list(false).init(),
-    }
-    Ok(())
+    let served = app.serve(listener, stop).await;
+    telemetry.end().await;
+    Ok(served?)
 }

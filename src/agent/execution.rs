@@ -12,6 +12,7 @@ use crate::store::{Store, StoreError};
 use crate::tools::gate::Gate;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 /// What runs tools.
 #[derive(Debug, Clone)]
@@ -31,6 +32,19 @@ impl Executor {
     /// The tool has had its effect by then, so its outcome is not given up for a busy or restarting database: it
     /// is tried until the execution's lease is over.
     pub(crate) async fn run(&self, permit: Permit) -> Result<Option<Shown>, StoreError> {
+        let span = tracing::error_span!(
+            "tool",
+            tool_call_id = %permit.tool_call_id(),
+            tool = permit.tool_name(),
+            otel.name = format_args!("execute_tool {}", permit.tool_name()),
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = permit.tool_name(),
+            gen_ai.tool.call.id = %permit.tool_call_id(),
+        );
+        self.run_and_settle(permit).instrument(span).await
+    }
+
+    async fn run_and_settle(&self, permit: Permit) -> Result<Option<Shown>, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
@@ -40,7 +54,7 @@ impl Executor {
             biased;
             outcome = self.begin(permit) => outcome,
             () = self.given_up(&heartbeat) => {
-                tracing::warn!(%tool_call_id, "a tool was given up");
+                tracing::warn!("a tool was given up");
                 Outcome::Interrupted
             }
         };

@@ -16,6 +16,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 /// More words and thoughts than this, in bytes, are no mistake any more but a broken server.
 const WORDS_BYTES_MAX: usize = 4 << 20;
@@ -131,7 +133,29 @@ impl Asking<'_> {
         say: &(dyn Fn(TurnEvent) + Sync),
     ) -> Result<(), Failure> {
         let mut timed = TimedCall::begin(self);
-        let heard = self.hear(request, said, say, &mut timed).await;
+        let span = tracing::error_span!(
+            "model",
+            model = self.model.id(),
+            otel.name = format_args!("chat {}", self.model.id()),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            error.type = Empty,
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = self.model.provider(),
+            gen_ai.request.model = self.model.id(),
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+        );
+        let heard = self.hear(request, said, say, &mut timed).instrument(span.clone()).await;
+        if let Some(usage) = said.end.as_ref().and_then(|end| end.usage) {
+            // Unsigned numbers go out as texts.
+            let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            span.record("gen_ai.usage.input_tokens", signed(usage.input_tokens));
+            span.record("gen_ai.usage.output_tokens", signed(usage.output_tokens));
+        }
+        if let Err(failure) = &heard {
+            span.record("otel.status_code", "ERROR").record("error.type", failure.outcome());
+        }
         timed.outcome = heard.as_ref().map_or_else(Failure::outcome, |()| "completed");
         heard
     }

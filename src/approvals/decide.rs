@@ -8,6 +8,7 @@ use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
+use tracing::Instrument;
 
 /// What somebody says about a call.
 #[derive(Debug, Clone)]
@@ -86,8 +87,17 @@ impl Approvals {
         principal: &Principal,
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let committed = self.commit_decision(principal, &request).await;
-        self.count(&request, &committed);
+        let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
+        self.decide_and_run(principal, &request).instrument(span).await
+    }
+
+    async fn decide_and_run(
+        &self,
+        principal: &Principal,
+        request: &DecisionRequest,
+    ) -> Result<Decided, DecideError> {
+        let committed = self.commit_decision(principal, request).await;
+        self.count(request, &committed);
         let (thread, call, replayed) = committed?;
         if matches!(call.state, State::Approved(_)) {
             self.execute(&thread, &call);

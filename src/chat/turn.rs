@@ -14,6 +14,7 @@ use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use futures::future::join_all;
 use std::sync::Arc;
+use tracing::{Instrument, Span};
 
 /// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
 pub(super) struct Telling {
@@ -42,11 +43,13 @@ impl Chat {
         let log = Arc::new(TurnLog::default());
         let telling = Telling { chat: self.clone(), log: log.clone(), run_id: run.id };
         let started = Started { run_id: run.id, log };
-        self.tasks.spawn(async move {
+        let span = span(&thread, &run);
+        let waiting = async move {
             if let Err(error) = telling.wait_and_tell(&principal, &thread, &run).await {
                 telling.log.say(TurnEvent::Failed(internal(&error)));
             }
-        });
+        };
+        self.tasks.spawn(waiting.instrument(span));
         started
     }
 }
@@ -56,7 +59,8 @@ impl Telling {
     pub(super) fn start(self, lease: Lease, held: Vec<ToolCall>) -> Started {
         let started = Started { run_id: self.run_id, log: self.log.clone() };
         let tasks = self.chat.tasks.clone();
-        tasks.spawn(async move { self.turn(lease, &held).await });
+        let span = span(&lease.thread, &lease.run);
+        tasks.spawn(async move { self.turn(lease, &held).await }.instrument(span));
         started
     }
 
@@ -204,6 +208,18 @@ impl Telling {
         self.log.say(TurnEvent::Validations(words));
         self.log.say(TurnEvent::StepFinished { reason: FinishReason::ToolCalls, usage: None });
     }
+}
+
+/// What is logged in a turn says which; at every level, so that errors say it too.
+fn span(thread: &Thread, run: &Run) -> Span {
+    tracing::error_span!(
+        "turn",
+        thread_id = %thread.id,
+        run_id = %run.id,
+        otel.name = "invoke_agent",
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.conversation.id = %thread.id,
+    )
 }
 
 fn internal(error: &StoreError) -> TurnError {

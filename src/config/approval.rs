@@ -1,28 +1,28 @@
 //! `[approval]`: how people are asked.
 
 use super::{ConfigError, duration, wrong};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// `[approval]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approval {
     /// `pending_ttl`: how long a person may take to answer.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub pending_ttl: Duration,
     /// `start_deadline`: how long after a yes a call may be begun.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub start_deadline: Duration,
     /// `lease`: how long whoever runs a turn or a tool may be silent before it is taken for dead, and how long the
     /// outcome of a call is tried to be written.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub lease: Duration,
     /// `sweep`: how often to look for what time or a crash left behind.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub sweep: Duration,
     /// `wait`: how long a decider waits for the outcome.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub wait: Duration,
     /// `while_pending`: what a new message does while calls wait for a person.
     pub while_pending: WhilePending,
@@ -42,7 +42,7 @@ impl Default for Approval {
 }
 
 /// What a new message does while calls wait for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhilePending {
     /// The conversation goes on; the model is told that they wait.

@@ -1,8 +1,9 @@
 //! `[auth]`: who may call.
 
-use super::{ConfigError, wrong};
+use super::{ConfigError, shown, wrong};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
 
 /// Shortest secret for HS256, in bytes: as long as its hash (RFC 7518, 3.2).
@@ -11,7 +12,7 @@ const SECRET_BYTES_MIN: usize = 32;
 const TENANT_CHARS_MAX: usize = 256;
 
 /// `[auth]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// `mode`: how callers are known.
@@ -19,9 +20,11 @@ pub struct Auth {
     /// `allow_insecure`: whether mode `none` may face more than this machine.
     pub allow_insecure: bool,
     /// `secret`: the key of HS256, at least 32 bytes. Either this or `jwks_url`.
+    #[serde(serialize_with = "shown::secret")]
     pub secret: Option<SecretString>,
     /// `jwks_url`: where the issuer publishes its keys (RFC 7517), for RS256, ES256 and EdDSA. `https`, or `http` on
     /// this machine.
+    #[serde(serialize_with = "shown::url")]
     pub jwks_url: Option<String>,
     /// `issuer`: what `iss` has to be.
     pub issuer: Option<String>,
@@ -56,7 +59,7 @@ impl Default for Auth {
 }
 
 /// How callers are known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuthMode {
     /// Everybody is the one user `local`, so only this machine may call.
@@ -64,6 +67,12 @@ pub enum AuthMode {
     None,
     /// By a bearer token (RFC 6750), a JWT (RFC 7519).
     Jwt,
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown::debug(self, f)
+    }
 }
 
 impl Auth {

@@ -2,13 +2,14 @@
 
 use super::{ConfigError, wrong};
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `[database]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Database {
     /// `url`: `sqlite://` and a file, which is made if it is not there, or `postgres://`.
+    #[serde(serialize_with = "super::shown::secret_url")]
     pub url: SecretString,
     /// `max_connections`: connections of this process. On Postgres a quarter, at most 4, is kept for decisions and
     /// for saying that work is alive.

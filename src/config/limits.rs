@@ -1,11 +1,11 @@
 //! `[limits]`: how long and how many things may be.
 
 use super::AuthMode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
 /// `[limits]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// `body_bytes`: longest body.
@@ -82,6 +82,23 @@ pub(crate) struct Caps {
 }
 
 impl Limits {
+    /// The same, with what is in force where a key is absent.
+    pub(super) fn in_force(&self, mode: AuthMode) -> Self {
+        let caps = self.caps(mode);
+        let shown = |cap: Option<NonZeroU32>| Some(cap.map_or(0, NonZeroU32::get));
+        Self {
+            requests_per_minute: shown(caps.requests_per_minute),
+            turns_per_minute: shown(caps.turns_per_minute),
+            decisions_per_minute: shown(caps.decisions_per_minute),
+            turns_per_user: shown(caps.turns_per_user),
+            turns_per_tenant: shown(caps.turns_per_tenant),
+            streams_per_user: shown(caps.streams_per_user),
+            connections: shown(caps.connections),
+            connections_per_ip: shown(caps.connections_per_ip),
+            ..self.clone()
+        }
+    }
+
     /// What counts in this mode: where there is one user, who is the operator, nothing does unless it is set.
     pub(crate) fn caps(&self, mode: AuthMode) -> Caps {
         let cap = |set: Option<u32>, default: u32| {

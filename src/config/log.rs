@@ -1,9 +1,12 @@
 //! `[log]`: what is logged and traced.
 
-use serde::Deserialize;
+use super::{ConfigError, shown, wrong};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 /// `[log]`
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// `format`: how lines look; if absent, text on a terminal and JSON elsewhere.
@@ -12,15 +15,51 @@ pub struct Log {
     pub level: Option<String>,
     /// `otlp_endpoint`: where traces go, over OTLP by HTTP: `http://collector:4318`; needs a build with the feature
     /// `otel`. `OTEL_EXPORTER_OTLP_ENDPOINT` is taken too.
+    #[serde(serialize_with = "shown::url")]
     pub otlp_endpoint: Option<String>,
 }
 
 /// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// For people.
     Text,
     /// For programs, one object a line.
     Json,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown::debug(self, f)
+    }
+}
+
+impl Log {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if !self.level.as_deref().is_none_or(is_filter) {
+            return wrong(
+                "log.level",
+                "expected error, warn, info, debug, trace or off, or a list of target=level",
+            );
+        }
+        if self.otlp_endpoint.is_some() && !cfg!(feature = "otel") {
+            return wrong("log.otlp_endpoint", "expected none: this build lacks the feature \"otel\"");
+        }
+        let readable = |url: &String| {
+            reqwest::Url::parse(url)
+                .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        };
+        if !self.otlp_endpoint.as_ref().is_none_or(readable) {
+            return wrong("log.otlp_endpoint", "expected a URL of HTTP, as http://localhost:4318");
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is a filter. A word alone has to be a level: one that is misspelt would be taken for a target, and
+/// nothing else be logged.
+fn is_filter(level: &str) -> bool {
+    let misspelt = |part: &str| !part.contains(['=', '[']) && part.trim().parse::<LevelFilter>().is_err();
+    !level.split(',').any(misspelt) && EnvFilter::try_new(level).is_ok()
 }

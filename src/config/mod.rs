@@ -10,6 +10,7 @@ mod limits;
 mod log;
 mod model;
 mod server;
+mod shown;
 mod sources;
 mod tools;
 
@@ -27,7 +28,7 @@ pub use server::Server;
 pub use tools::{ToolRules, Tools};
 
 use config::{Environment, File, FileFormat};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use std::time::Duration;
 const DURATION_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// Everything that can be set.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How the server faces the world.
@@ -93,7 +94,7 @@ impl Config {
             Some(path) => File::from(path.as_path()).format(FileFormat::Toml).required(true),
             None => File::from(Path::new("holdpoint.toml")).format(FileFormat::Toml).required(false),
         };
-        let plain = Environment::default().keep_prefix(true).source(Some(sources::database_url()));
+        let plain = Environment::default().keep_prefix(true).source(Some(sources::usual_variables()));
         let own = Environment::with_prefix("HOLDPOINT").prefix_separator("_").separator("__");
         let own = own.source(Some(sources::own_variables()));
         let read = config::Config::builder()
@@ -104,10 +105,8 @@ impl Config {
             .set_override_option("database.url", flags.database_url.clone())?
             .build()
             .map_err(without_excerpt)?;
-        if let Some(key) = sources::fraction(&read.cache, "") {
-            return Err(config::ConfigError::Message(format!("{key}: fractions are not allowed here")).into());
-        }
-        let read: Self = read.try_deserialize()?;
+        sources::check_kinds(&read.cache, "")?;
+        let read: Self = sources::read_secrets(read)?.try_deserialize().map_err(|error| named("", error))?;
         read.check()?;
         Ok(read)
     }
@@ -125,7 +124,13 @@ impl Config {
         self.model.check()?;
         self.tools.check()?;
         self.auth.check()?;
-        self.approval.check()
+        self.approval.check()?;
+        self.log.check()
+    }
+
+    /// Whether `/docs` is served.
+    pub(crate) fn serves_docs(&self) -> bool {
+        self.server.docs.unwrap_or(self.server.bind.ip().is_loopback())
     }
 
     /// Whether nobody but this machine may call: everybody who does is the one user.
@@ -140,6 +145,25 @@ fn wrong(key: impl Into<String>, why: impl Into<String>) -> Result<(), ConfigErr
 
 fn duration(key: &str, duration: Duration) -> Result<(), ConfigError> {
     if duration > DURATION_MAX { wrong(key, "expected at most 3650 days") } else { Ok(()) }
+}
+
+/// The error with the whole name of its key, which is below this one: also of a key that nobody knows.
+fn named(within: &str, error: config::ConfigError) -> ConfigError {
+    let (inside, said) = match &error {
+        config::ConfigError::At { error, key: Some(key), .. } => (key.as_str(), error.to_string()),
+        config::ConfigError::Type { key, unexpected, expected, .. } => {
+            (key.as_deref().unwrap_or_default(), format!("invalid type: {unexpected}, expected {expected}"))
+        }
+        other => ("", other.to_string()),
+    };
+    let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let (field, why) = match unknown {
+        Some((field, expected)) => (field, format!("there is no such key{expected}")),
+        None if within.is_empty() => return error.into(),
+        None => ("", said.clone()),
+    };
+    let parts = [within, inside, field].into_iter().filter(|part| !part.is_empty());
+    ConfigError::Value { key: parts.collect::<Vec<_>>().join("."), why }
 }
 
 /// The error without the lines of the file that it shows: there may be a secret in them.

@@ -1,9 +1,10 @@
 //! `[model]`: who answers.
 
-use super::{ConfigError, duration, wrong};
+use super::{ConfigError, duration, shown, wrong};
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::time::Duration;
 
 /// A person waits meanwhile.
@@ -23,7 +24,7 @@ const OWN_FIELDS: [&str; 10] = [
 ];
 
 /// `[model]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
     /// `provider`: who answers.
@@ -32,18 +33,20 @@ pub struct Model {
     pub name: Option<String>,
     /// `base_url`: where the provider is, with its `/v1`; if absent, the provider's own address, except for `openai`,
     /// which is anybody's server.
+    #[serde(serialize_with = "shown::url")]
     pub base_url: Option<String>,
     /// `api_key`: the key for the provider.
+    #[serde(serialize_with = "shown::secret")]
     pub api_key: Option<SecretString>,
     /// `system_prompt`: the operator's instructions to the model.
     pub system_prompt: Option<String>,
     /// `max_steps`: model calls of one answer; then one last without tools.
     pub max_steps: usize,
     /// `first_byte_timeout`: how long a model may take to begin its answer.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub first_byte_timeout: Duration,
     /// `idle_timeout`: how long a model may be silent in mid-answer.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub idle_timeout: Duration,
     /// `retries`: how often a model that cannot be had is asked again, while nothing of its answer was told.
     pub retries: u32,
@@ -71,7 +74,7 @@ impl Default for Model {
 }
 
 /// Who answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provider {
     /// The deterministic demo model.
@@ -88,6 +91,12 @@ pub enum Provider {
     Gemini,
     /// Ollama.
     Ollama,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown::debug(self, f)
+    }
 }
 
 impl Model {

@@ -1,15 +1,16 @@
 //! `[server]`: how the server faces the world.
 
 use super::{ConfigError, duration, wrong};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// `[server]`
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
     /// `bind`: the address to listen on; port 0 takes any, which is printed.
+    #[serde(deserialize_with = "super::sources::address")]
     pub bind: SocketAddr,
     /// `cors_origins`: pages of other origins that may call, each as browsers write it: `https://app.example`.
     #[serde(deserialize_with = "super::sources::list")]
@@ -18,9 +19,10 @@ pub struct Server {
     pub docs: Option<bool>,
     /// `metrics_bind`: an address of its own for `/metrics`; if absent, it is served beside the routes, on loopback
     /// only.
+    #[serde(deserialize_with = "super::sources::some_address")]
     pub metrics_bind: Option<SocketAddr>,
     /// `grace`: how long a stopping server lets what is under way finish; then it is given up.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "super::sources::duration")]
     pub grace: Duration,
 }
 

@@ -1,20 +1,28 @@
 //! Where values come from, and the shapes they may come in.
 
+use super::{ConfigError, wrong};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 
-/// The first key with a fraction: no key takes one, and it would be rounded without a word. What is passed on to
-/// the model is its server's to read.
-pub(super) fn fraction(value: &config::Value, key: &str) -> Option<String> {
+/// Keys that are `true` or `false`.
+const SWITCHES: [&str; 3] = ["docs", "allow_insecure", "other_person"];
+
+/// Refuses a value that would be read as another without a word: a fraction would be rounded, `true` be one. What is
+/// passed on to the model is its server's to read.
+pub(super) fn check_kinds(value: &config::Value, key: &str) -> Result<(), ConfigError> {
     match &value.kind {
-        config::ValueKind::Float(_) if !key.starts_with("model.options.") => Some(key.to_owned()),
-        config::ValueKind::Table(fields) => fields.iter().find_map(|(name, value)| {
-            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-            fraction(value, &key)
-        }),
-        _ => None,
+        config::ValueKind::Float(_) => wrong(key, "fractions are not allowed here"),
+        config::ValueKind::Boolean(_) if !SWITCHES.iter().any(|switch| key.ends_with(switch)) => {
+            wrong(key, "true and false are not allowed here")
+        }
+        config::ValueKind::Table(fields) if key != "model.options" => {
+            let within = |name: &String| if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            fields.iter().try_for_each(|(name, value)| check_kinds(value, &within(name)))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -40,14 +48,78 @@ pub(super) fn own_variables() -> config::Map<String, String> {
     std::env::vars_os().filter_map(text).filter(|(name, _)| is_key(name)).collect()
 }
 
-/// The name that most hosts give the database's URL, as the key it stands for.
+/// The names that hosts and collectors give what is ours too, as the keys they stand for.
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
-pub(super) fn database_url() -> config::Map<String, String> {
+pub(super) fn usual_variables() -> config::Map<String, String> {
     let mut found = config::Map::new();
     if let Ok(url) = std::env::var("DATABASE_URL") {
         found.insert("DATABASE__URL".to_owned(), url);
     }
+    // Often set for every program there is: one that cannot trace has no use for it.
+    if cfg!(feature = "otel")
+        && let Ok(endpoint) = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT")
+    {
+        found.insert("LOG__OTLP_ENDPOINT".to_owned(), endpoint);
+    }
     found
+}
+
+/// Keys whose value may stand in a file of its own, which `<key>_file` names: secrets are mounted so.
+const SECRETS: [(&str, &str); 3] = [("auth", "secret"), ("model", "api_key"), ("database", "url")];
+
+/// Reads what stands in files of its own, without the end of its line.
+pub(super) fn read_secrets(read: config::Config) -> Result<config::Value, ConfigError> {
+    let mut all = read.cache;
+    let config::ValueKind::Table(sections) = &mut all.kind else { return Ok(all) };
+    for (section, key) in SECRETS {
+        let Some(config::ValueKind::Table(keys)) = sections.get_mut(section).map(|it| &mut it.kind) else {
+            continue;
+        };
+        let Some(path) = keys.remove(&format!("{key}_file")) else { continue };
+        let named = format!("{section}.{key}_file");
+        if keys.contains_key(key) {
+            wrong(&named, format!("expected either this or {section}.{key}, not both"))?;
+        }
+        let unreadable = |why: String| ConfigError::Value { key: named.clone(), why };
+        let path = path.into_string().map_err(|_| unreadable("expected the path of a file".to_owned()))?;
+        let text = std::fs::read_to_string(&path).map_err(|error| unreadable(format!("{path}: {error}")))?;
+        keys.insert(key.to_owned(), text.trim_end_matches(['\r', '\n']).into());
+    }
+    Ok(all)
+}
+
+/// Durations, as people write them.
+pub(super) mod duration {
+    use humantime_serde::re::humantime;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text)
+            .map_err(|_| D::Error::custom("expected a duration with its unit, as 500ms, 30s, 5m or 24h"))
+    }
+
+    pub(in crate::config) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        humantime_serde::serialize(duration, to)
+    }
+}
+
+/// An address to listen on.
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let expected = "expected an IP address and a port, as 127.0.0.1:8080 or [::1]:8080";
+    text.parse().map_err(|_| D::Error::custom(expected))
+}
+
+/// The same, of a key that may be absent.
+pub(super) fn some_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    address(deserializer).map(Some)
 }
 
 /// A list, or words with commas between, as the environment has them.

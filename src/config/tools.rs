@@ -1,21 +1,23 @@
 //! `[tools]`: what the model may ask for.
 
 use super::{ConfigError, duration, wrong};
-use serde::de::{Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use config::ValueKind;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// `[tools]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Tools {
     /// `files_dir`: the folder of the demo tools, made if it is not there.
     pub files_dir: PathBuf,
     /// `timeout`: how long a tool may take; then its outcome is unknown.
+    #[serde(with = "super::sources::duration")]
     pub timeout: Duration,
     /// `[tools.<name>]`: what holds for one tool. Every other key of the section is the name of one.
+    #[serde(flatten)]
     pub rules: BTreeMap<String, ToolRules>,
 }
 
@@ -30,17 +32,45 @@ impl Default for Tools {
 }
 
 /// `[tools.<name>]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolRules {
     /// `run_roles`: only on behalf of who has one of these roles is it run; if absent, of everybody.
-    #[serde(deserialize_with = "some_roles")]
+    #[serde(deserialize_with = "some_roles", skip_serializing_if = "Vec::is_empty")]
     pub run_roles: Vec<String>,
     /// `approve_roles`: who has one of these roles may decide its calls, beside the user of the thread.
     #[serde(deserialize_with = "super::sources::list")]
     pub approve_roles: Vec<String>,
     /// `other_person`: whether the user of the thread may not approve its calls.
     pub other_person: bool,
+}
+
+/// By hand: what serde flattens forgets which key was wrong.
+impl<'de> Deserialize<'de> for Tools {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        fn read<T: DeserializeOwned, E: Error>(key: &str, value: config::Value) -> Result<T, E> {
+            value.try_deserialize().map_err(|error| E::custom(super::named(&format!("tools.{key}"), error)))
+        }
+        #[derive(Deserialize)]
+        struct Timeout(#[serde(with = "super::sources::duration")] Duration);
+
+        let mut tools = Self::default();
+        for (key, value) in BTreeMap::<String, config::Value>::deserialize(deserializer)? {
+            match key.as_str() {
+                "files_dir" => tools.files_dir = read(&key, value)?,
+                "timeout" => tools.timeout = read::<Timeout, _>(&key, value)?.0,
+                _ if matches!(value.kind, ValueKind::Table(_)) => {
+                    tools.rules.insert(key.clone(), read(&key, value)?);
+                }
+                _ => {
+                    let expected =
+                        "expected files_dir, timeout, or the name of a tool with a table behind it";
+                    return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
+                }
+            }
+        }
+        Ok(tools)
+    }
 }
 
 impl Tools {
@@ -62,42 +92,6 @@ impl Tools {
             }
         }
         Ok(())
-    }
-}
-
-/// By hand: with `flatten` values of the environment, which are text, would be of the wrong type, and errors would not
-/// name their key.
-impl<'de> Deserialize<'de> for Tools {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Section;
-
-        impl<'de> Visitor<'de> for Section {
-            type Value = Tools;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tools, A::Error> {
-                let mut tools = Tools::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
-                        "files_dir" => tools.files_dir = map.next_value()?,
-                        "timeout" => {
-                            tools.timeout =
-                                map.next_value::<humantime_serde::Serde<Duration>>()?.into_inner();
-                        }
-                        _ => {
-                            let rules = map.next_value()?;
-                            tools.rules.insert(key, rules);
-                        }
-                    }
-                }
-                Ok(tools)
-            }
-        }
-
-        deserializer.deserialize_map(Section)
     }
 }
 

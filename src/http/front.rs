@@ -8,6 +8,7 @@ use super::auth::{self, Authenticator};
 use super::error::{self, ApiError};
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
+use super::trace;
 use super::upload;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
@@ -19,7 +20,7 @@ use poem::http::{HeaderValue, Method};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// What an answer may do that a browser takes for a page: nothing.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
@@ -56,6 +57,7 @@ impl<E> Front<E> {
     /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
         if let Some(principal) = self.auth.principal(request).await? {
+            Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
             // Whoever looks whether the server is well is never in the way.
             if !auth::is_open(request.uri().path()) {
                 self.rates.request(&principal)?;
@@ -88,7 +90,8 @@ impl<E> Front<E> {
         match self.tasks.spawn(answering).await {
             Ok(response) => response,
             Err(error) => {
-                tracing::error!(%error, "a request broke");
+                // Its own words would be those of the panic.
+                tracing::error!(panicked = error.is_panic(), "a request broke");
                 ApiError::internal().into_response()
             }
         }
@@ -101,12 +104,22 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
     async fn call(&self, mut request: Request) -> Result<Response> {
         let id = RequestId::of(&request, || self.clock.uuid().to_string());
         request.extensions_mut().insert(id.clone());
-        let span = tracing::info_span!(
+        let span = tracing::error_span!(
             "request",
             request_id = %id.0,
             method = %request.method(),
             path = %request.uri().path(),
+            tenant = tracing::field::Empty,
+            user = tracing::field::Empty,
+            otel.name = %request.method(),
+            otel.kind = "server",
+            otel.status_code = tracing::field::Empty,
+            http.request.method = %request.method(),
+            http.route = tracing::field::Empty,
+            http.response.status_code = tracing::field::Empty,
         );
+        trace::continued(&span, &request);
+        let method = request.method().clone();
         let open = auth::is_open(request.uri().path());
         let began = Instant::now();
         let cors = &self.settings.cors;
@@ -120,6 +133,7 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
         };
         cors.tell(welcome.as_ref(), &mut response);
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        trace::answered(&span, method.as_str(), &response);
         span.in_scope(|| tracing::info!(status = response.status().as_u16(), duration_ms, "answered"));
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&id.0) {

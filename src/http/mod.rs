@@ -21,6 +21,7 @@ pub(crate) mod server;
 mod shares;
 mod threads;
 mod tools;
+mod trace;
 mod turn_stream;
 mod upload;
 

@@ -126,17 +126,16 @@ impl Gate {
         else {
             return Outcome::Failed("this server does not have the tool; it did not run".to_owned());
         };
-        let tool_call_id = permit.tool_call_id();
         let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
         match tokio::time::timeout(self.timeout, work).await {
             Ok(Ok(Ok(output))) => Outcome::Succeeded(self.bounded(output)),
             Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
             Ok(Err(_panic)) => {
-                tracing::error!(%tool_call_id, "a tool panicked");
+                tracing::error!("a tool panicked");
                 Outcome::Failed("the tool broke".to_owned())
             }
             Err(_elapsed) => {
-                tracing::warn!(%tool_call_id, "a tool took too long");
+                tracing::warn!("a tool took too long");
                 Outcome::Interrupted
             }
         }

@@ -39,6 +39,16 @@ impl Place {
         Ended { ok: output.status.success(), said }
     }
 
+    /// What `holdpoint config` prints with these variables.
+    fn in_force(&self, variables: &[(&str, &str)]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        command.arg("config").env_clear().envs(variables.iter().copied()).current_dir(&self.0);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// The databases that were made.
     fn databases(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().path());
@@ -67,35 +77,138 @@ fn without_any_configuration_it_starts() {
     assert_eq!(place.databases(), ["holdpoint.db"]);
 }
 
+/// Something wrong for each key.
+const WRONG: [(&str, &str); 81] = [
+    ("server.bind", "\"nowhere\""),
+    ("server.bind", "8080"),
+    ("server.cors_origins", "5"),
+    ("server.cors_origins", "[[\"https://a.example\"]]"),
+    ("server.docs", "\"maybe\""),
+    ("server.metrics_bind", "\"localhost:9090\""),
+    ("server.grace", "\"soon\""),
+    ("server.grace", "\"4000 days\""),
+    ("database.url", "7.5"),
+    ("database.url", "[\"sqlite://x.db\"]"),
+    ("database.max_connections", "0"),
+    ("database.max_connections", "-1"),
+    ("database.max_connections", "4294967296"),
+    ("model.provider", "\"oracle\""),
+    ("model.name", "[]"),
+    ("model.base_url", "{}"),
+    ("model.api_key", "{}"),
+    ("model.system_prompt", "[\"Be kind.\"]"),
+    ("model.max_steps", "1.5"),
+    ("model.max_steps", "-1"),
+    ("model.first_byte_timeout", "5"),
+    ("model.idle_timeout", "\"5 parsecs\""),
+    ("model.retries", "11"),
+    ("model.options", "5"),
+    ("model.options", "\"5\""),
+    ("model.options", "\"{\""),
+    ("model.options", "{ messages = [] }"),
+    ("tools.files_dir", "[]"),
+    ("tools.timeout", "60"),
+    ("tools.timeout", "\"4000 days\""),
+    ("tools.timeouts", "\"60s\""),
+    ("tools.pay.run_rolls", "\"admin\""),
+    ("tools.pay.run_roles", "5"),
+    ("tools.pay.approve_roles", "{}"),
+    ("tools.pay.other_person", "\"perhaps\""),
+    ("auth.mode", "\"hope\""),
+    ("auth.allow_insecure", "\"perhaps\""),
+    ("auth.secret", "[]"),
+    ("auth.jwks_url", "[]"),
+    ("auth.issuer", "[]"),
+    ("auth.audience", "[]"),
+    ("auth.user_claim", "[]"),
+    ("auth.tenant_claim", "[]"),
+    ("auth.default_tenant", "[]"),
+    ("auth.roles_claim", "[]"),
+    ("approval.pending_ttl", "\"4000 days\""),
+    ("approval.start_deadline", "\"soon\""),
+    ("approval.lease", "\"soon\""),
+    ("approval.lease", "5"),
+    ("approval.lease", "\"0s\""),
+    ("approval.sweep", "\"0s\""),
+    ("approval.wait", "\"-1s\""),
+    ("approval.while_pending", "\"maybe\""),
+    ("limits.body_bytes", "\"many\""),
+    ("limits.body_bytes", "-1"),
+    ("limits.chat_body_bytes", "true"),
+    ("limits.chat_body_bytes", "[]"),
+    ("limits.args_bytes", "1.5"),
+    ("limits.result_bytes", "\"1 MiB\""),
+    ("limits.json_depth", "-1"),
+    ("limits.calls_per_step", "{}"),
+    ("limits.pending_per_thread", "1.5"),
+    ("limits.stream_buffer_bytes", "\"\""),
+    ("limits.requests_per_minute", "-1"),
+    ("limits.turns_per_minute", "4294967296"),
+    ("limits.decisions_per_minute", "\"many\""),
+    ("limits.turns_per_user", "1.5"),
+    ("limits.turns_per_tenant", "[]"),
+    ("limits.streams_per_user", "-5"),
+    ("limits.connections", "\"all\""),
+    ("limits.connections_per_ip", "99999999999"),
+    ("log.format", "\"xml\""),
+    ("log.level", "\"a=b=c\""),
+    ("log.level", "\"inof\""),
+    ("log.level", "[]"),
+    ("log.otlp_endpoint", "\"collector\""),
+    ("auth.secret_file", "\"/nowhere/secret\""),
+    ("model.api_key_file", "\"/nowhere/secret\""),
+    ("database.url_file", "\"/nowhere/secret\""),
+    ("database.url_file", "[]"),
+    ("limits.body_bites", "1"),
+];
+
 #[test]
-fn a_wrong_value_in_the_file_is_named() {
+fn a_wrong_value_of_any_key_is_an_error_that_names_it() {
+    let mut unnamed = Vec::new();
+    for (key, value) in WRONG {
+        let place = Place::with_file(&format!("{key} = {value}"));
+        let ended = place.migrate(&[], &[]);
+        assert!(!ended.ok, "{key} = {value}");
+        assert_eq!(place.databases(), Vec::<String>::new(), "{key} = {value}");
+        if !ended.said.contains(key) {
+            unnamed.push(format!("{key} = {value}: {}", ended.said));
+        }
+    }
+    assert!(unnamed.is_empty(), "{}", unnamed.concat());
+}
+
+#[test]
+fn there_is_a_wrong_value_for_every_key() {
+    let place = Place::with_file(
+        "model = { name = \"m\", base_url = \"http://m\", api_key = \"k\", system_prompt = \"s\" }\n\
+         log = { format = \"json\", level = \"info\" }\ntools.pay.run_roles = \"a\"\n\
+         server.metrics_bind = \"127.0.0.1:0\"\n\
+         auth = { secret = \"s\", jwks_url = \"j\", issuer = \"i\", audience = \"a\", default_tenant = \"t\" }",
+    );
+    let mut section = String::new();
+    let mut missing = Vec::new();
+    for line in place.in_force(&[]).lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            let key = format!("{section}.{key}");
+            if !WRONG.iter().any(|(wrong, _)| *wrong == key) {
+                missing.push(key);
+            }
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn values_that_do_not_go_together_are_named() {
     for (toml, key) in [
-        ("[limits]\nbody_bytes = \"many\"", "limits.body_bytes"),
-        ("[limits]\nbody_bytes = -1", "limits.body_bytes"),
-        ("[limits]\npending_per_thread = 1.5", "limits.pending_per_thread"),
-        ("[model]\nmax_steps = 1.5", "model.max_steps"),
-        ("[model]\nprovider = \"oracle\"", "model.provider"),
         ("[model]\nprovider = \"gemini\"", "model.name"),
         ("[model]\nprovider = \"openai\"\nname = \"m\"", "model.base_url"),
-        ("[model]\nretries = 11", "model.retries"),
-        ("[model]\noptions = 5", "model.options"),
-        ("[model]\noptions = \"5\"", "model.options"),
-        ("[model]\noptions = \"{\"", "model.options"),
-        ("[model.options]\nmessages = []", "model.options"),
-        ("[approval]\nlease = \"soon\"", "approval.lease"),
-        ("[approval]\nlease = 5", "approval.lease"),
-        ("[approval]\nlease = \"0s\"", "approval.lease"),
-        ("[approval]\nwhile_pending = \"maybe\"", "approval.while_pending"),
-        ("[auth]\nallow_insecure = \"perhaps\"", "auth.allow_insecure"),
-        ("[auth]\nmode = \"hope\"", "auth.mode"),
         ("[auth]\nissuer = \"https://issuer.example\"", "auth.mode"),
-        ("[server]\nbind = \"nowhere\"", "server.bind"),
-        ("[server]\ndocs = \"maybe\"", "server.docs"),
-        ("[database]\nmax_connections = 0", "database.max_connections"),
-        ("[database]\nurl = 7.5", "database.url"),
-        ("[log]\nlevel = \"a=b=c\"", "log.level"),
-        ("[log]\nformat = \"xml\"", "log.format"),
+        ("[tools.pay]\nother_person = true", "tools.pay.approve_roles"),
         ("limits = 3", "limits"),
+        ("[database]\nurl = \"sqlite://x.db\"\nurl_file = \"url\"", "database.url_file"),
     ] {
         let place = Place::with_file(toml);
         place.migrate(&[], &[]).refused_for(key);
@@ -138,11 +251,11 @@ fn a_wrong_value_of_a_flag_is_named() {
 
 #[test]
 fn a_key_that_nobody_knows_is_refused() {
-    Place::with_file("[limits]\nbody_bites = 1").migrate(&[], &[]).refused_for("body_bites");
+    Place::with_file("[limits]\nbody_bites = 1").migrate(&[], &[]).refused_for("limits.body_bites");
     Place::with_file("[limit]\nbody_bytes = 1").migrate(&[], &[]).refused_for("limit");
     Place::with_file("bind = \"127.0.0.1:0\"").migrate(&[], &[]).refused_for("bind");
     let place = Place::new();
-    place.migrate(&[], &[("HOLDPOINT_LIMITS__BODY_BITES", "1")]).refused_for("body_bites");
+    place.migrate(&[], &[("HOLDPOINT_LIMITS__BODY_BITES", "1")]).refused_for("limits.body_bites");
     place.migrate(&[], &[("HOLDPOINT_LIMIT__BODY_BYTES", "1")]).refused_for("limit");
     // Other programs' variables are none of ours.
     place.migrate(&[], &[("LIMITS__BODY_BYTES", "many"), ("PORT", "x"), ("HOLD", "x")]).went_well();
@@ -237,6 +350,68 @@ fn secrets_are_never_said() {
         }
     }
     assert!(told.is_empty(), "{}", told.join("\n"));
+}
+
+#[test]
+fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
+    let place = Place::with_file("server.grace = \"90s\"\n[tools.pay]\nrun_roles = [\"clerk\"]");
+    let variables = [("HOLDPOINT_MODEL__OPTIONS", "{\"temperature\":0.5}"), ("HOLDPOINT_AUTH__ISSUER", "me")];
+    let printed = place.in_force(&variables);
+    for line in [
+        "bind = \"127.0.0.1:8080\"",
+        "grace = \"1m 30s\"",
+        "docs = true",
+        "url = \"sqlite://holdpoint.db\"",
+        "run_roles = [\"clerk\"]",
+        "temperature = 0.5",
+        "issuer = \"me\"",
+        "pending_ttl = \"1day\"",
+        "requests_per_minute = 0",
+        "body_bytes = 262144",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line} in {printed}");
+    }
+    assert_eq!(Place::with_file(&printed).in_force(&[]), printed);
+    assert_eq!(place.databases(), Vec::<String>::new(), "and nothing is touched");
+
+    let jwt =
+        "auth = { mode = \"jwt\", jwks_url = \"https://id.example/keys\", issuer = \"i\", audience = \"a\" }";
+    assert!(Place::with_file(jwt).in_force(&[]).contains("requests_per_minute = 600"), "where users count");
+}
+
+#[test]
+fn what_is_in_force_is_printed_without_its_secrets() {
+    let place = Place::with_file(
+        "[database]\nurl = \"postgres://me:hunter2@db/x\"\n\
+         [model]\napi_key = \"hunter2\"\nbase_url = \"https://me:hunter2@m.example/v1\"\n\
+         [auth]\nsecret = \"hunter2\"\njwks_url = \"https://id.example/?token=hunter2\"",
+    );
+    let printed = place.in_force(&[]);
+    assert!(!printed.contains("hunter2"), "{printed}");
+    for line in [
+        "url = \"postgres://me:***@db/x\"",
+        "api_key = \"***\"",
+        "base_url = \"https://me:***@m.example/v1\"",
+        "secret = \"***\"",
+        "jwks_url = \"https://id.example/?token=***\"",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line} in {printed}");
+    }
+}
+
+#[test]
+fn a_secret_can_stand_in_a_file_of_its_own() {
+    let place = Place::with_file("[database]\nurl_file = \"url\"\n[model]\napi_key_file = \"key\"");
+    std::fs::write(place.0.path().join("url"), "sqlite://kept.db\n").unwrap();
+    place.migrate(&[], &[]).refused_for("model.api_key_file");
+    std::fs::write(place.0.path().join("key"), "hunter2\r\n").unwrap();
+    place.migrate(&[], &[]).went_well();
+    assert_eq!(place.databases(), ["kept.db"]);
+    assert!(place.in_force(&[]).contains("api_key = \"***\""));
+    let key = [("HOLDPOINT_MODEL__API_KEY", "hunter3")];
+    place.migrate(&[], &key).refused_for("expected either this or model.api_key, not both");
+    let secret = [("HOLDPOINT_AUTH__SECRET_FILE", "/nowhere/secret")];
+    Place::new().migrate(&[], &secret).refused_for("auth.secret_file: /nowhere/secret");
 }
 
 #[tokio::test]

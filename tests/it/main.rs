@@ -8,6 +8,7 @@ mod attach;
 mod attacks;
 mod auth;
 mod bodies;
+mod canary;
 mod cancel;
 mod config;
 mod crash;
@@ -20,6 +21,9 @@ mod http;
 mod limits;
 mod metrics;
 mod openapi;
+mod operating;
+#[cfg(feature = "otel")]
+mod otel;
 mod outage;
 mod pool;
 mod provider_state;

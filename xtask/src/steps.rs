@@ -20,6 +20,9 @@ pub(crate) struct Step {
     action: fn(&Path, &[String]) -> Result<()>,
 }
 
+/// Every feature, in one build for all steps: what is off by default is tested too.
+const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
+
 /// Cheapest first, so that a slip costs seconds and not a build.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "fmt", command: "fmt", summary: "the code is formatted", action: fmt },
@@ -146,19 +149,22 @@ fn deny(root: &Path, args: &[String]) -> Result<()> {
 
 fn clippy(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("clippy", args)?;
-    run(&mut cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    // What is off by default has to be left out as well.
+    run(&mut cargo(root, &["clippy", "--locked", "--", "-D", "warnings"]))?;
+    let mut command = cargo(root, &["clippy", "--workspace", "--all-targets", "--locked"]);
+    run(command.args(WITH_ALL).args(["--", "-D", "warnings"]))
 }
 
 fn doc(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("doc", args)?;
     let mut command =
         cargo(root, &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
-    run(command.env("RUSTDOCFLAGS", "-D warnings"))
+    run(command.args(WITH_ALL).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn test_only(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
-    run(cargo(root, &["test", "--workspace", "--locked"]).args(args))
+    run(cargo(root, &["test", "--workspace", "--locked"]).args(WITH_ALL).args(args))
 }
 
 /// Without the tests that say in their name which database they are about: that is the one they have run on.
@@ -167,7 +173,7 @@ fn postgres(root: &Path, args: &[String]) -> Result<()> {
     let (for_cargo, for_tests) = args.split_at(args.iter().position(|arg| arg == "--").unwrap_or(args.len()));
     // As part of the workspace, so that the features are those of the build that is there already.
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
-    command.env("HOLDPOINT_TEST_DATABASE", "postgres").args(for_cargo);
+    command.env("HOLDPOINT_TEST_DATABASE", "postgres").args(WITH_ALL).args(for_cargo);
     command.args(["--", "--skip", "on_sqlite", "--skip", "on_postgres"]).args(for_tests.iter().skip(1));
     run(&mut command)
 }
@@ -181,9 +187,8 @@ fn fuzz(root: &Path, args: &[String]) -> Result<()> {
     };
     prepare_tests(root)?;
     // As part of the workspace, so that the features are those of the build that is there already.
-    let mut command =
-        cargo(root, &["test", "--workspace", "--locked", "--lib", "fuzz_", "--", "--nocapture"]);
-    run(command.env("HOLDPOINT_FUZZ_SECONDS", seconds))
+    let mut command = cargo(root, &["test", "--workspace", "--locked", "--lib", "fuzz_"]);
+    run(command.args(WITH_ALL).args(["--", "--nocapture"]).env("HOLDPOINT_FUZZ_SECONDS", seconds))
 }
 
 fn prepare_tests(root: &Path) -> Result<()> {

@@ -21,6 +21,7 @@ pub(crate) mod token;
 mod tools;
 mod upstream;
 mod valid_history;
+mod watched;
 mod wire;
 
 pub(crate) use aimock::Aimock;
@@ -36,10 +37,11 @@ pub(crate) use postgres::{Cluster, postgres, postgres_if_chosen};
 pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
 pub(crate) use rows::Rows;
-pub(crate) use serve::Embedded;
+pub(crate) use serve::{Embedded, sqlite};
 pub(crate) use tools::{ChangedPay, Ledger, Probe, Weigh, probes};
 pub(crate) use upstream::{Asked, Upstream};
 pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
+pub(crate) use watched::{MODEL_KEY, Watched};
 pub(crate) use wire::{Ending, Said, Wire};
 
 /// What is told of a call that nobody saw the end of.

@@ -16,6 +16,7 @@ const EMPTY_NAMES: &[&str] =
 const RANKS: &[(&str, u8)] = &[
     ("main", 7),
     ("app", 6),
+    ("telemetry", 6),
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),

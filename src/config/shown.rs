@@ -1,0 +1,92 @@
+//! What is in force, as it may be shown: no secret in it.
+
+use super::Config;
+use reqwest::Url;
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// What stands in place of a secret.
+const MASK: &str = "***";
+/// Parts of a URL's query that may be one.
+const SECRET_FIELDS: [&str; 4] = ["pass", "secret", "key", "token"];
+
+impl Config {
+    /// All that is in force, as a file could have it; secrets are masked, and what is absent is left out.
+    pub fn in_force(&self) -> String {
+        let mut shown = self.clone();
+        shown.server.docs = Some(self.serves_docs());
+        shown.limits = self.limits.in_force(self.auth.mode);
+        // Every key has a shape that TOML knows.
+        toml::to_string(&shown).unwrap_or_default()
+    }
+}
+
+/// As `Debug` shows a section that has a secret.
+pub(super) fn debug<T: Serialize>(section: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match toml::Value::try_from(section) {
+        Ok(shown) => fmt::Debug::fmt(&shown, f),
+        Err(_) => f.write_str(MASK),
+    }
+}
+
+pub(super) fn secret<S: Serializer>(secret: &Option<SecretString>, to: S) -> Result<S::Ok, S::Error> {
+    match secret {
+        Some(_) => to.serialize_some(MASK),
+        None => to.serialize_none(),
+    }
+}
+
+pub(super) fn secret_url<S: Serializer>(url: &SecretString, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&masked(url.expose_secret()))
+}
+
+pub(super) fn url<S: Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
+    match url {
+        Some(url) => to.serialize_some(&masked(url)),
+        None => to.serialize_none(),
+    }
+}
+
+/// The URL without its password. What is none may be anything, and is masked as a whole.
+fn masked(url: &str) -> String {
+    let Ok(mut parsed) = Url::parse(url) else { return MASK.to_owned() };
+    let is_secret = |field: &str| SECRET_FIELDS.iter().any(|part| field.to_ascii_lowercase().contains(part));
+    let in_query = parsed.query_pairs().any(|(field, _)| is_secret(&field));
+    if parsed.password().is_none() && !in_query {
+        return url.to_owned();
+    }
+    if parsed.password().is_some() && parsed.set_password(Some(MASK)).is_err() {
+        return MASK.to_owned();
+    }
+    if in_query {
+        let fields: Vec<(String, String)> = parsed.query_pairs().into_owned().collect();
+        let shown = |(field, value): (String, String)| match is_secret(&field) {
+            true => (field, MASK.to_owned()),
+            false => (field, value),
+        };
+        parsed.query_pairs_mut().clear().extend_pairs(fields.into_iter().map(shown));
+    }
+    parsed.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn of_a_url_only_what_may_be_secret_is_masked() {
+        for (url, shown) in [
+            ("sqlite://holdpoint.db", "sqlite://holdpoint.db"),
+            ("sqlite::memory:", "sqlite::memory:"),
+            ("postgres://user@db/x?sslmode=require", "postgres://user@db/x?sslmode=require"),
+            ("postgres://user:hunter2@db:5432/x?a=b", "postgres://user:***@db:5432/x?a=b"),
+            ("postgres://db/x?user=me&password=hunter2", "postgres://db/x?user=me&password=***"),
+            ("https://id.example/keys?apiKey=hunter2", "https://id.example/keys?apiKey=***"),
+            ("hunter2", "***"),
+            ("postgres://user:hunter2@db:port/x", "***"),
+        ] {
+            assert_eq!(masked(url), shown);
+        }
+    }
+}

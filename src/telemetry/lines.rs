@@ -1,0 +1,260 @@
+//! Log lines: one for each event, whatever is in it, with the fields of the spans it happened in.
+
+use crate::config::LogFormat;
+use serde_json::{Map, Value};
+use std::fmt::{self, Write};
+use std::io;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Longest text of one field, in bytes; the rest is left out and marked.
+const TEXT_BYTES_MAX: usize = 1024;
+/// Fields that only traces have a use for.
+const FOR_TRACES: [&str; 4] = ["otel.", "gen_ai.", "http.", "error.type"];
+/// What libraries that speak to `log` say of where they are.
+const FROM_LOG: &str = "log.";
+
+/// Writes a line for each event.
+pub(super) struct Lines<W> {
+    pub(super) format: LogFormat,
+    pub(super) writer: W,
+}
+
+/// Fields by their names. The same name further in stands for the one further out.
+#[derive(Debug, Clone, Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        if !FOR_TRACES.iter().any(|prefix| field.name().starts_with(prefix)) {
+            self.0.insert(field.name().to_owned(), value);
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = Printable::default();
+        // It is an error when there is enough.
+        let _cut = write!(text, "{value:?}");
+        self.put(field, text.0.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+}
+
+/// Text that harms no line and no terminal: what cannot be printed is spelt.
+#[derive(Default)]
+struct Printable(String);
+
+impl Write for Printable {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            if self.0.len() >= TEXT_BYTES_MAX {
+                self.0.push('…');
+                return Err(fmt::Error);
+            }
+            let harmful = c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if harmful {
+                self.0.extend(c.escape_default());
+            } else {
+                self.0.push(c);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W> Lines<W> {
+    fn line(
+        &self,
+        time: &str,
+        level: &str,
+        target: &str,
+        message: &str,
+        fields: &Map<String, Value>,
+    ) -> String {
+        match self.format {
+            LogFormat::Json => {
+                let mut line = Map::new();
+                for (name, text) in
+                    [("timestamp", time), ("level", level), ("target", target), ("message", message)]
+                {
+                    line.insert(name.to_owned(), text.into());
+                }
+                for (name, value) in fields {
+                    line.entry(name.clone()).or_insert_with(|| value.clone());
+                }
+                format!("{}\n", Value::Object(line))
+            }
+            LogFormat::Text => {
+                let mut line = format!("{time} {level:>5} {target}: {message}");
+                for (name, value) in fields {
+                    let plain = value.as_str().filter(|text| !text.is_empty() && text.chars().all(is_plain));
+                    let _infallible = match plain {
+                        Some(text) => write!(line, " {name}={text}"),
+                        None => write!(line, " {name}={value}"),
+                    };
+                }
+                line.push('\n');
+                line
+            }
+        }
+    }
+}
+
+/// Whether a text with nothing else in it cannot be taken for more than one field.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/')
+}
+
+impl<S, W> Layer<S> for Lines<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + 'static,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(of_span) = span.extensions().get::<Fields>() {
+                fields.0.extend(of_span.0.clone());
+            }
+        }
+        event.record(&mut fields);
+        let text = |value: Option<Value>| match value {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        let message = text(fields.0.shift_remove("message"));
+        let metadata = event.metadata();
+        let target =
+            fields.0.get("log.target").and_then(Value::as_str).unwrap_or(metadata.target()).to_owned();
+        fields.0.retain(|name, _| !name.starts_with(FROM_LOG));
+        let mut time = String::new();
+        // A clock that cannot be told leaves the time out.
+        let _told = SystemTime.format_time(&mut Writer::new(&mut time));
+        let line = self.line(&time, metadata.level().as_str(), &target, &message, &fields.0);
+        // There is nowhere to say that there is nowhere to say anything.
+        let _written = io::Write::write_all(&mut self.writer.make_writer_for(metadata), line.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The one line of what is said to `tracing`.
+    fn line(format: LogFormat, say: impl FnOnce()) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let lines = Lines { format, writer: move || writer.clone() };
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), say);
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.ends_with('\n'), "{text}");
+        text.trim_end().to_owned()
+    }
+
+    const HOSTILE: &str = "a\r\nERROR forged: b=\"c\" \u{1b}[31m\u{9b}2J\u{202e}\u{2028}\u{7f}}{";
+
+    #[test]
+    fn h3_whatever_is_said_is_one_line_without_control_characters() {
+        for format in [LogFormat::Json, LogFormat::Text] {
+            for text in [HOSTILE.to_owned(), HOSTILE.repeat(50_000)] {
+                let line = line(format, || {
+                    let _span = tracing::error_span!("turn", tool = text).entered();
+                    tracing::error!(%text, path = text, debug = ?text, "{text}");
+                });
+                let harmful = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}');
+                assert!(!line.contains(harmful), "{line:?}");
+                assert!(line.len() < 10_000, "{} bytes", line.len());
+                assert!(line.contains("ERROR"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_fields_of_its_spans_beside_its_own_and_what_is_further_in_counts() {
+        let line = line(LogFormat::Json, || {
+            let user = tracing::field::Empty;
+            let outer = tracing::error_span!("request", request_id = "r", user, n = 1_u64);
+            outer.record("user", "ann");
+            let _outer = outer.entered();
+            let _inner = tracing::error_span!("turn", run_id = %"t", n = 2_u64, otel.name = "x").entered();
+            tracing::info!(level = "forged", yes = true, share = 0.5, below = -1, "said");
+        });
+        let mut line: Map<String, Value> = serde_json::from_str(&line).unwrap();
+        assert!(line.remove("timestamp").unwrap().as_str().unwrap().ends_with('Z'));
+        let expected = serde_json::json!({
+            "level": "INFO", "target": "holdpoint::telemetry::lines::tests", "message": "said", "request_id": "r",
+            "user": "ann", "run_id": "t", "n": 2, "yes": true, "share": 0.5, "below": -1,
+        });
+        assert_eq!(Value::Object(line), expected);
+    }
+
+    #[test]
+    fn a_line_of_text_quotes_what_could_be_taken_for_another_field() {
+        let line = line(LogFormat::Text, || {
+            tracing::warn!(plain = "a-1.b", odd = "a level=ERROR", empty = "", n = 1, "said");
+        });
+        let (_, said) = line.split_once(' ').unwrap();
+        let target = "holdpoint::telemetry::lines::tests";
+        assert_eq!(said, format!(" WARN {target}: said plain=a-1.b odd=\"a level=ERROR\" empty=\"\" n=1"));
+    }
+}

@@ -1,0 +1,308 @@
+//! Canaries: secrets, and what people and models say, that must not come out where they do not belong, whatever
+//! fails (security cases H1, H2, H4).
+
+use crate::support::{Client, Cluster, MODEL_KEY, Rows, Watched, postgres_if_chosen, sqlite, token};
+use futures::future::join_all;
+use holdpoint::config::{Config, Flags};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// In the database's URL, where there is one to log in to.
+const PASSWORD: &str = "canary-password-41d7";
+/// What people write, what models say, what tools are given and give back.
+const CONTENT: [&str; 5] = ["canary-words", "canary-argument", "canary-edit", "canary-reason", "canary-body"];
+
+/// Says everything and keeps all that comes back.
+struct Prober {
+    client: Client,
+    came_back: Mutex<String>,
+    sent: Mutex<usize>,
+}
+
+impl Prober {
+    fn of(client: Client) -> Self {
+        Self { client, came_back: Mutex::default(), sent: Mutex::default() }
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Value {
+        *self.sent.lock().unwrap() += 1;
+        let response = request.send().await.unwrap();
+        let head = format!("{:?} {:?}\n", response.status(), response.headers());
+        let body = response.text().await.unwrap();
+        self.came_back.lock().unwrap().push_str(&format!("{head}{body}\n"));
+        serde_json::from_str(&body).unwrap_or(Value::String(body))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.send(self.client.http.get(self.client.url(path))).await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        self.send(self.client.http.post(self.client.url(path)).json(body)).await
+    }
+
+    async fn post_raw(&self, path: &str, body: &str) -> Value {
+        let request = self.client.http.post(self.client.url(path)).header("content-type", "application/json");
+        self.send(request.body(body.to_owned())).await
+    }
+
+    async fn say(&self, thread: &str, words: &str) {
+        self.post(&format!("/qa/chat_streamed/{thread}"), &json!({ "content": words })).await;
+    }
+
+    /// Has the model ask for a call, and gives its id where a person is asked.
+    async fn hold(&self, thread: &str, tool: &str, note: &str) -> Option<String> {
+        self.say(thread, &format!("call {tool} {note}")).await;
+        let messages = self.get(&format!("/threads/{thread}/messages")).await;
+        let parts = messages["results"].as_array()?.last()?["parts"].as_array()?.clone();
+        let call = parts.iter().rev().find(|part| part["type"] == "tool_call")?["tool_call"].clone();
+        (call["state"] == "pending").then(|| call["tool_call_id"].as_str().unwrap().to_owned())
+    }
+
+    /// Bodies that cannot be read, on every route that takes one.
+    async fn bad_bodies(&self, thread: &str) {
+        let paths =
+            ["/threads", "/qa/validate_tool", "/qa/chat_streamed", &format!("/qa/chat_streamed/{thread}")];
+        for path in paths {
+            for body in [
+                "canary-body",
+                "{\"canary-body\":",
+                "{\"canary-body\":1}",
+                "\"canary-body\"",
+                "[\"canary-body\"]",
+                "{\"title\":[\"canary-body\"],\"content\":[\"canary-body\"],\"toolCallId\":[\"canary-body\"]}",
+                "{\"title\":\"canary-body\",\"title\":\"canary-body\"}",
+                "{\"toolCallId\":\"canary-body\",\"isValidated\":\"canary-body\"}",
+                "{\"toolCallId\":\"canary-body\",\"isValidated\":true}",
+                "{\"messages\":[{\"role\":\"canary-body\",\"content\":\"canary-body\"}]}",
+                "{\"id\":\"canary-body\\u0000\",\"content\":\"canary-body\"}",
+                "{\"model\":\"canary-body\",\"content\":\"canary-body\"}",
+                &format!("{}\"canary-body\"{}", "[".repeat(300), "]".repeat(300)),
+                &"canary-body".repeat(30_000),
+            ] {
+                self.post_raw(path, body).await;
+            }
+            let plain = self.client.http.post(self.client.url(path)).header("content-type", "text/plain");
+            self.send(plain.body("canary-body")).await;
+            for method in [Method::PUT, Method::PATCH, Method::OPTIONS, Method::TRACE] {
+                self.send(self.client.http.request(method, self.client.url(path)).body("canary-body")).await;
+            }
+        }
+    }
+
+    /// Everybody who is not let in.
+    async fn wrong_tokens(&self) {
+        let good = token::claims("acme", "ann", &[]);
+        let mut tokens = vec![
+            "nonsense".to_owned(),
+            "a.b.c".to_owned(),
+            token::SECRET.to_owned(),
+            format!("{}x", token::signed(&good)),
+        ];
+        for change in [
+            json!({ "exp": 1 }),
+            json!({ "exp": null }),
+            json!({ "iss": "canary-body" }),
+            json!({ "aud": "canary-body" }),
+            json!({ "sub": null }),
+            json!({ "sub": "canary-body\r\n" }),
+            json!({ "tenant": ["canary-body"] }),
+            json!({ "roles": { "canary-body": 1 } }),
+        ] {
+            tokens.push(token::signed(&token::changed(good.clone(), &change)));
+        }
+        for token in tokens {
+            let stranger = self.client.with_token(&token);
+            for path in ["/threads", "/tools", "/qa/models"] {
+                self.send(stranger.http.get(stranger.url(path))).await;
+            }
+            self.send(stranger.http.post(stranger.url("/threads")).body("{\"title\":\"canary-body\"}")).await;
+        }
+    }
+
+    /// Turns, calls and decisions that fail, and some that do not.
+    async fn turns(&self) {
+        for n in 0..4 {
+            let thread = self.post("/threads", &json!({ "title": "canary-words" })).await;
+            let thread = thread["thread_id"].as_str().unwrap().to_owned();
+            self.say(&thread, &format!("canary-words {n}")).await;
+            self.say(&thread, "refuse canary-words").await;
+            self.say(&thread, "garble canary-words").await;
+            self.say(&thread, "call look canary-argument").await;
+            self.say(&thread, "call made_up canary-argument").await;
+            self.say(&thread, &format!("call pay {}", "canary-argument".repeat(20))).await;
+            for tool in ["break", "refuse", "mumble"] {
+                let id = self.hold(&thread, tool, "canary-argument").await.unwrap();
+                let bad = json!({ "toolCallId": id, "isValidated": true,
+                                  "validatedInputs": { "canary-edit": "canary-edit" } });
+                self.post("/qa/validate_tool", &bad).await;
+                let stale = json!({ "toolCallId": id, "isValidated": true, "inputHash": "canary-body" });
+                self.post("/qa/validate_tool", &stale).await;
+                let edited = json!({ "toolCallId": id, "isValidated": true,
+                                     "validatedInputs": { "note": "canary-edit" } });
+                for _again in 0..2 {
+                    self.post("/qa/validate_tool", &edited).await;
+                }
+                let other = json!({ "toolCallId": id, "isValidated": false, "reason": "canary-reason" });
+                self.post("/qa/validate_tool", &other).await;
+                self.get(&format!("/tool_calls/{id}")).await;
+            }
+            let id = self.hold(&thread, "pay", "canary-argument").await.unwrap();
+            let no = json!({ "toolCallId": id, "isValidated": false, "reason": "canary-reason" });
+            self.post("/qa/validate_tool", &no).await;
+            self.say(&thread, "canary-words and on").await;
+            self.get(&format!("/threads/{thread}/messages")).await;
+            self.get(&format!("/threads/{thread}/messages?format=v4")).await;
+            for path in
+                ["/threads/canary-body", "/tool_calls/x", "/runs/x", "/tools/x", "/threads?page_size=x"]
+            {
+                self.get(path).await;
+            }
+        }
+    }
+
+    /// Bytes that no client sends.
+    async fn raw(&self, head: &str) {
+        let address = self.client.base.strip_prefix("http://").unwrap();
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // It may be cut off.
+        let _ended = socket.read_to_end(&mut answer).await;
+        self.came_back.lock().unwrap().push_str(&String::from_utf8_lossy(&answer));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = postgres_if_chosen().await.map(|_| Cluster::start());
+    let database = match &cluster {
+        Some(cluster) => cluster.database().await.replace("postgres@", &format!("postgres:{PASSWORD}@")),
+        None => sqlite(&dir),
+    };
+    let loud = [("HOLDPOINT_LOG__LEVEL", "debug,holdpoint=trace"), ("HOLDPOINT_LOG__FORMAT", "json")];
+    let watched = Watched::start_on(dir, database.clone(), &loud).await;
+    let bearer = token::token("acme", "ann", &[]);
+    let prober = Prober::of(watched.server.client.with_token(&bearer));
+
+    let thread = prober.post("/threads", &json!({ "title": "canary-words" })).await;
+    prober.bad_bodies(thread["thread_id"].as_str().unwrap()).await;
+    prober.wrong_tokens().await;
+    prober.turns().await;
+    for head in [
+        "GET /threads HTTP/1.1\r\nhost: x\r\nuser-agent: canary-body\u{1b}[31m\r\nconnection: close\r\n\r\n",
+        "GET /threads HTTP/1.1\r\nhost: x\r\nx-request-id: canary-body\u{7f}\r\nconnection: close\r\n\r\n",
+        "POST /threads HTTP/1.1\r\nhost: x\r\ncontent-length: canary-body\r\n\r\n",
+        "canary-body\r\n\r\n",
+    ] {
+        prober.raw(head).await;
+    }
+    for path in ["/openapi.json", "/docs", "/healthz", "/readyz", "/nowhere"] {
+        prober.get(path).await;
+    }
+    let metrics = prober.get("/metrics").await.as_str().unwrap().to_owned();
+    assert!(metrics.contains("holdpoint_turns_total"), "{metrics}");
+
+    // The database is gone, or does not let anybody write.
+    let rows = Rows::open(&database).await;
+    match &cluster {
+        Some(cluster) => cluster.stop_now(),
+        None => drop(rows.change("BEGIN EXCLUSIVE").await.unwrap()),
+    }
+    let gone = (0..5).map(|_| async {
+        prober.post("/threads", &json!({ "title": "canary-words" })).await;
+        prober.say(thread["thread_id"].as_str().unwrap(), "canary-words").await;
+    });
+    join_all(gone).await;
+    prober.get("/readyz").await;
+    match &cluster {
+        Some(cluster) => cluster.start_again(),
+        None => drop(rows.change("ROLLBACK").await.unwrap()),
+    }
+
+    let came_back = prober.came_back.lock().unwrap().clone();
+    let sent = *prober.sent.lock().unwrap();
+    assert!(sent > 300, "{sent} requests");
+    for status in ["401", "404", "405", "409", "413", "415", "422", "503"] {
+        assert!(came_back.lines().any(|line| line.starts_with(status)), "nothing was answered with {status}");
+    }
+    drop(prober);
+    let printed = watched.finish();
+    for failure in ["something panicked", "a model call failed", "the store failed"] {
+        assert!(printed.contains(failure), "{failure:?} is not in the log:\n{printed}");
+    }
+    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer] {
+        for (place, text) in [("the log", &printed), ("an answer", &came_back), ("the metrics", &metrics)] {
+            let line = text.lines().find(|line| line.contains(secret));
+            assert_eq!(line, None, "{secret} is in {place}");
+        }
+    }
+    for content in CONTENT {
+        for (place, text) in [("the log", &printed), ("the metrics", &metrics)] {
+            // Who asks for a path has it logged.
+            let line = text.lines().find(|line| line.replace("/threads/canary-body", "").contains(content));
+            assert_eq!(line, None, "{content} is in {place}");
+        }
+    }
+    let logged: Vec<Value> = printed
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+        .collect();
+    assert!(logged.iter().filter(|line| line["message"] == "answered").count() >= sent);
+    let broke = logged.iter().find(|line| line["message"] == "something panicked").unwrap();
+    for field in ["timestamp", "level", "target", "request_id", "tool_call_id", "tool", "tenant", "user"] {
+        assert!(broke[field].is_string(), "{field} in {broke}");
+    }
+    let failed = logged.iter().find(|line| line["message"] == "a model call failed").unwrap();
+    for field in ["request_id", "thread_id", "run_id", "user"] {
+        assert!(failed[field].is_string(), "{field} in {failed}");
+    }
+}
+
+#[test]
+fn h1_a_start_that_fails_and_a_configuration_that_is_shown_tell_no_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        command.args(arguments).env_clear().current_dir(dir.path());
+        command.env("HOLDPOINT_MODEL__API_KEY", MODEL_KEY).env("HOLDPOINT_AUTH__SECRET", token::SECRET);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let nobody = format!("postgres://me:{PASSWORD}@127.0.0.1:1/x");
+    let mut said = vec![run(&["config"], &[("HOLDPOINT_DATABASE__URL", &nobody)])];
+    assert!(said[0].0, "{}", said[0].1);
+    for (key, value) in [
+        ("HOLDPOINT_DATABASE__URL", nobody.as_str()),
+        ("HOLDPOINT_DATABASE__URL", &format!("{nobody}?{PASSWORD}")),
+        ("HOLDPOINT_DATABASE__URL", PASSWORD),
+        ("DATABASE_URL", &format!("mysql://me:{PASSWORD}@h/x")),
+        ("HOLDPOINT_MODEL__BASE_URL", &format!("https://me:{PASSWORD}@m.example")),
+        ("HOLDPOINT_LOG__OTLP_ENDPOINT", &format!("ftp://me:{PASSWORD}@m.example")),
+    ] {
+        let openai = [("HOLDPOINT_MODEL__PROVIDER", "openai"), ("HOLDPOINT_MODEL__NAME", "m"), (key, value)];
+        let ended = run(&[], &[&openai[..], &[("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")]].concat());
+        assert!(!ended.0, "{key}: {}", ended.1);
+        said.push(ended);
+    }
+    let file = dir.path().join("other.toml");
+    let secrets = format!(
+        "[auth]\nsecret = \"{}\"\njwks_url = \"https://a:{PASSWORD}@b/\"\n[model]\napi_key = \"{MODEL_KEY}\"\n\
+         base_url = \"https://a:{PASSWORD}@b/\"\n[database]\nurl = \"postgres://a:{PASSWORD}@b/c\"\n",
+        token::SECRET
+    );
+    std::fs::write(&file, secrets).unwrap();
+    let config = Config::load(&Flags { file: Some(file), ..Flags::default() }).unwrap();
+    said.push((true, format!("{config:?} {config:#?}")));
+    for secret in [MODEL_KEY, token::SECRET, PASSWORD] {
+        for (_, said) in &said {
+            assert!(!said.contains(secret), "{secret} in {said}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What operators and their machines see: probes, and lines of the log.
+
+use crate::support::{Embedded, Watched, token};
+use serde_json::Value;
+
+#[tokio::test]
+async fn probes_are_answered_in_every_mode_to_anybody_by_any_name() {
+    let alone = Embedded::start().await;
+    let with_users = Embedded::with(token::with_tokens).await;
+    for app in [&alone, &with_users] {
+        for path in ["/healthz", "/readyz"] {
+            let probe = app.client.http.get(app.client.url(path)).header("host", "10.1.2.3:8080");
+            let response = probe.send().await.unwrap();
+            assert_eq!(response.status(), 200, "{path}");
+            assert_eq!(response.text().await.unwrap(), "ok", "{path}");
+        }
+    }
+    // Nothing behind their names is open with them.
+    for path in ["/healthz/", "/healthz/x", "/readyz?x", "/api/healthz", "/openapi.json", "/tools"] {
+        let foreign = alone.client.http.get(alone.client.url(path)).header("host", "evil.example");
+        let status = alone.client.send(foreign).await.status;
+        assert_eq!(status == 200, path == "/readyz?x", "{path}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_a_server_without_its_database_lives_but_is_not_ready() {
+    let cluster = crate::support::Cluster::start();
+    let url = cluster.database().await;
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    assert_eq!(app.client.get("/readyz").await.status, 200);
+    cluster.stop_now();
+    let unready = app.client.get("/readyz").await;
+    assert_eq!((unready.status, unready.code()), (503, "unavailable"));
+    assert_eq!(app.client.get("/healthz").await.status, 200);
+}
+
+/// Has one turn fail and one call break; all that was logged.
+async fn logged(format: &str) -> (String, String) {
+    let settings = [("HOLDPOINT_LOG__FORMAT", format), ("HOLDPOINT_LOG__LEVEL", "info")];
+    let watched = Watched::start(&settings).await;
+    let ann = watched.server.client.as_user("acme", "ann", &[]);
+    let thread = ann.thread().await;
+    let request = ann.http.post(ann.url(&format!("/qa/chat_streamed/{thread}")));
+    let request =
+        request.header("x-request-id", "my-own-id").json(&serde_json::json!({ "content": "refuse me" }));
+    assert!(ann.read(request).await.raw.contains("upstream_error"));
+    let turn = ann.say(&thread, "call break now").await;
+    let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    assert_eq!(ann.approve(id).await.body["state"], "failed");
+    (watched.finish(), id.clone())
+}
+
+#[tokio::test]
+async fn lines_of_json_say_who_asked_and_what_it_is_about() {
+    let (printed, id) = logged("json").await;
+    let lines: Vec<Value> = printed
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let find = |message: &str| lines.iter().find(|line| line["message"] == message).unwrap();
+    let failed = find("a model call failed");
+    assert_eq!((&failed["request_id"], &failed["level"]), (&"my-own-id".into(), &"WARN".into()));
+    assert_eq!((&failed["tenant"], &failed["user"]), (&"acme".into(), &"ann".into()));
+    assert!(failed["run_id"].is_string() && failed["thread_id"].is_string(), "{failed}");
+    let broke = find("something panicked");
+    assert_eq!((&broke["tool_call_id"], &broke["tool"]), (&id.as_str().into(), &"break".into()));
+    assert_eq!(broke["path"], "/qa/validate_tool");
+    assert!(broke["at"].as_str().unwrap().contains("support/tools.rs"), "{broke}");
+    assert!(!printed.contains("secret now"), "{printed}");
+    let answered = find("answered");
+    assert_eq!((&answered["status"], &answered["method"]), (&201.into(), &"POST".into()));
+}
+
+#[tokio::test]
+async fn lines_of_text_are_one_for_each_event_whatever_a_models_server_says() {
+    let (printed, id) = logged("text").await;
+    let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("20")).collect();
+    let failed = lines.iter().find(|line| line.contains("a model call failed")).unwrap();
+    for part in [" WARN holdpoint::", "request_id=my-own-id", "user=ann", "status 401"] {
+        assert!(failed.contains(part), "{part} in {failed}");
+    }
+    assert!(!printed.contains('\u{1b}'), "{printed}");
+    assert!(lines.iter().any(|line| line.contains("something panicked") && line.contains(&id)), "{printed}");
+}

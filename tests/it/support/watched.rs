@@ -1,0 +1,127 @@
+//! A server with the probes that is a process of its own, and of which all is kept that it prints.
+//!
+//! The server is this very binary: the server's own has no tool that breaks.
+
+use super::{Ledger, Process, Upstream, postgres_if_chosen, probes, serve, token};
+use futures::FutureExt;
+use holdpoint::app::{App, configured_model};
+use holdpoint::config::{Config, Flags};
+use holdpoint::telemetry;
+use poem::http::StatusCode;
+use poem::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::process::Command;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Set for the child only. Not `HOLDPOINT_…`: the server refuses to start on a variable of that kind it does not know.
+const CHILD: &str = "CHILD_WATCHED_SERVER";
+
+/// Not a test: the server.
+#[test]
+#[ignore = "serves until it is stopped; `Watched` starts it"]
+fn child_server() {
+    #[expect(clippy::disallowed_methods, reason = "tells the child from a test run with --ignored")]
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let config = Config::load(&Flags::default()).unwrap();
+        let telemetry = telemetry::begin(&config.log).unwrap();
+        let (model, bind) = (configured_model(&config).unwrap(), config.server.bind);
+        let app = App::build(config, probes(&Ledger::new()), vec![model]).await.unwrap();
+        let listener = TcpListener::bind(bind).await.unwrap();
+        let mut terminate = signal(SignalKind::terminate()).unwrap();
+        println!("holdpoint listens on http://{}", listener.local_addr().unwrap());
+        let stop = async {
+            terminate.recv().await;
+        };
+        app.serve(listener, stop).await.unwrap();
+        telemetry.end().await;
+    });
+}
+
+/// The server, the server of its model, and where it lives.
+pub(crate) struct Watched {
+    pub(crate) server: Process,
+    upstream: Upstream,
+    pub(crate) database: String,
+    _dir: TempDir,
+}
+
+/// The key that the model's server is asked with.
+pub(crate) const MODEL_KEY: &str = "sk-canary-8c1f0e5b";
+
+impl Watched {
+    /// A server that takes tokens, with these settings more.
+    pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let database = postgres_if_chosen().await.unwrap_or_else(|| serve::sqlite(&dir));
+        Self::start_on(dir, database, settings).await
+    }
+
+    /// The same on this database.
+    pub(crate) async fn start_on(dir: TempDir, database: String, settings: &[(&str, &str)]) -> Self {
+        let upstream = Upstream::start(|asked| {
+            let key = asked.header("authorization").unwrap_or_default().to_owned();
+            let last = asked.body["messages"].as_array().unwrap().last().unwrap().clone();
+            std::future::ready(answer(&last, &key)).boxed()
+        });
+        let upstream = upstream.await;
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--ignored", "--exact", "support::watched::child_server", "--nocapture"])
+            .current_dir(dir.path())
+            .env(CHILD, "1")
+            .env("HOLDPOINT_DATABASE__URL", &database)
+            .env("HOLDPOINT_MODEL__PROVIDER", "openai")
+            .env("HOLDPOINT_MODEL__NAME", "m")
+            .env("HOLDPOINT_MODEL__BASE_URL", format!("{}/v1", upstream.base))
+            .env("HOLDPOINT_MODEL__API_KEY", MODEL_KEY)
+            .envs(token::VARIABLES)
+            .envs(settings.iter().copied());
+        let server = Process::spawn_heard(&mut command);
+        Self { server, upstream, database, _dir: dir }
+    }
+
+    /// Stops it; all that it printed.
+    pub(crate) fn finish(self) -> String {
+        let said = self.server.finish();
+        let asked = self.upstream.asked();
+        let statuses = asked.iter().map(|asked| asked.status.unwrap_or_default()).enumerate();
+        let refused: Vec<_> = statuses.filter(|(_, status)| *status != 200).collect();
+        self.upstream.finish(&refused);
+        said
+    }
+}
+
+/// What the model's server says to the last message: `call <tool> <note>`, `refuse` and `garble` are understood.
+fn answer(last: &Value, key: &str) -> Response {
+    let words = last["content"].as_str().unwrap_or_default();
+    let choice = |delta: Value, reason: Option<&str>| {
+        format!(
+            "data: {}\n\n",
+            json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] })
+        )
+    };
+    let said = match words.split_once(' ').filter(|_| last["role"] == "user") {
+        Some(("call", call)) => {
+            let (tool, note) = call.split_once(' ').unwrap();
+            let arguments = json!({ "note": note }).to_string();
+            let function = json!({ "name": tool, "arguments": arguments });
+            let call =
+                json!({ "index": 0, "id": format!("call-{note}"), "type": "function", "function": function });
+            choice(json!({ "tool_calls": [call] }), Some("tool_calls"))
+        }
+        Some(("refuse", _)) => {
+            let error =
+                json!({ "error": { "message": format!("Incorrect API key provided:\r\n\u{1b}[31m{key}.") } });
+            return (StatusCode::UNAUTHORIZED, error.to_string()).into_response();
+        }
+        Some(("garble", _)) => "data: {\"choices\": [\n\n".to_owned(),
+        _ => choice(json!({ "content": format!("So be it: {words}") }), Some("stop")),
+    };
+    let usage = json!({ "choices": [], "usage": { "prompt_tokens": 10, "completion_tokens": 5 } });
+    format!("{said}data: {usage}\n\ndata: [DONE]\n\n").with_content_type("text/event-stream").into_response()
+}
