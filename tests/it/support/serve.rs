@@ -51,7 +51,7 @@ impl Embedded {
 
     /// With the configuration changed so.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        Self::hurried(|_| {}, change).await
+        Box::pin(Self::hurried(|_| {}, change)).await
     }
 
     /// The same, with deadlines for clients that a test can wait for.
@@ -69,7 +69,7 @@ impl Embedded {
         }
         change(&mut config);
         let tools = probes(&ledger);
-        Self::serve(dir, config, deadlines, tools, Scene::new(), ledger).await
+        Box::pin(Self::serve(dir, config, deadlines, tools, Scene::new(), ledger)).await
     }
 
     /// Stops the server and starts it again on the same rows, with these tools: a deploy.
@@ -87,7 +87,7 @@ impl Embedded {
         let mut config = config(&self.dir);
         config.database.url = self.url.into();
         change(&mut config);
-        Self::serve(self.dir, config, Deadlines::default(), tools, self.scene, self.ledger).await
+        Box::pin(Self::serve(self.dir, config, Deadlines::default(), tools, self.scene, self.ledger)).await
     }
 
     async fn serve(
