@@ -51,7 +51,7 @@ impl Embedded {
 
     /// With the configuration changed so.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        Self::hurried(|_| {}, change).await
+        Box::pin(Self::hurried(|_| {}, change)).await
     }
 
     /// The same, with deadlines for clients that a test can wait for.

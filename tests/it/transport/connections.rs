@@ -29,7 +29,7 @@ async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on
         let mut third = Raw::to(&client).await;
         let head = third.head("GET /healthz", &["x-forwarded-for: 192.0.2.7", "forwarded: for=192.0.2.7"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut third.socket, head.as_bytes()).await;
-        assert_eq!(third.to_the_end().await, "");
+        assert_eq!(third.hears_all().await, "");
     }
     two.writes(two.head("GET /healthz", &[])).await;
     assert_eq!(two.answer().await.status, 200, "those that were there stay");
@@ -38,7 +38,7 @@ async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on
         let mut raw = Raw::to(&client).await;
         let head = raw.head("GET /healthz", &["connection: close"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut raw.socket, head.as_bytes()).await;
-        raw.to_the_end().await.starts_with("HTTP/1.1 200 ").then_some(())
+        raw.hears_all().await.starts_with("HTTP/1.1 200 ").then_some(())
     };
     eventually("there is room again", room).await;
 }
@@ -64,6 +64,6 @@ async fn e4_there_are_so_many_connections_and_the_next_waits_until_one_ends_on_s
 async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
     let (app, client) = with(|config| config.limits.connections = Some(1)).await;
     let one = connected(&client).await;
-    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.to_the_end());
+    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.hears_all());
     assert_eq!(stopped.0.client.get("/healthz").await.status, 200);
 }
