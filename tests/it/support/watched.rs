@@ -46,7 +46,6 @@ fn child_server() {
 pub(crate) struct Watched {
     pub(crate) server: Process,
     upstream: Upstream,
-    pub(crate) database: String,
     _dir: TempDir,
 }
 
@@ -82,7 +81,7 @@ impl Watched {
             .envs(token::VARIABLES)
             .envs(settings.iter().copied());
         let server = Process::spawn_heard(&mut command);
-        Self { server, upstream, database, _dir: dir }
+        Self { server, upstream, _dir: dir }
     }
 
     /// Stops it; all that it printed.
