@@ -26,7 +26,8 @@ pub(super) struct Traces(SdkTracerProvider);
 impl Traces {
     /// Gets ready to send to the collector at this URL.
     pub(super) fn begin(endpoint: &str) -> Result<Self, Failed> {
-        let sender = Sender { client: egress::client()?, runtime: Handle::current() };
+        let url = reqwest::Url::parse(endpoint).map_err(|error| error.to_string())?;
+        let sender = Sender { client: egress::client(&url)?, runtime: Handle::current() };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(sender)

@@ -196,7 +196,8 @@ pub(super) fn raw_sql(path: &str, tokens: &[Token], report: Report<'_>) {
     }
 }
 
-/// Whether the name is called, and with nothing but literals, constants and names of paths.
+/// Whether the name is called, and with nothing but literals, constants and names of paths. What comes third, as values
+/// do, may be anything.
 fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
     let is_path = |at: Option<usize>| {
         at.and_then(|at| tokens.get(at)).is_some_and(|token| token.kind == Kind::PathSeparator)
@@ -204,11 +205,13 @@ fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
     if !tokens.get(name + 1).is_some_and(|token| token.is_sign('(')) {
         return false;
     }
-    let mut depth = 0_usize;
+    let (mut depth, mut commas) = (0_usize, 0_usize);
     for (at, token) in tokens.iter().enumerate().skip(name + 1) {
         match &token.kind {
             Kind::Sign('(') => depth += 1,
             Kind::Sign(')') => depth = depth.saturating_sub(1),
+            Kind::Sign(',') if depth == 1 => commas += 1,
+            _ if commas == 2 => return true,
             // A macro makes text.
             Kind::Sign('!') => return false,
             Kind::Word(word) if depth > 0 => {

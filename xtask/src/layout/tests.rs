@@ -206,13 +206,15 @@ fn sql_is_made_of_constants_alone() {
     let none: [&str; 0] = [];
     let constants =
         "fn f() { Statement::from_string(DbBackend::Postgres, BEGIN); tx.execute_unprepared(LOCK_2).await;
-        Expr::cust(\"now()\"); Statement::from_sql_and_values(DbBackend::Sqlite, \"SELECT ?\", []); }\n";
+        Expr::cust(\"now()\"); Statement::from_sql_and_values(DbBackend::Sqlite, \"SELECT ?\", []);
+        Statement::from_sql_and_values(DbBackend::Postgres, LOCK, [name.into()]); }\n";
     assert_eq!(found(&[("src/store/mod.rs", constants)]), none);
     assert_eq!(found(&[("src/store/limited.rs", "fn f() { db.execute_unprepared(sql) }\n")]), none);
     assert_eq!(found(&[("src/http/x.rs", "fn f() { Name::from_string(text) }\n")]), none, "no SQL there");
     for made in [
         "Statement::from_string(backend, BEGIN)",
         "Statement::from_string(DbBackend::Postgres, sql)",
+        "Statement::from_sql_and_values(DbBackend::Postgres, sql, [name.into()])",
         "tx.execute_unprepared(&format!(\"DELETE {id}\"))",
         "tx.execute_unprepared(concat!(\"DELETE\", \"x\"))",
         "Expr::cust(text)",
