@@ -2,10 +2,12 @@
 //!
 //! To add a resource: a file like `tools.rs`, named in [`Routes`] and [`api`], then `cargo xtask openapi`.
 
+mod allow;
 mod auth;
 mod body;
 mod call;
 mod chat_body;
+mod document;
 mod error;
 mod front;
 mod payload;
@@ -23,12 +25,14 @@ use crate::domain::clock::Clock;
 use crate::llm::LanguageModel;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
+use allow::Allowed;
 pub(crate) use auth::Authenticator;
 use error::ApiError;
 use front::Front;
-use poem::endpoint::{BoxEndpoint, make};
+use poem::endpoint::{BoxEndpoint, make, make_sync};
+use poem::web::Html;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
-use poem_openapi::OpenApiService;
+use poem_openapi::{ExtraHeader, OpenApiService};
 use std::sync::Arc;
 
 /// What the routes work with.
@@ -65,14 +69,23 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         tools::ToolRoutes(api),
     );
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
-        .description("A chat backend that streams to the AI SDK and holds dangerous tool calls for a human.")
+        .description(
+            "A chat backend that streams to the AI SDK and holds dangerous tool calls for a human. \
+             No text that is sent may hold the character U+0000.",
+        )
         .server("/")
         .server("/api")
+        .extra_response_header::<String, _>(
+            ExtraHeader::new(request_id::HEADER).description("Names the request, in the log too."),
+        )
 }
+
+/// What is served beside the routes of the document.
+const BESIDE: [&str; 6] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
 
 /// The OpenAPI document.
 pub(crate) fn document(with: Api) -> String {
-    api(with).spec()
+    format!("{:#}", document::refined(&api(with).spec()))
 }
 
 /// The whole server as one endpoint.
@@ -83,19 +96,35 @@ pub(crate) fn endpoint(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
-    let spec = Arc::<str>::from(service.spec());
+    let spec = service.spec();
+    let document = document::refined(&spec);
+    let allowed = Arc::new(Allowed::of(&document, &BESIDE));
+    let document: Arc<str> = format!("{document:#}").into();
     let (store, stopping) = (with.store.clone(), tasks.clone());
     let clock = with.clock.clone();
     let mut routes = Route::new()
         .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
         .at("/readyz", get(make(move |_| ready(store.clone(), stopping.clone()))))
-        .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
+        .at(
+            "/openapi.json",
+            get(make({
+                let document = document.clone();
+                move |_| document_answer(document.clone())
+            })),
+        );
     if settings.docs {
-        routes = routes.nest("/docs", service.swagger_ui());
+        // The page holds the document as the derives alone would have it.
+        let page = service.swagger_ui_html().replace(&spec, &document);
+        routes = routes.at("/docs", get(make_sync(move |_| Html(page.clone()))));
     }
     let routes = routes.nest("/api", api(with)).nest("/", service);
     let routes = routes.into_endpoint().catch_all_error(async |error| error::shaped(error));
-    Front::new(routes, settings, auth, tasks, clock).boxed()
+    Front::new(routes, settings, auth, tasks, clock)
+        .around(move |front, request| {
+            let allowed = allowed.clone();
+            async move { allowed.answer(&front, request).await }
+        })
+        .boxed()
 }
 
 async fn ready(store: Store, tasks: Tasks) -> poem::Result<Response> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::{layout, no_more_arguments, tooling};
+use crate::{layout, no_more_arguments, schemathesis, tooling};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -55,6 +55,12 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "the fuzz targets, for a minute; an argument says how many seconds",
         action: fuzz,
     },
+    Step {
+        name: "schemathesis",
+        command: "schemathesis",
+        summary: "schemathesis over the OpenAPI document, for 90 s; arguments say how many, and the seed",
+        action: schemathesis::check,
+    },
 ];
 
 impl Step {
@@ -74,6 +80,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     // Minutes of compiling should not end in the news that a program is missing.
     tooling::require_node()?;
     tooling::require_postgres()?;
+    tooling::require_python()?;
     run_steps(root, STEPS)
 }
 
@@ -105,12 +112,12 @@ fn announce(line: &str) {
 }
 
 fn summary(taken: &[(&str, Duration)]) -> String {
-    let mut table = format!("\n{:<8} {:>8}\n", "step", "seconds");
+    let mut table = format!("\n{:<12} {:>8}\n", "step", "seconds");
     for (name, time) in taken {
-        table.push_str(&format!("{name:<8} {:>8.1}\n", time.as_secs_f64()));
+        table.push_str(&format!("{name:<12} {:>8.1}\n", time.as_secs_f64()));
     }
     let total: Duration = taken.iter().map(|(_, time)| *time).sum();
-    table.push_str(&format!("{:<8} {:>8.1}\n", "all", total.as_secs_f64()));
+    table.push_str(&format!("{:<12} {:>8.1}\n", "all", total.as_secs_f64()));
     table
 }
 
@@ -241,7 +248,13 @@ mod tests {
         let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
         assert_eq!(
             lines,
-            ["", "step      seconds", "fmt           1.5", "clippy       60.0", "all          61.5"]
+            [
+                "",
+                "step          seconds",
+                "fmt               1.5",
+                "clippy           60.0",
+                "all              61.5"
+            ]
         );
     }
 }

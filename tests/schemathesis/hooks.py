@@ -1,0 +1,61 @@
+"""Cases that reach further than chance would: words that the scripted model understands, in few threads, and the ids
+of held calls, which stand in streams, where the links of a document cannot look."""
+
+import random
+import re
+
+import schemathesis
+from schemathesis import GenerationMode
+
+SENTENCES = ["delete notes.txt", "write hello to notes.txt", "list files and delete notes.txt", "what happened"]
+THREADS = ["page-1", "page-2", "page-3"]
+HELD = re.compile(r'^8:\[\{"toolCallId":"([0-9a-f-]{36})","validated":"pending"\}\]$', re.MULTILINE)
+UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# All of them, because what is decided has to be answered too, and those that were not decided here yet.
+held = []
+fresh = []
+chance = random.Random(1)
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.headers.get("x-vercel-ai-data-stream"):
+        held.extend(HELD.findall(response.text))
+        fresh.extend(HELD.findall(response.text))
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    positive = case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE
+    if case.path.startswith("/qa/chat_streamed"):
+        if positive and chance.random() < 0.7:
+            talk(case)
+    elif case.path == "/qa/validate_tool":
+        # What is no id is there to be refused.
+        if held and isinstance(case.body, dict) and UUID.fullmatch(str(case.body.get("toolCallId"))):
+            decide(case.body, positive)
+    elif held and "tool_call_id" in case.path_parameters and chance.random() < 0.5:
+        case.path_parameters["tool_call_id"] = chance.choice(held)
+
+
+def talk(case):
+    if "thread_id" in case.path_parameters:
+        case.path_parameters["thread_id"] = chance.choice(THREADS)
+    if "chatId" in case.query:
+        case.query["chatId"] = chance.choice(THREADS)
+    if isinstance(case.body, dict):
+        case.body["content"] = chance.choice(SENTENCES)
+        case.body.pop("model", None)
+        case.body.pop("tool_selection", None)
+        if "id" in case.body:
+            case.body["id"] = chance.choice(THREADS)
+
+
+def decide(body, positive):
+    if not positive or not fresh or chance.random() < 0.3:
+        body["toolCallId"] = chance.choice(held)
+        return
+    body["toolCallId"] = fresh.pop()
+    # Inputs and hashes by chance fit no tool, and nothing would ever run.
+    body.pop("validatedInputs", None)
+    body.pop("inputHash", None)
