@@ -5,10 +5,13 @@ use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
-use crate::http::{self, Api, Authenticator};
+pub use crate::http::Deadlines;
+use crate::http::operating::{self, Scrape};
+use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
+use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
@@ -16,15 +19,23 @@ use crate::tools::{RegistryError, ToolRegistry};
 use poem::endpoint::BoxEndpoint;
 use secrecy::ExposeSecret;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How long a metrics request that is under way at the end may take.
+const LAST_SCRAPE: Duration = Duration::from_secs(1);
 
 /// A server, ready to serve.
 #[derive(Debug)]
 pub struct App {
     config: Config,
     api: Api,
+    auth: Arc<Authenticator>,
     tasks: Tasks,
+    deadlines: Deadlines,
 }
 
 /// Why a server cannot be built or served. The texts are for the operator.
@@ -117,8 +128,9 @@ pub async fn document() -> Result<String, AppError> {
     config.database.url = "sqlite::memory:".into();
     config.database.max_connections = 1;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = connect(&config, clock.clone()).await?;
-    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())]);
+    let metrics = Metrics::new([], 0.0);
+    let store = connect(&config, clock.clone(), metrics.clone()).await?;
+    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())], metrics)?;
     Ok(http::document(app.api))
 }
 
@@ -127,13 +139,13 @@ pub async fn document() -> Result<String, AppError> {
 /// # Errors
 /// The database cannot be opened or brought up to date.
 pub async fn migrate(config: &Config) -> Result<(), AppError> {
-    connect(config, Arc::new(SystemClock)).await?.migrate().await?;
+    connect(config, Arc::new(SystemClock), Metrics::new([], 0.0)).await?.migrate().await?;
     Ok(())
 }
 
-async fn connect(config: &Config, clock: Arc<dyn Clock>) -> Result<Store, AppError> {
+async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Store, AppError> {
     let url = config.database.url.expose_secret();
-    let connected = Store::connect(url, config.database.max_connections, clock).await;
+    let connected = Store::connect(url, config.database.max_connections, clock, metrics).await;
     // The driver's own words repeat the URL, and its password with it.
     connected.map_err(|error| match error.to_string() {
         why if url.is_empty() => AppError::new("database.url", why),
@@ -149,15 +161,19 @@ impl App {
     /// The configuration cannot be used, or the database not be opened or brought up to date.
     pub async fn build(
         config: Config,
-        tools: ToolRegistry,
+        mut tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         config.check()?;
+        tools.put_under(&config.tools.rules)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = connect(&config, clock.clone()).await?;
+        let names = tools.specs().map(|spec| spec.name.clone());
+        let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
+        let store = connect(&config, clock.clone(), metrics.clone()).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;
-        let app = Self::join(config, store, clock, tools, models);
+        let app = Self::join(config, store, clock, tools, models, metrics)?;
         app.prepare().await?;
+        app.auth.prepare();
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
         Ok(app)
@@ -169,14 +185,23 @@ impl App {
         clock: Arc<dyn Clock>,
         tools: ToolRegistry,
         models: Vec<Arc<dyn LanguageModel>>,
-    ) -> Self {
+        metrics: Metrics,
+    ) -> Result<Self, AppError> {
         let tasks = Tasks::new();
+        let auth = Authenticator::new(&config, clock.clone(), tasks.clone());
+        let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
         let gate = Gate::new(tools.clone(), config.limits.clone(), config.tools.timeout);
         let approval = config.approval.clone();
-        let executor = Executor { store: store.clone(), gate, tasks: tasks.clone(), lease: approval.lease };
+        let executor = Executor {
+            store: store.clone(),
+            gate,
+            tasks: tasks.clone(),
+            lease: approval.lease,
+            metrics: metrics.clone(),
+        };
         let agent = Agent {
             store: store.clone(),
             executor: executor.clone(),
@@ -186,9 +211,20 @@ impl App {
             approval: approval.clone(),
         };
         let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
+        let caps = config.limits.caps(config.auth.mode);
         let chat =
-            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval);
-        Self { config, api: Api { store, chat, approvals, tools, models, clock }, tasks }
+            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
+        let deadlines = Deadlines::default();
+        let streaming = Streaming {
+            tasks: tasks.clone(),
+            metrics: metrics.clone(),
+            piece_bytes: config.limits.stream_buffer_bytes,
+            taking: deadlines.taking,
+        };
+        let rates = Arc::new(Rates::new(&caps));
+        let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
+        let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
+        Ok(Self { config, api, auth, tasks, deadlines })
     }
 
     async fn prepare(&self) -> Result<(), AppError> {
@@ -210,17 +246,34 @@ impl App {
         Ok(())
     }
 
+    /// The same server, with other deadlines for its clients.
+    #[must_use]
+    pub fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.deadlines = deadlines;
+        self.api.streaming.taking = deadlines.taking;
+        self
+    }
+
     /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
     /// names of this machine, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
-        let loopback = self.config.server.bind.ip().is_loopback();
+        let server = &self.config.server;
+        let loopback = server.bind.ip().is_loopback();
         let settings = http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
-            docs: self.config.server.docs.unwrap_or(loopback),
+            docs: server.docs.unwrap_or(loopback),
+            metrics: loopback && server.metrics_bind.is_none(),
+            cors: Cors::new(&server.cors_origins),
+            deadlines: self.deadlines,
         };
-        let auth = Authenticator::Local { loopback_only: self.config.faces_only_this_machine() };
-        http::endpoint(self.api.clone(), settings, auth, self.tasks.clone())
+        http::endpoint(self.api.clone(), settings, self.auth.clone(), self.tasks.clone())
+    }
+
+    /// The metrics, in the text format of OpenMetrics: what `/metrics` answers, for an app that has a route of its
+    /// own for it.
+    pub async fn metrics(&self) -> String {
+        self.api.scrape.text().await
     }
 
     /// For an app of one's own that is about to leave: begins no turn and no approved call any more, lets what is under way
@@ -232,7 +285,8 @@ impl App {
     /// Serves until `stop`, then lets what is under way finish for the grace time, and gives up the rest.
     ///
     /// # Errors
-    /// The listener has no address, or one that faces more than this machine without leave.
+    /// The listener has no address, or one that faces more than this machine without leave; `server.metrics_bind` is
+    /// taken.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), AppError> {
         let address = listener.local_addr().map_err(|error| AppError::new("server.bind", error))?;
         if !address.ip().is_loopback() && self.config.faces_only_this_machine() {
@@ -240,11 +294,42 @@ impl App {
                        auth.mode = \"jwt\", or auth.allow_insecure = true";
             return Err(AppError::new("server.bind", why));
         }
-        let grace = self.config.server.grace;
-        let endpoint = self.endpoint();
-        http::server::serve(listener, endpoint, self.tasks, stop, grace)
-            .await
-            .map_err(|error| AppError::new("server.bind", error))?;
-        Ok(())
+        let beside = match self.config.server.metrics_bind {
+            Some(address) => Some(metrics_listener(address).await?),
+            None => None,
+        };
+        let limits = http::server::Limits {
+            caps: self.config.limits.caps(self.config.auth.mode),
+            deadlines: self.deadlines,
+            grace: self.config.server.grace,
+        };
+        let (endpoint, operating) = (self.endpoint(), operating::endpoint(&self.api, self.tasks.clone()));
+        // Until the end: how a server stops is worth seeing too.
+        let over = CancellationToken::new();
+        let serve_metrics = async {
+            match beside {
+                Some(listener) => {
+                    let limits = http::server::Limits { grace: LAST_SCRAPE, ..limits };
+                    http::server::serve(listener, operating, Tasks::new(), over.cancelled(), limits).await
+                }
+                None => Ok(()),
+            }
+        };
+        let serve = async {
+            let served = http::server::serve(listener, endpoint, self.tasks, stop, limits).await;
+            over.cancel();
+            served
+        };
+        let (served, metrics_served) = tokio::join!(serve, serve_metrics);
+        served.map_err(|error| AppError::new("server.bind", error))?;
+        metrics_served.map_err(|error| AppError::new("server.metrics_bind", error))
     }
+}
+
+async fn metrics_listener(address: SocketAddr) -> Result<TcpListener, AppError> {
+    let failed = |error| AppError::new("server.metrics_bind", format!("{address}: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    tracing::info!(%address, "the metrics are served");
+    Ok(listener)
 }

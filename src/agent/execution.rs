@@ -7,9 +7,11 @@ use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
 use crate::domain::turn::Shown;
+use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 use crate::tools::gate::Gate;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What runs tools.
 #[derive(Debug, Clone)]
@@ -19,6 +21,7 @@ pub(crate) struct Executor {
     pub(crate) tasks: Tasks,
     /// How long an execution may be silent before it is taken for dead.
     pub(crate) lease: Duration,
+    pub(crate) metrics: Metrics,
 }
 
 impl Executor {
@@ -30,6 +33,7 @@ impl Executor {
     pub(crate) async fn run(&self, permit: Permit) -> Result<Option<Shown>, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
+        let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
         let heartbeat = self.keep(tool_call_id, execution);
         let outcome = tokio::select! {
             // What is known is not thrown away.
@@ -40,6 +44,7 @@ impl Executor {
                 Outcome::Interrupted
             }
         };
+        self.metrics.tool_ran(&tool_name, began.elapsed());
         drop(heartbeat);
         let result = self.gate.words(&outcome, &asked, &ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
@@ -61,7 +66,7 @@ impl Executor {
 
     fn keep(&self, tool_call_id: ToolCallId, execution: Execution) -> Heartbeat {
         let (store, lease) = (self.store.clone(), self.lease);
-        Heartbeat::begin(&self.tasks, Work::Call(tool_call_id), lease, move || {
+        Heartbeat::begin(&self.tasks, &self.metrics, Work::Call(tool_call_id), lease, move || {
             let store = store.clone();
             async move {
                 let write = store.urgent_write().await?;

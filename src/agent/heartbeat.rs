@@ -1,6 +1,7 @@
 //! Keeping a lease while work is under way, and learning that the work should end.
 
 use super::{Tasks, Work};
+use crate::metrics::Metrics;
 use crate::store::{Renewed, StoreError};
 use std::future::Future;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub(crate) struct Heartbeat {
 impl Heartbeat {
     /// Renews a lease of this length with `renew`, again and again. That runs in a task of its own: a renewal
     /// that is dropped half-way would leave its connection inside a transaction.
-    pub(crate) fn begin<R, F>(tasks: &Tasks, work: Work, lease: Duration, renew: R) -> Self
+    pub(crate) fn begin<R, F>(tasks: &Tasks, metrics: &Metrics, work: Work, lease: Duration, renew: R) -> Self
     where
         R: Fn() -> F + Send + 'static,
         F: Future<Output = Result<Renewed, StoreError>> + Send + 'static,
@@ -41,6 +42,7 @@ impl Heartbeat {
         let until = CancellationToken::new();
         let over = until.clone();
         let mut wishes = tasks.wishes();
+        let metrics = metrics.clone();
         tasks.spawn(async move {
             loop {
                 tokio::select! {
@@ -52,6 +54,10 @@ impl Heartbeat {
                     Ok(Renewed::Held) => {}
                     Ok(Renewed::CancelRequested) => said.send_modify(|halt| *halt = Some(Halt::Cancelled)),
                     Ok(Renewed::Lost) => {
+                        // One that has ended meanwhile is not held any more either.
+                        if !over.is_cancelled() {
+                            metrics.lease_lost(work.as_str());
+                        }
                         said.send_modify(|halt| *halt = Some(Halt::Lost));
                         return;
                     }

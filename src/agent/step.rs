@@ -9,6 +9,7 @@ use crate::domain::message::{Part, Usage};
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, TurnEvent};
 use crate::llm::{CALLS_MAX, LanguageModel, ModelError, ModelEvent, ModelRequest};
+use crate::metrics::Metrics;
 use futures::StreamExt;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -77,6 +78,7 @@ pub(super) struct Asking<'a> {
     pub(super) limits: &'a config::Limits,
     pub(super) clock: &'a dyn Clock,
     pub(super) heartbeat: &'a Heartbeat,
+    pub(super) metrics: &'a Metrics,
 }
 
 /// Asks the model and tells live what it says. What it said comes back even where it broke off.
@@ -114,6 +116,7 @@ impl Asking<'_> {
             let pause = pause.saturating_add(wanted);
             tracing::info!(%why, ?pause, "the model cannot be had now; it is asked again");
             tokio::time::sleep(pause).await;
+            self.metrics.model_retried(self.model.provider());
         }
         self.listen(request, said, say).await.map_err(TurnError::from)
     }
@@ -124,12 +127,28 @@ impl Asking<'_> {
         said: &mut Said,
         say: &(dyn Fn(TurnEvent) + Sync),
     ) -> Result<(), Failure> {
+        let mut timed = TimedCall::begin(self);
+        let heard = self.hear(request, said, say, &mut timed).await;
+        timed.outcome = heard.as_ref().map_or_else(Failure::outcome, |()| "completed");
+        heard
+    }
+
+    async fn hear(
+        &self,
+        request: &ModelRequest,
+        said: &mut Said,
+        say: &(dyn Fn(TurnEvent) + Sync),
+        timed: &mut TimedCall<'_>,
+    ) -> Result<(), Failure> {
         let mut stream = self.model.stream(request);
         let mut patience = self.patience.first_byte_timeout;
         let mut said_nothing_since = Instant::now();
         loop {
             let next = tokio::time::timeout(patience, stream.next()).await;
             patience = self.patience.idle_timeout;
+            if let Ok(Some(Ok(_))) = &next {
+                timed.answers();
+            }
             match next.map_err(|_elapsed| Failure::Silent)? {
                 Some(Ok(ModelEvent::Alive)) => {
                     if said_nothing_since.elapsed() > patience.saturating_mul(ALIVE_TIMES) {
@@ -144,6 +163,35 @@ impl Asking<'_> {
                 None => return Err(ModelError::Malformed("no end".to_owned()).into()),
             }
         }
+    }
+}
+
+/// A model call on the clock. Who is halted drops it, and then it ended as cancelled.
+struct TimedCall<'a> {
+    metrics: &'a Metrics,
+    provider: &'a str,
+    asked: Instant,
+    answers: bool,
+    outcome: &'static str,
+}
+
+impl<'a> TimedCall<'a> {
+    fn begin(with: &Asking<'a>) -> Self {
+        let (metrics, provider) = (with.metrics, with.model.provider());
+        Self { metrics, provider, asked: Instant::now(), answers: false, outcome: "cancelled" }
+    }
+
+    fn answers(&mut self) {
+        if !self.answers {
+            self.answers = true;
+            self.metrics.model_began(self.provider, self.asked.elapsed());
+        }
+    }
+}
+
+impl Drop for TimedCall<'_> {
+    fn drop(&mut self) {
+        self.metrics.model_ended(self.provider, self.outcome, self.asked.elapsed());
     }
 }
 
@@ -162,6 +210,19 @@ enum Failure {
     Silent,
     /// What it said cannot be.
     Turn(TurnError),
+}
+
+impl Failure {
+    /// Its word, for metrics.
+    const fn outcome(&self) -> &'static str {
+        match self {
+            Self::Model(ModelError::Unavailable { .. }) => "unavailable",
+            Self::Silent => TurnErrorCode::UpstreamTimeout.as_str(),
+            Self::Model(ModelError::Upstream(_)) => TurnErrorCode::UpstreamError.as_str(),
+            Self::Model(ModelError::Malformed(_)) => TurnErrorCode::UpstreamMalformed.as_str(),
+            Self::Turn(error) => error.code.as_str(),
+        }
+    }
 }
 
 impl From<ModelError> for Failure {

@@ -28,6 +28,16 @@ pub(crate) enum Work {
     Call(ToolCallId),
 }
 
+impl Work {
+    /// The word of its kind, for metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Turn(_) => "turn",
+            Self::Call(_) => "call",
+        }
+    }
+}
+
 /// The tasks of one process. They own its database work and its tools: a client that goes away, or a turn that
 /// is stopped, only stops waiting for one.
 #[derive(Debug, Clone)]
@@ -58,6 +68,12 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         self.tracker.spawn(work.in_current_span())
+    }
+
+    /// How many are not at their end.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.tracker.len()
     }
 
     /// Whether the process is about to leave: it begins no turn and no approved call any more.

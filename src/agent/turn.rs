@@ -88,6 +88,9 @@ impl Agent {
             }
             let step_usage = said.end.as_ref().and_then(|end| end.usage);
             *usage = usage.plus(step_usage.unwrap_or_default());
+            if let Some(Usage { input_tokens, output_tokens }) = step_usage {
+                self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
+            }
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
             if !permits.is_empty() {
@@ -122,6 +125,7 @@ impl Agent {
             limits: &self.limits,
             clock: self.clock.as_ref(),
             heartbeat: turn.heartbeat,
+            metrics: &self.executor.metrics,
         };
         step::ask(&asking, request, say).await
     }

@@ -3,8 +3,9 @@
 use super::Approvals;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
-use crate::domain::decision::{Answer, Surface};
+use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::id::ToolCallId;
+use crate::domain::policy::Say;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
 
@@ -36,6 +37,9 @@ pub(crate) enum DecideError {
     /// No such held call, for this principal.
     #[error("there is no such held tool call")]
     NotFound,
+    /// It is there for this principal to see and not to approve.
+    #[error("this principal may not approve the call")]
+    Forbidden,
     /// Something else was decided, or time or somebody else ended it; how, is in the call.
     #[error("the call is decided")]
     Closed(Box<ToolCall>),
@@ -56,6 +60,25 @@ pub(crate) enum DecideError {
     Store(#[from] StoreError),
 }
 
+impl DecideError {
+    /// Its word, for metrics: the code that clients see, where it is one of the decision's own.
+    const fn outcome(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Forbidden => "forbidden",
+            Self::Closed(call) => match call.state {
+                State::Expired(_) => "expired",
+                State::Cancelled(..) => "cancelled",
+                _ => "already_decided",
+            },
+            Self::ToolUnavailable(_) => "tool_unavailable",
+            Self::Stale { .. } => "stale",
+            Self::InvalidInputs(_) => "invalid_inputs",
+            Self::Store(_) => "failed",
+        }
+    }
+}
+
 impl Approvals {
     /// Decides a call and, after a yes, runs it. Comes back with the outcome, or after `wait` without it.
     pub(crate) async fn decide(
@@ -63,12 +86,32 @@ impl Approvals {
         principal: &Principal,
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let (thread, call, replayed) = self.commit_decision(principal, &request).await?;
+        let committed = self.commit_decision(principal, &request).await;
+        self.count(&request, &committed);
+        let (thread, call, replayed) = committed?;
         if matches!(call.state, State::Approved(_)) {
             self.execute(&thread, &call);
         }
         let call = self.outcome(principal, call).await?;
         Ok(Decided { call, replayed })
+    }
+
+    fn count(&self, request: &DecisionRequest, committed: &Result<(Thread, ToolCall, bool), DecideError>) {
+        let verdict = match request.answer {
+            Answer::Approve { .. } => Verdict::Approve.as_str(),
+            Answer::Reject { .. } => Verdict::Reject.as_str(),
+        };
+        let outcome = match committed {
+            Ok((_, _, true)) => "replayed",
+            Ok((_, call, false)) => {
+                if let Some(decision) = &call.decision {
+                    self.executor.metrics.hold_ended(verdict, decision.at.since(call.created_at));
+                }
+                "decided"
+            }
+            Err(error) => error.outcome(),
+        };
+        self.executor.metrics.decided(verdict, request.surface.as_str(), outcome);
     }
 
     async fn commit_decision(
@@ -79,8 +122,16 @@ impl Approvals {
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.urgent_write().await?;
-            let found = write.call(principal, request.tool_call_id).await?;
+            let found = self.seen(&write, principal, request.tool_call_id).await?;
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
+            match (
+                self.gate().registry().say(principal, thread.is_of(principal), &call.name),
+                &request.answer,
+            ) {
+                (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => {}
+                (Say::OnlyNo, Answer::Approve { .. }) => return Err(DecideError::Forbidden),
+                (Say::Nothing, _) => return Err(DecideError::NotFound),
+            }
             if !matches!(call.state, State::Pending) {
                 return match is_repeat(&call, &request.answer) {
                     true => Ok((thread, call, true)),
@@ -103,7 +154,7 @@ impl Approvals {
                 input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
             };
             if write.decide(&thread, &call, &answer, &voice, self.times.start_deadline).await? {
-                let decided = write.call(principal, call.id).await?.ok_or(DecideError::NotFound)?;
+                let decided = self.seen(&write, principal, call.id).await?.ok_or(DecideError::NotFound)?;
                 write.commit().await?;
                 return Ok((decided.1, decided.0, false));
             }

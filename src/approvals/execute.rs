@@ -68,7 +68,7 @@ impl Approvals {
                 return Ok(call);
             }
             let read = self.store.urgent_read().await?;
-            if let Some((now, _)) = read.call(principal, call.id).await? {
+            if let Some((now, _)) = self.seen(&read, principal, call.id).await? {
                 call = now;
             }
             drop(read);

@@ -19,8 +19,10 @@ pub(crate) use decide::{DecideError, Decided, DecisionRequest};
 
 use crate::agent::{Executor, Tasks};
 use crate::config;
+use crate::domain::Principal;
 use crate::domain::call::{ToolCall, input_hash};
-use crate::store::Store;
+use crate::domain::id::ToolCallId;
+use crate::store::{Read, Store, StoreError, Thread};
 use crate::tools::gate::Gate;
 use tokio::sync::watch;
 
@@ -47,6 +49,21 @@ impl Approvals {
 
     fn tasks(&self) -> &Tasks {
         &self.executor.tasks
+    }
+
+    /// A call that this principal may see: of a thread of theirs, or held and of a tool whose approver they are.
+    pub(crate) async fn seen(
+        &self,
+        read: &Read,
+        principal: &Principal,
+        id: ToolCallId,
+    ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
+        let own = read.call(principal, id).await?;
+        let tools = self.gate().registry().approved_by(principal);
+        if own.is_some() || tools.is_empty() {
+            return Ok(own);
+        }
+        read.call_to_approve(principal, &tools, id).await
     }
 
     /// The hash a page has to echo to say that it decides what it was shown: with the schema of the tool as

@@ -59,17 +59,24 @@ impl Approvals {
         let write = self.store.write().await?;
         let swept = write.sweep_call(id, self.times.lease).await?;
         write.commit().await?;
+        let metrics = &self.executor.metrics;
         match swept {
             Swept::Nothing => return Ok(()),
-            Swept::Expired => tracing::info!(tool_call_id = %id, "nobody decided in time; the call expired"),
+            Swept::Expired => {
+                metrics.swept("expired");
+                tracing::info!(tool_call_id = %id, "nobody decided in time; the call expired");
+            }
             Swept::NotStarted => {
+                metrics.swept("not_started");
                 tracing::warn!(tool_call_id = %id, "an approved call was not begun in time and will not run");
             }
             Swept::Interrupted => {
+                metrics.swept("interrupted");
                 tracing::warn!(tool_call_id = %id, "who ran a call went away; its outcome is unknown");
             }
             Swept::Ready(thread, call) => {
                 if let Some(permit) = self.claim(&thread, &call).await? {
+                    metrics.swept("claimed");
                     let approvals = self.clone();
                     self.tasks().spawn(async move { approvals.run(permit).await });
                 }
@@ -101,6 +108,7 @@ impl Approvals {
         let closed = write.sweep_turn(id).await?;
         write.commit().await?;
         if closed {
+            self.executor.metrics.swept("turn_closed");
             tracing::warn!(run_id = %id, "who ran a turn went away; it is closed as interrupted");
         }
         Ok(())

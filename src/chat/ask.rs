@@ -7,6 +7,7 @@ use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
+use crate::tools::ToolRegistry;
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -68,6 +69,14 @@ pub(crate) enum AskError {
     /// The server is about to leave and begins nothing.
     #[error("the server is stopping")]
     Stopping,
+    /// As many turns as there may be are under way.
+    #[error("{max} turns of this {of} are under way")]
+    TooManyTurns {
+        /// Of whom.
+        of: &'static str,
+        /// As many as there may be.
+        max: u32,
+    },
     /// Calls wait for a person, and a new message may not pass them.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
@@ -112,7 +121,7 @@ impl Chat {
             Ask::New { options, .. } | Ask::History { options, .. } => options.clone(),
             Ask::Continue => RunOptions::default(),
         };
-        self.check(&options)?;
+        self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AskError::Stopping);
         }
@@ -151,17 +160,25 @@ impl Chat {
         }
     }
 
-    fn check(&self, options: &RunOptions) -> Result<(), AskError> {
+    fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AskError> {
         if let Some(id) = &options.model
             && self.model(Some(id)).is_none()
         {
             return Err(AskError::UnknownModel(id.clone()));
         }
-        let registry = self.agent.executor.gate.registry();
-        match options.tools.iter().flatten().find(|name| registry.get(name).is_none()) {
+        match options.tools.iter().flatten().find(|name| !self.tools().has_for(principal, name)) {
             Some(unknown) => Err(AskError::UnknownTool(unknown.clone())),
             None => Ok(()),
         }
+    }
+
+    fn tools(&self) -> &ToolRegistry {
+        self.agent.executor.gate.registry()
+    }
+
+    /// What to ask the model with on behalf of this principal: a tool that does not run for them is not there.
+    fn on_behalf_of(&self, principal: &Principal, options: RunOptions) -> RunOptions {
+        options.narrowed(self.tools().only_for(principal))
     }
 
     async fn thread(
@@ -206,8 +223,11 @@ impl Chat {
                 }
             };
         }
+        if !matches!(intent, Intent::Continue) {
+            self.check_turns(write, thread).await?;
+        }
         let question = match intent {
-            Intent::Continue => return self.go_on(write, thread).await,
+            Intent::Continue => return self.go_on(write, principal, thread).await,
             Intent::New { text, client_id } => {
                 self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
@@ -221,6 +241,7 @@ impl Chat {
                 Question::Stored(message)
             }
         };
+        let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.settings.lease };
         Ok(Next::Begin(Box::new(write.begin_run(thread, new).await?)))
     }
@@ -241,8 +262,40 @@ impl Chat {
         }
     }
 
-    /// What a continuation does where no turn is under way.
-    pub(super) async fn go_on(&self, write: &Write, thread: &Thread) -> Result<Next, AskError> {
+    /// Refuses where as many turns are under way as there may be. Of use in the transaction that begins one.
+    async fn check_turns(&self, write: &Write, thread: &Thread) -> Result<(), AskError> {
+        match self.full(write, thread).await? {
+            None => Ok(()),
+            Some((of, max)) => Err(AskError::TooManyTurns { of, max }),
+        }
+    }
+
+    /// Whether one more turn may begin.
+    pub(super) async fn has_room(&self, write: &Write, thread: &Thread) -> Result<bool, StoreError> {
+        Ok(self.full(write, thread).await?.is_none())
+    }
+
+    /// Whose turns under way are as many as there may be, and how many that is.
+    async fn full(&self, write: &Write, thread: &Thread) -> Result<Option<(&'static str, u32)>, StoreError> {
+        let (of_user, of_tenant) = (self.caps.turns_per_user, self.caps.turns_per_tenant);
+        if of_user.is_none() && of_tenant.is_none() {
+            return Ok(None);
+        }
+        let under_way = write.turns_under_way(thread).await?;
+        let caps = [("user", under_way.of_user, of_user), ("tenant", under_way.of_tenant, of_tenant)];
+        Ok(caps.into_iter().find_map(|(of, count, max)| {
+            let max = max.filter(|max| count >= u64::from(max.get()))?;
+            Some((of, max.get()))
+        }))
+    }
+
+    /// What a continuation does where no turn is under way. The principal may have fewer roles than when it began.
+    pub(super) async fn go_on(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+    ) -> Result<Next, AskError> {
         let latest = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
         match latest.status {
             RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),
@@ -255,6 +308,9 @@ impl Chat {
                 }
             }
         }
+        self.check_turns(write, thread).await?;
+        let options = self.on_behalf_of(principal, latest.options.clone());
+        let latest = Run { options, ..latest };
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
         resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
     }

@@ -32,7 +32,7 @@ impl Chat {
         if self.tasks.is_stopping() {
             return Err(AskError::Stopping);
         }
-        let next = self.go_on(&write, &thread).await?;
+        let next = self.go_on(&write, principal, &thread).await?;
         self.follow(write, principal, thread, next).await.map(Some)
     }
 }

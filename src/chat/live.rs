@@ -44,6 +44,13 @@ impl TurnLog {
     }
 }
 
+/// Whether a reader has had enough for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enough {
+    Yes,
+    No,
+}
+
 /// One client's place in a log.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -52,15 +59,19 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Waits for what is new and reads all of it; false at the end.
-    pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent)) -> bool {
+    /// Waits for what is new and reads of it until `each` has had enough of it; false at the end.
+    pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent) -> Enough) -> bool {
         let read = self.read;
         // Without a log nothing follows either.
         let Ok(said) = self.said.wait_for(|said| said.events.len() > read || said.over).await else {
             return false;
         };
-        said.events.iter().skip(read).for_each(&mut each);
-        self.read = said.events.len();
+        for event in said.events.iter().skip(read) {
+            self.read += 1;
+            if each(event) == Enough::Yes {
+                break;
+            }
+        }
         self.read > read
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct Chat {
     /// The first is the default.
     models: Arc<[Arc<dyn LanguageModel>]>,
     settings: config::Approval,
+    caps: config::Caps,
     live: LiveTurns,
 }
 
@@ -50,8 +51,9 @@ impl Chat {
         approvals: Approvals,
         models: Arc<[Arc<dyn LanguageModel>]>,
         settings: config::Approval,
+        caps: config::Caps,
     ) -> Self {
-        Self { store, tasks, agent, approvals, models, settings, live: LiveTurns::default() }
+        Self { store, tasks, agent, approvals, models, settings, caps, live: LiveTurns::default() }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

@@ -1,7 +1,7 @@
 //! The task of a turn: it holds the run's lease, tells what the agent says, and commits the end before it
 //! tells it.
 
-use super::live::TurnLog;
+use super::live::{Enough, TurnLog};
 use super::{Chat, Started};
 use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
 use crate::domain::Principal;
@@ -10,6 +10,7 @@ use crate::domain::id::RunId;
 use crate::domain::message::Usage;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
+use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use futures::future::join_all;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ impl Telling {
 
     async fn turn(&self, lease: Lease, held: &[ToolCall]) {
         let lease = Arc::new(lease);
+        let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
         if !held.is_empty() {
             self.tell_held(held);
@@ -72,11 +74,15 @@ impl Telling {
         self.log.say(told);
     }
 
+    fn metrics(&self) -> &Metrics {
+        &self.chat.agent.executor.metrics
+    }
+
     /// Keeps the run's lease until the turn has ended.
     fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
         let (store, lease) = (self.chat.store.clone(), lease.clone());
         let work = Work::Turn(self.run_id);
-        Heartbeat::begin(&self.chat.tasks, work, self.chat.settings.lease, move || {
+        Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.settings.lease, move || {
             let (store, lease) = (store.clone(), lease.clone());
             async move {
                 let write = store.urgent_write().await?;
@@ -121,11 +127,15 @@ impl Telling {
 
     async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let ended = persist(self.chat.settings.lease, || self.write_end(lease, end.clone())).await?;
-        match ended.value {
+        let ended = match ended.value {
             // A commit that seemed to fail may have been made; or the turn was taken for dead since.
-            None if ended.tried_before => self.chat.store.read().await?.ended_as(lease, end).await,
-            value => Ok(value),
+            None if ended.tried_before => self.chat.store.read().await?.ended_as(lease, end).await?,
+            value => value,
+        };
+        if let Some(end) = &ended {
+            self.metrics().turn_ended(end.as_str(), end.code());
         }
+        Ok(ended)
     }
 
     async fn write_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
@@ -154,7 +164,7 @@ impl Telling {
         // Somebody else may have gone on meanwhile, up to another hold: this yes is not for that one.
         let now = write.held_calls(run.assistant_message_id).await?;
         let same = now.iter().map(|call| call.id).eq(held.iter().map(|call| call.id));
-        let goes_on = all_ended && same && !chat.tasks.is_stopping();
+        let goes_on = all_ended && same && !chat.tasks.is_stopping() && chat.has_room(&write, thread).await?;
         let lease = if goes_on { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
         if lease.is_some() {
             chat.live.adopt(self.run_id, &self.log);
@@ -165,7 +175,11 @@ impl Telling {
             // Another continuation goes on: this one reads along.
             (None, Some(other)) if all_ended => {
                 let mut reader = other.reader();
-                while reader.next(|event| self.log.say(event.clone())).await {}
+                let say = |event: &TurnEvent| {
+                    self.log.say(event.clone());
+                    Enough::No
+                };
+                while reader.next(say).await {}
             }
             (None, _) => {
                 self.tell_held(&held);

@@ -3,9 +3,12 @@
 use super::{ConfigError, wrong};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use std::net::IpAddr;
 
 /// Shortest secret for HS256, in bytes: as long as its hash (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
+/// Longest name of a tenant, as in a token.
+const TENANT_CHARS_MAX: usize = 256;
 
 /// `[auth]`
 #[derive(Debug, Clone, Deserialize)]
@@ -72,7 +75,11 @@ impl Auth {
             (Some(secret), None) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
                 wrong("auth.secret", format!("expected at least {SECRET_BYTES_MIN} bytes"))?;
             }
-            (Some(_), None) | (None, Some(_)) => {}
+            (Some(_), None) => {}
+            (None, Some(url)) if !is_safe(url) => {
+                wrong("auth.jwks_url", "expected an https:// URL, or http:// on this machine")?;
+            }
+            (None, Some(_)) => {}
             (Some(_), Some(_)) => wrong("auth.secret", "expected either this or auth.jwks_url, not both")?,
             (None, None) => wrong("auth.jwks_url", "expected this or auth.secret, which mode \"jwt\" needs")?,
         }
@@ -90,6 +97,26 @@ impl Auth {
                 return wrong(key, "expected the name of a claim");
             }
         }
-        Ok(())
+        let named = |tenant: &str| (1..=TENANT_CHARS_MAX).contains(&tenant.chars().count());
+        match self.default_tenant.as_deref() {
+            Some(tenant) if !named(tenant) || tenant.contains(char::is_control) => {
+                wrong("auth.default_tenant", "expected 1 to 256 characters, none of them a control character")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether nobody on the way can put other keys in the place of those that are fetched there.
+fn is_safe(url: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(url) else { return false };
+    let host = url.host_str().unwrap_or_default();
+    match url.scheme() {
+        "https" => true,
+        "http" => {
+            let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+        _ => false,
     }
 }

@@ -1,8 +1,8 @@
 //! `[server]`: how the server faces the world.
 
-use super::{ConfigError, duration};
+use super::{ConfigError, duration, wrong};
 use serde::Deserialize;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// `[server]`
@@ -39,6 +39,44 @@ impl Default for Server {
 
 impl Server {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if let Some(other) = self.cors_origins.iter().find(|origin| !is_origin(origin)) {
+            return wrong(
+                "server.cors_origins",
+                format!(
+                    "expected origins as browsers write them, like https://app.example or \
+                     http://localhost:3000: in lower case, without a path, without * and without the port that \
+                     goes without saying; found {other:?}"
+                ),
+            );
+        }
         duration("server.grace", self.grace)
     }
+}
+
+/// Whether a browser writes an origin so (RFC 6454, 6.2): what it never writes would never be equal to anything.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !authority.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    is_scheme(scheme) && is_host(host) && port.is_none_or(|port| is_port(port, scheme))
+}
+
+fn is_scheme(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(inner)
+}
+
+fn is_host(text: &str) -> bool {
+    if let Some(address) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok_and(|parsed| parsed.to_string() == address);
+    }
+    let named = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
+    !text.is_empty() && text.chars().all(named)
+}
+
+fn is_port(text: &str, scheme: &str) -> bool {
+    let usual = matches!((scheme, text), ("http", "80") | ("https", "443"));
+    !usual && text.parse::<u16>().is_ok_and(|port| port > 0 && port.to_string() == text)
 }

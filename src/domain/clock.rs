@@ -35,6 +35,11 @@ impl Timestamp {
         Self(self.0.saturating_sub(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
+    /// How much later this is than that; nothing if it is not.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or_default())
+    }
+
     /// RFC 3339, UTC, always six digits of a second, so that the texts sort as the moments do.
     pub(crate) fn to_rfc3339(self) -> String {
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)

@@ -45,10 +45,30 @@ use std::marker::PhantomData;
 pub struct Permit<T: ?Sized = ()> {
     tool_call_id: ToolCallId,
     tool_name: String,
+    requester: Requester,
     asked: Input,
     input: Input,
     execution: Execution,
     tool: PhantomData<fn(&T)>,
+}
+
+/// On whose behalf a tool runs: the user of the thread in which the model asked for it, whoever approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requester {
+    pub(crate) tenant_id: String,
+    pub(crate) user_id: String,
+}
+
+impl Requester {
+    /// Their tenant; `default` on a server without authentication.
+    pub fn tenant_id(&self) -> &str {
+        &self.tenant_id
+    }
+
+    /// The user inside the tenant; `local` on a server without authentication.
+    pub fn user_id(&self) -> &str {
+        &self.user_id
+    }
 }
 
 impl Permit {
@@ -56,20 +76,22 @@ impl Permit {
     pub(crate) fn committed(
         tool_call_id: ToolCallId,
         tool_name: String,
+        requester: Requester,
         asked: Input,
         edited: Option<Input>,
         execution: Execution,
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
-        Self { tool_call_id, tool_name, asked, input, execution, tool: PhantomData }
+        Self { tool_call_id, tool_name, requester, asked, input, execution, tool: PhantomData }
     }
 
     /// The same right, if it is for the tool of this name.
     pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
-        let Self { tool_call_id, tool_name, asked, input, execution, tool: _ } = self;
+        let Self { tool_call_id, tool_name, requester, asked, input, execution, tool: _ } = self;
         (tool_name == name).then(|| Permit {
             tool_call_id,
             tool_name,
+            requester,
             asked,
             input,
             execution,
@@ -87,6 +109,12 @@ impl<T: ?Sized> Permit<T> {
     /// The tool that may run.
     pub fn tool_name(&self) -> &str {
         &self.tool_name
+    }
+
+    /// On whose behalf it runs. What the tool may reach is theirs to reach, not that of whoever approved: an approver
+    /// says that it may happen, and lends no rights.
+    pub fn requester(&self) -> &Requester {
+        &self.requester
     }
 
     /// The inputs it may run with: the stored ones, as a person saw or changed them.

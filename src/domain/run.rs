@@ -98,6 +98,16 @@ impl RunOptions {
     pub(crate) fn offers(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
+
+    /// The same on behalf of somebody for whom only these tools run; `None` is all of them. Never more than before:
+    /// what the caller left out, or could not have, stays out.
+    pub(crate) fn narrowed(self, to: Option<Vec<String>>) -> Self {
+        let tools = match (self.tools, to) {
+            (Some(tools), Some(to)) => Some(tools.into_iter().filter(|name| to.contains(name)).collect()),
+            (tools, to) => tools.or(to),
+        };
+        Self { tools, ..self }
+    }
 }
 
 /// The kinds of failure a stream can end with.

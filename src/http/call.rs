@@ -206,6 +206,9 @@ pub(super) struct Calls(pub(super) Api);
 #[OpenApi]
 impl Calls {
     /// One call and how it stands
+    ///
+    /// For the thread's user; a call that a person is, or was, asked about also for those who may approve its tool's
+    /// calls.
     #[oai(
         path = "/tool_calls/:tool_call_id",
         method = "get",
@@ -215,14 +218,15 @@ impl Calls {
     async fn get(&self, caller: Caller, tool_call_id: Path<String>) -> Result<Json<CallView>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
-        let (call, thread) = read.call(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
+        let seen = self.0.approvals.seen(&read, &caller.0, id).await?;
+        let (call, thread) = seen.ok_or_else(ApiError::not_found)?;
         Ok(Json(CallView::of(&call, &thread, &self.0.approvals)))
     }
 
     /// Cancel a call
     ///
     /// One that nobody has begun is cancelled and never runs. One that runs is given up, which leaves its outcome
-    /// unknown.
+    /// unknown. Only the thread's user cancels.
     #[oai(
         path = "/tool_calls/:tool_call_id/cancel",
         method = "post",

@@ -14,6 +14,9 @@ use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};
 
+/// When to ask again where turns under way are in the way: nobody knows when one ends.
+const TURN_SECONDS: u64 = 5;
+
 /// The body of every failure.
 #[derive(Debug, Object)]
 pub(super) struct ErrorBody {
@@ -37,6 +40,9 @@ pub(super) enum ApiError {
     /// The request cannot be read.
     #[oai(status = 400)]
     BadRequest(Json<ErrorBody>),
+    /// Who calls is not known.
+    #[oai(status = 401)]
+    Unauthenticated(Json<ErrorBody>, #[oai(header = "www-authenticate")] String),
     /// The caller may see this, but not do it.
     #[oai(status = 403)]
     Forbidden(Json<ErrorBody>),
@@ -58,10 +64,18 @@ pub(super) enum ApiError {
     /// The request can be read, but not be done.
     #[oai(status = 422)]
     Unprocessable(Json<ErrorBody>),
+    /// Too much of this at once, or too often. Nothing was done.
+    #[oai(status = 429)]
+    RateLimited(
+        Json<ErrorBody>,
+        /// In so many seconds it may go (RFC 9110, 10.2.3).
+        #[oai(header = "retry-after")]
+        String,
+    ),
     /// A fault of the server.
     #[oai(status = 500)]
     Internal(Json<ErrorBody>),
-    /// The database cannot be reached: what became of the request is unknown, asking again is safe.
+    /// The database, or the issuer of the caller's token, cannot be reached: what became of the request is unknown, asking again is safe.
     #[oai(status = 503)]
     Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
 }
@@ -75,6 +89,12 @@ impl ApiError {
     /// The request cannot be read; the message names the field and says what was expected.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::BadRequest(body("bad_request", message, None))
+    }
+
+    /// Who calls is not known. Why not is nobody's business but the operator's: the answer is always the same.
+    pub(super) fn unauthenticated() -> Self {
+        let message = "Expected a valid bearer token.";
+        Self::Unauthenticated(body("unauthenticated", message, None), "Bearer".to_owned())
     }
 
     /// It is not there, or not for the caller: the answer is the same.
@@ -104,6 +124,17 @@ impl ApiError {
         Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
     }
 
+    /// The body is compressed, and nobody unpacks what may be a thousand times as long.
+    pub(super) fn encoded_body() -> Self {
+        let message = "Content-Encoding: expected none; a body is read as it comes.";
+        Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
+    }
+
+    /// Too much of this at once, or too often; `seconds` from now it may go.
+    pub(super) fn rate_limited(message: impl Into<String>, seconds: u64) -> Self {
+        Self::RateLimited(body("rate_limited", message, None), seconds.to_string())
+    }
+
     /// A fault of the server.
     pub(super) fn internal() -> Self {
         Self::Internal(body("internal", "The server failed.", None))
@@ -112,6 +143,12 @@ impl ApiError {
     /// The server is about to leave; another one, or the next, will answer.
     pub(super) fn stopping() -> Self {
         let message = "The server is stopping. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
+    /// Nobody can be known: the keys for their tokens cannot be had.
+    pub(super) fn keys_unavailable() -> Self {
+        let message = "The issuer's keys cannot be had. Asking again is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
@@ -143,6 +180,9 @@ impl From<AskError> for ApiError {
                 Self::conflict("nothing_to_continue", "There is nothing to continue.", None)
             }
             AskError::Stopping => Self::stopping(),
+            AskError::TooManyTurns { of, max } => {
+                Self::rate_limited(format!("{max} turns of this {of} are under way already."), TURN_SECONDS)
+            }
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
             }
@@ -177,6 +217,7 @@ impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::NotFound => Self::not_found(),
+            DecideError::Forbidden => Self::forbidden("You may see this call, but not approve it."),
             DecideError::Closed(call) => closed(&call),
             DecideError::ToolUnavailable(name) => Self::conflict(
                 "tool_unavailable",

@@ -4,31 +4,31 @@
 //! connection's future at once, and with it whatever that future owns, a database transaction or a tool.
 
 use super::Settings;
-use super::auth::Authenticator;
+use super::auth::{self, Authenticator};
 use super::error::{self, ApiError};
+use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
+use super::upload;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
-use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt};
-use poem::http::header::{CONTENT_LENGTH, EXPECT, X_CONTENT_TYPE_OPTIONS};
+use poem::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
 use poem::http::{HeaderValue, Method};
 use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-/// How long a body may be silent.
-const PIECE_TIME: Duration = Duration::from_secs(30);
-/// How much more is read of a body that is too long, and for how long.
-const DRAIN_BYTES: usize = 16 << 20;
-const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// What an answer may do that a browser takes for a page: nothing.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
 pub(super) struct Front<E> {
     inner: Arc<E>,
     settings: Settings,
-    auth: Authenticator,
+    auth: Arc<Authenticator>,
+    rates: Arc<Rates>,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
 }
@@ -41,11 +41,12 @@ impl<E> Front<E> {
     pub(super) fn new(
         inner: E,
         settings: Settings,
-        auth: Authenticator,
+        auth: Arc<Authenticator>,
+        rates: Arc<Rates>,
         tasks: Tasks,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { inner: Arc::new(inner), settings, auth, tasks, clock }
+        Self { inner: Arc::new(inner), settings, auth, rates, tasks, clock }
     }
 
     fn body_bytes_max(&self, path: &str) -> usize {
@@ -54,29 +55,20 @@ impl<E> Front<E> {
 
     /// The request with its body read, so that nothing behind waits for a slow client.
     async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
-        let principal = self.auth.principal(&request).await?;
-        request.extensions_mut().insert(principal);
+        if let Some(principal) = self.auth.principal(&request).await? {
+            // Whoever looks whether the server is well is never in the way.
+            if !auth::is_open(request.uri().path()) {
+                self.rates.request(&principal)?;
+            }
+            request.extensions_mut().insert(principal);
+        }
         // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
         if request.method() == Method::HEAD && is_chat(request.uri().path()) {
             return Err(ApiError::method_not_allowed());
         }
         let max = self.body_bytes_max(request.uri().path());
-        let declared = request.header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-        let mut too_long = declared.is_some_and(|declared| declared > max);
-        let mut pieces = request.take_body().into_bytes_stream().boxed();
-        let mut body = BytesMut::new();
-        while !too_long && let Some(piece) = next_piece(&mut pieces).await? {
-            body.extend_from_slice(&piece.map_err(|_| ApiError::bad_request("body: it broke off"))?);
-            too_long = body.len() > max;
-        }
-        if too_long {
-            // A client that asks first has sent nothing yet.
-            if request.header(EXPECT).is_none() {
-                drain(pieces).await;
-            }
-            return Err(ApiError::body_too_large(max));
-        }
-        request.set_body(Body::from_bytes(body.freeze()));
+        let body = upload::read(&mut request, max, &self.settings.deadlines).await?;
+        request.set_body(Body::from_bytes(body));
         Ok(request)
     }
 
@@ -103,26 +95,6 @@ impl<E> Front<E> {
     }
 }
 
-/// The next piece of a body, which may not take for ever.
-async fn next_piece<S: Stream + Unpin>(pieces: &mut S) -> Result<Option<S::Item>, ApiError> {
-    let late = |_| ApiError::bad_request(format!("body: nothing came for {} seconds", PIECE_TIME.as_secs()));
-    tokio::time::timeout(PIECE_TIME, pieces.next()).await.map_err(late)
-}
-
-/// Reads on in a body that nobody wants: a client that sends all of it before it reads would find its
-/// connection closed, and no answer.
-async fn drain(mut pieces: impl Stream<Item = std::io::Result<Bytes>> + Unpin) {
-    let mut left = DRAIN_BYTES;
-    let reading = async {
-        while let Some(Ok(piece)) = pieces.next().await {
-            let Some(less) = left.checked_sub(piece.len()) else { break };
-            left = less;
-        }
-    };
-    // Whoever sends more, or slower, is cut off.
-    let _whole = tokio::time::timeout(DRAIN_TIME, reading).await;
-}
-
 impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
     type Output = Response;
 
@@ -135,8 +107,18 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             method = %request.method(),
             path = %request.uri().path(),
         );
+        let open = auth::is_open(request.uri().path());
         let began = Instant::now();
-        let mut response = self.answer(request).instrument(span.clone()).await;
+        let cors = &self.settings.cors;
+        let welcome = cors.welcome(&request);
+        if let Some(welcome) = &welcome {
+            request.extensions_mut().insert(welcome.clone());
+        }
+        let mut response = match welcome.as_ref().and_then(|welcome| welcome.preflight(&request)) {
+            Some(response) => response,
+            None => self.answer(request).instrument(span.clone()).await,
+        };
+        cors.tell(welcome.as_ref(), &mut response);
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         span.in_scope(|| tracing::info!(status = response.status().as_u16(), duration_ms, "answered"));
         let headers = response.headers_mut();
@@ -144,6 +126,14 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             headers.insert(HEADER, id);
         }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
+        if !open {
+            // What is for one caller is not for whoever asks the same proxy next.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
+        }
         Ok(response)
     }
 }

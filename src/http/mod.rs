@@ -7,33 +7,53 @@ mod auth;
 mod body;
 mod call;
 mod chat_body;
+mod connections;
+mod cors;
+mod deadlines;
 mod document;
 mod error;
 mod front;
+pub(crate) mod operating;
 mod payload;
 mod qa;
+mod rates;
 mod request_id;
 mod runs;
 pub(crate) mod server;
+mod shares;
 mod threads;
 mod tools;
+mod turn_stream;
+mod upload;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::domain::clock::Clock;
 use crate::llm::LanguageModel;
+use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
 use allow::Allowed;
 pub(crate) use auth::Authenticator;
-use error::ApiError;
+pub(crate) use cors::Cors;
+pub use deadlines::Deadlines;
 use front::Front;
+use operating::{Measured, Scrape};
 use poem::endpoint::{BoxEndpoint, make, make_sync};
+use poem::http::header::CONTENT_SECURITY_POLICY;
+use poem::middleware::SetHeader;
 use poem::web::Html;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::{ExtraHeader, OpenApiService};
+pub(crate) use rates::Rates;
 use std::sync::Arc;
+pub(crate) use turn_stream::Streaming;
+
+/// What the page of the documentation may do: run its own script, which it carries, and ask this server.
+const DOCS_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                           img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'";
 
 /// What the routes work with.
 #[derive(Debug, Clone)]
@@ -45,10 +65,14 @@ pub(crate) struct Api {
     /// The first is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+    pub(crate) scrape: Scrape,
+    pub(crate) rates: Arc<Rates>,
+    pub(crate) streaming: Streaming,
 }
 
 /// How the server faces the world.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Longest body, in bytes.
     pub(crate) body_bytes: usize,
@@ -56,6 +80,12 @@ pub(crate) struct Settings {
     pub(crate) chat_body_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
+    /// Whether `/metrics` is.
+    pub(crate) metrics: bool,
+    /// Whose pages may call.
+    pub(crate) cors: Cors,
+    /// How long a client may take.
+    pub(crate) deadlines: Deadlines,
 }
 
 type Routes = (qa::Qa, threads::Threads, runs::Runs, call::Calls, tools::ToolRoutes);
@@ -92,7 +122,7 @@ pub(crate) fn document(with: Api) -> String {
 pub(crate) fn endpoint(
     with: Api,
     settings: Settings,
-    auth: Authenticator,
+    auth: Arc<Authenticator>,
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
@@ -100,42 +130,27 @@ pub(crate) fn endpoint(
     let document = document::refined(&spec);
     let allowed = Arc::new(Allowed::of(&document, &BESIDE));
     let document: Arc<str> = format!("{document:#}").into();
-    let (store, stopping) = (with.store.clone(), tasks.clone());
-    let clock = with.clock.clone();
-    let mut routes = Route::new()
-        .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
-        .at("/readyz", get(make(move |_| ready(store.clone(), stopping.clone()))))
-        .at(
-            "/openapi.json",
-            get(make({
-                let document = document.clone();
-                move |_| document_answer(document.clone())
-            })),
-        );
+    let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
+    let served = document.clone();
+    let mut routes = operating::health(&with, tasks.clone())
+        .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
         // The page holds the document as the derives alone would have it.
         let page = service.swagger_ui_html().replace(&spec, &document);
-        routes = routes.at("/docs", get(make_sync(move |_| Html(page.clone()))));
+        let page = Route::new().at("/", get(make_sync(move |_| Html(page.clone()))));
+        let safe = SetHeader::new().overriding(CONTENT_SECURITY_POLICY, DOCS_POLICY);
+        routes = routes.nest("/docs", page.with(safe));
+    }
+    if settings.metrics {
+        routes = operating::metrics_here(routes, with.scrape.clone());
     }
     let routes = routes.nest("/api", api(with)).nest("/", service);
-    let routes = routes.into_endpoint().catch_all_error(async |error| error::shaped(error));
-    Front::new(routes, settings, auth, tasks, clock)
-        .around(move |front, request| {
-            let allowed = allowed.clone();
-            async move { allowed.answer(&front, request).await }
-        })
-        .boxed()
-}
-
-async fn ready(store: Store, tasks: Tasks) -> poem::Result<Response> {
-    if tasks.is_stopping() {
-        return Ok(ApiError::stopping().into_response());
-    }
-    let ready = store.ping().await;
-    if let Err(error) = &ready {
-        tracing::warn!(%error, "not ready");
-    }
-    Ok(error::readiness(ready.is_ok()))
+    let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
+    let front = Front::new(routes, settings, auth, rates, tasks, clock).around(move |front, request| {
+        let allowed = allowed.clone();
+        async move { allowed.answer(&front, request).await }
+    });
+    Measured { inner: front, metrics }.boxed()
 }
 
 async fn document_answer(spec: Arc<str>) -> poem::Result<Response> {

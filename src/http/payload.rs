@@ -83,7 +83,6 @@ impl IntoResponse for DataStream {
     fn into_response(self) -> Response {
         Response::builder()
             .content_type(crate::stream::data_v1::CONTENT_TYPE)
-            .header("cache-control", "no-cache")
             // Proxies that buffer would hold the words back.
             .header("x-accel-buffering", "no")
             .body(self.0)

@@ -6,15 +6,12 @@ use super::body::{JsonObject, Strict};
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::error::ApiError;
 use super::payload::{DataStream, Json, Tag};
+use super::rates::StreamPlace;
 use super::request_id::RequestId;
 use crate::approvals::{Decided, DecisionRequest};
 use crate::chat::{AskError, Started, ThreadName};
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
-use crate::domain::turn::TurnEvent;
-use crate::stream::data_v1;
-use bytes::BytesMut;
-use futures::stream;
 use poem::Body;
 use poem_openapi::param::{Header, Path, Query};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
@@ -127,8 +124,10 @@ impl Qa {
         _dialect: Header<Option<Dialect>>,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
+        let place = self.0.rates.stream(&caller.0)?;
+        self.0.rates.turn(&caller.0)?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::Known(thread_id.0), body.ask).await?;
-        Ok(stream_of(started, request_id))
+        Ok(self.stream_of(&started, request_id, place))
     }
 
     /// One turn of the thread that the body names, streamed
@@ -144,8 +143,10 @@ impl Qa {
         _dialect: Header<Option<Dialect>>,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
+        let place = self.0.rates.stream(&caller.0)?;
+        self.0.rates.turn(&caller.0)?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(body.id), body.ask).await?;
-        Ok(stream_of(started, request_id))
+        Ok(self.stream_of(&started, request_id, place))
     }
 
     /// Read along with the turn of a thread
@@ -170,8 +171,9 @@ impl Qa {
         #[oai(name = "x-stream-protocol")]
         _dialect: Header<Option<Dialect>>,
     ) -> Result<AttachedStream, ApiError> {
+        let place = self.0.rates.stream(&caller.0)?;
         let started = self.0.chat.attach(&caller.0, &thread_id.0).await?;
-        Ok(attached(started, request_id))
+        Ok(self.attached(started.as_ref(), request_id, place))
     }
 
     /// Read along with the turn of the thread that the query names
@@ -190,17 +192,20 @@ impl Qa {
         #[oai(name = "x-stream-protocol")]
         _dialect: Header<Option<Dialect>>,
     ) -> Result<AttachedStream, ApiError> {
+        let place = self.0.rates.stream(&caller.0)?;
         let started = match self.0.chat.attach(&caller.0, &chat_id.0).await {
             Err(AskError::NoThread) => None,
             found => found?,
         };
-        Ok(attached(started, request_id))
+        Ok(self.attached(started.as_ref(), request_id, place))
     }
 
     /// Decide a held call
     ///
     /// Approved, the tool runs now, once, and the answer is its outcome. The same decision again gives the
-    /// stored outcome; another one is refused.
+    /// stored outcome; another one is refused. The thread's user decides, and who has one of the roles that approve
+    /// the tool's calls. Where the tool wants another person, or may not run on behalf of the thread's user, that user
+    /// may only reject.
     #[oai(path = "/qa/validate_tool", method = "post", operation_id = "validateTool")]
     async fn validate_tool(
         &self,
@@ -211,6 +216,7 @@ impl Qa {
         if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_MAX) {
             return Err(ApiError::bad_request(format!("reason: expected at most {REASON_MAX} characters")));
         }
+        self.0.rates.decision(&caller.0)?;
         // What is no id names no call.
         let tool_call_id = body.tool_call_id.parse().map_err(|_| ApiError::not_found())?;
         let answer = if body.is_validated {
@@ -247,24 +253,23 @@ impl ValidateToolResult {
     }
 }
 
-fn stream_of(started: Started, request_id: RequestId) -> ChatStream {
-    let run_id = started.run_id.to_string();
-    ChatStream::Stream(DataStream(bytes_of(started, request_id)), VERSION.to_owned(), run_id)
-}
+impl Qa {
+    /// The turn that answers.
+    fn stream_of(&self, started: &Started, request_id: RequestId, place: StreamPlace) -> ChatStream {
+        let bytes = self.0.streaming.bytes_of(started, request_id.0, place);
+        ChatStream::Stream(DataStream(bytes), VERSION.to_owned(), started.run_id.to_string())
+    }
 
-fn attached(started: Option<Started>, request_id: RequestId) -> AttachedStream {
-    let run_id = started.as_ref().map(|started| started.run_id.to_string());
-    let body = started.map_or_else(Body::empty, |started| bytes_of(started, request_id));
-    AttachedStream::Stream(DataStream(body), VERSION.to_owned(), run_id)
-}
-
-/// A turn as it is said. Dropping it ends the reading, not the turn.
-fn bytes_of(started: Started, request_id: RequestId) -> Body {
-    let reader = started.log.reader();
-    let pieces = stream::unfold((reader, request_id), |(mut reader, request_id)| async move {
-        let mut out = BytesMut::new();
-        let more = reader.next(|event: &TurnEvent| data_v1::encode(event, &request_id.0, &mut out)).await;
-        more.then(|| (Ok::<_, std::io::Error>(out.freeze()), (reader, request_id)))
-    });
-    Body::from_bytes_stream(pieces)
+    /// The turn that is read along, if there is one.
+    fn attached(
+        &self,
+        started: Option<&Started>,
+        request_id: RequestId,
+        place: StreamPlace,
+    ) -> AttachedStream {
+        let run_id = started.map(|started| started.run_id.to_string());
+        let bytes = |started| self.0.streaming.bytes_of(started, request_id.0, place);
+        let body = started.map_or_else(Body::empty, bytes);
+        AttachedStream::Stream(DataStream(body), VERSION.to_owned(), run_id)
+    }
 }

@@ -1,6 +1,7 @@
 //! Tools and models: what a model may ask for, and which there are.
 
 use super::Api;
+use super::auth::Caller;
 use super::body::JsonObject;
 use super::error::ApiError;
 use super::payload::{Json, Tag};
@@ -64,23 +65,25 @@ pub(super) struct ToolRoutes(pub(super) Api);
 #[OpenApi]
 impl ToolRoutes {
     /// All tools
+    ///
+    /// Those that may run on behalf of the caller, and those whose calls the caller may approve for others.
     #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
-    async fn list(&self) -> Result<Json<Tools>, ApiError> {
-        let specs = self.0.tools.specs();
+    async fn list(&self, caller: Caller) -> Result<Json<Tools>, ApiError> {
+        let specs = self.0.tools.shown_to(&caller.0);
         Ok(Json(Tools { results: specs.map(ToolView::of).collect() }))
     }
 
     /// One tool
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
-    async fn get(&self, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
-        let mut specs = self.0.tools.specs();
+    async fn get(&self, caller: Caller, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
+        let mut specs = self.0.tools.shown_to(&caller.0);
         let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
         Ok(Json(ToolView::of(spec)))
     }
 
     /// All models
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
-    async fn models(&self) -> Result<Json<Models>, ApiError> {
+    async fn models(&self, _caller: Caller) -> Result<Json<Models>, ApiError> {
         let models = self.0.models.iter().enumerate();
         let view = |(place, model): (usize, &Arc<dyn LanguageModel>)| ModelView {
             id: model.id().to_owned(),

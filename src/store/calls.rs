@@ -2,10 +2,11 @@
 
 use super::entity::{message, step, thread, tool_call};
 use super::events::Subject;
-use super::threads::threads_of;
+use super::threads::{of_tenant, threads_of, threads_where};
 use super::{NewDecision, Read, Renewed, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{Execution, Outcome, State, ToolCall, input_hash, rejection, words};
+use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, MessageId, RunId, ToolCallId};
@@ -77,6 +78,27 @@ impl Read {
         Ok(thread.map(|thread| (call, thread)))
     }
 
+    /// A call that this principal may decide for another: of their tenant, of one of these tools, whose approver they
+    /// are, and held. Of its thread nothing else is theirs to read.
+    pub(crate) async fn call_to_approve(
+        &self,
+        approver: &Principal,
+        tools: &[String],
+        id: ToolCallId,
+    ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
+        let found = tool_call::Entity::find_by_id(id.to_string())
+            .filter(tool_call::Column::Name.is_in(tools))
+            .filter(tool_call::Column::Held.eq(true))
+            .filter(tool_call::Column::ThreadId.in_subquery(threads_where(of_tenant(approver))))
+            .one(&self.tx)
+            .await?;
+        let Some(row) = found else { return Ok(None) };
+        let thread = thread::Entity::find_by_id(row.thread_id.clone()).filter(of_tenant(approver));
+        let Some(thread) = thread.one(&self.tx).await? else { return Ok(None) };
+        let thread = Thread::of(thread)?;
+        Ok(self.with_decisions(vec![row]).await?.pop().map(|call| (call, thread)))
+    }
+
     pub(super) async fn with_decisions(
         &self,
         found: Vec<tool_call::Model>,
@@ -111,6 +133,15 @@ impl Read {
         let Some(last) = last else { return Ok(Vec::new()) };
         let calls = self.calls_of_step(message, last.n).await?;
         Ok(calls.into_iter().filter(|call| call.held).collect())
+    }
+
+    /// How many calls wait for a person, of everybody, and when that of them began which expires first.
+    pub(crate) async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
+        // Both are read from the index of what is pending.
+        let pending = || tool_call::Entity::find().filter(tool_call::Column::State.eq("pending"));
+        let count = pending().count(&self.tx).await?;
+        let first = pending().order_by_asc(tool_call::Column::ExpiresAt).one(&self.tx).await?;
+        Ok((count, first.map(|call| Timestamp::from_micros(call.created_at))))
     }
 
     pub(super) async fn is_deleted(&self, thread: &Thread) -> Result<bool, StoreError> {
@@ -346,7 +377,8 @@ impl Write {
         let Some(stored) = self.with_decisions(found).await?.pop() else { return Ok(None) };
         self.commit().await?;
         let edited = stored.edited_input().cloned();
-        Ok(Some(Permit::committed(stored.id, stored.name, stored.input, edited, execution)))
+        let requester = thread.requester();
+        Ok(Some(Permit::committed(stored.id, stored.name, requester, stored.input, edited, execution)))
     }
 
     /// Says that an execution is alive.

@@ -2,6 +2,7 @@
 
 use super::{Store, StoreError, WRITE_TIMEOUT};
 use crate::domain::clock::Clock;
+use crate::metrics::Metrics;
 use futures::FutureExt;
 use sea_orm::sqlx;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -25,6 +26,7 @@ impl Store {
         url: &str,
         max_connections: u32,
         clock: Arc<dyn Clock>,
+        metrics: Metrics,
     ) -> Result<Self, StoreError> {
         let reserved = reserved(url, max_connections);
         let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
@@ -36,7 +38,7 @@ impl Store {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,
         };
-        Ok(Self { db, urgent, clock, writers: Arc::new(Semaphore::new(writers)), sole: None })
+        Ok(Self { db, urgent, clock, metrics, writers: Arc::new(Semaphore::new(writers)), sole: None })
     }
 
     /// Keeps other processes from serving from the same SQLite file: two would each take what the other runs for

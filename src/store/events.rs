@@ -2,7 +2,7 @@
 
 use super::entity::event;
 use super::{StoreError, Thread, Write};
-use crate::domain::event::EventType;
+use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
 use sea_orm::{ActiveValue::Set, EntityTrait};
 use serde_json::Value;
@@ -35,6 +35,30 @@ impl Write {
             data: Set(data.to_string()),
         };
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
+        self.count(event_type, actor, &data);
         Ok(())
     }
+}
+
+/// The state that an event says a call has come to.
+pub(super) fn state_reached(event: EventType, actor: &str) -> Option<&'static str> {
+    Some(match event {
+        EventType::ToolRequiresApproval => "pending",
+        EventType::ToolApproved => "approved",
+        EventType::ToolRejected => "rejected",
+        EventType::ToolExpired => "expired",
+        EventType::ToolCancelled => "cancelled",
+        EventType::ToolStarted => "executing",
+        EventType::ToolSucceeded => "succeeded",
+        EventType::ToolFailed if actor == system::INVALID => "invalid",
+        EventType::ToolFailed => "failed",
+        EventType::ToolInterrupted => "interrupted",
+        EventType::ToolCalled
+        | EventType::RunStarted
+        | EventType::RunWaiting
+        | EventType::RunResumed
+        | EventType::RunCompleted
+        | EventType::RunFailed
+        | EventType::RunCancelled => return None,
+    })
 }

@@ -30,6 +30,8 @@ pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
+use crate::domain::event::EventType;
+use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
 use sea_orm::sqlx;
@@ -38,10 +40,11 @@ use sea_orm::{
     FromQueryResult, IsolationLevel, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
     TransactionTrait,
 };
+use serde_json::Value;
 use std::fs::File;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The lock under which replicas that start together migrate one after the other, however long that takes.
@@ -127,6 +130,7 @@ pub(crate) struct Store {
     /// Connections for what must not wait behind chats. Where writers queue anyway, the same.
     urgent: DatabaseConnection,
     clock: Arc<dyn Clock>,
+    metrics: Metrics,
     /// SQLite has one writer at a time, and lets the others look again now and then; here they queue.
     writers: Arc<Semaphore>,
     /// Held as long as the server is there: nobody else serves from this SQLite file.
@@ -166,6 +170,9 @@ pub(crate) struct Write {
     clock: Arc<dyn Clock>,
     /// The time of everything that this transaction writes.
     now: Timestamp,
+    metrics: Metrics,
+    /// What its events say that calls, by their tools, have come to; counted when it is true.
+    reached: Mutex<Vec<(String, &'static str)>>,
 }
 
 impl Deref for Write {
@@ -202,33 +209,63 @@ impl Store {
 
     /// Begins a view.
     pub(crate) async fn read(&self) -> Result<Read, StoreError> {
-        Ok(Read { tx: Limited(answered(begin(&self.db, Mode::Read)).await?) })
+        self.read_over(Pool::Chat).await
     }
 
     /// Begins a view that waits for no chat: for what became of a decision.
     pub(crate) async fn urgent_read(&self) -> Result<Read, StoreError> {
-        Ok(Read { tx: Limited(answered(begin(&self.urgent, Mode::Read)).await?) })
+        self.read_over(Pool::Urgent).await
+    }
+
+    async fn read_over(&self, pool: Pool) -> Result<Read, StoreError> {
+        Ok(Read { tx: self.begin(pool, Mode::Read, Instant::now()).await? })
     }
 
     /// Begins a transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
-        self.write_over(&self.db).await
+        self.write_over(Pool::Chat).await
     }
 
     /// Begins a transaction that waits for no chat: for decisions, outcomes, and saying that work is alive.
     pub(crate) async fn urgent_write(&self) -> Result<Write, StoreError> {
-        self.write_over(&self.urgent).await
+        self.write_over(Pool::Urgent).await
     }
 
-    async fn write_over(&self, db: &DatabaseConnection) -> Result<Write, StoreError> {
+    async fn write_over(&self, pool: Pool) -> Result<Write, StoreError> {
+        let since = Instant::now();
         let turn = tokio::time::timeout(WRITE_TIMEOUT, self.writers.clone().acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into()) };
-        let tx = Limited(answered(begin(db, Mode::Write)).await?);
+        let Ok(Ok(turn)) = turn else {
+            self.metrics.connection_timed_out(pool.as_str());
+            return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
+        };
+        let tx = self.begin(pool, Mode::Write, since).await?;
         let now = match tx.get_database_backend() {
             DbBackend::Postgres => begin_write(&tx).await?,
             _ => self.clock.now(),
         };
-        Ok(Write { read: Read { tx }, _turn: turn, clock: self.clock.clone(), now })
+        Ok(Write {
+            read: Read { tx },
+            _turn: turn,
+            clock: self.clock.clone(),
+            now,
+            metrics: self.metrics.clone(),
+            reached: Mutex::default(),
+        })
+    }
+
+    /// A transaction, for work that has waited since then.
+    async fn begin(&self, pool: Pool, mode: Mode, since: Instant) -> Result<Limited, StoreError> {
+        let db = match pool {
+            Pool::Chat => &self.db,
+            Pool::Urgent => &self.urgent,
+        };
+        let begun = answered(begin(db, mode)).await;
+        match &begun {
+            Ok(_) => self.metrics.connection_waited(pool.as_str(), since.elapsed()),
+            Err(DbErr::ConnectionAcquire(_)) => self.metrics.connection_timed_out(pool.as_str()),
+            Err(_) => {}
+        }
+        Ok(Limited(begun?))
     }
 }
 
@@ -256,6 +293,22 @@ async fn begin(db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransactio
     db.begin_with_options(options).await
 }
 
+/// Which connections.
+#[derive(Clone, Copy)]
+enum Pool {
+    Chat,
+    Urgent,
+}
+
+impl Pool {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Urgent => "urgent",
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Mode {
     Read,
@@ -266,7 +319,19 @@ impl Write {
     /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         self.read.tx.commit().await?;
+        for (tool, state) in self.reached.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            self.metrics.call_reached(&tool, state);
+        }
         Ok(())
+    }
+
+    fn count(&self, event: EventType, actor: &str, data: &Value) {
+        let tool = data.get("tool_name").and_then(Value::as_str);
+        if let (Some(state), Some(tool)) = (events::state_reached(event, actor), tool) {
+            // What is guarded stays whole even if a holder panicked: each change is one call.
+            let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+            reached.push((tool.to_owned(), state));
+        }
     }
 
     /// The time of this transaction: the database's on Postgres, the process's on SQLite.

@@ -142,7 +142,6 @@ impl Write {
             created_at: self.now,
             finished_at: None,
         };
-        let tools = begun.options.tools.as_ref().map(|tools| json!(tools).to_string());
         let row = run::ActiveModel {
             run_id: Set(run_id.to_string()),
             thread_id: Set(thread.id.to_string()),
@@ -150,7 +149,7 @@ impl Write {
             assistant_message_id: Set(assistant_message_id.to_string()),
             status: Set("running".to_owned()),
             model: Set(begun.options.model.clone()),
-            tools: Set(tools),
+            tools: Set(tools_column(&begun.options)),
             owner: Set(Some(holder.clone())),
             lease_until: Set(Some(self.now.plus(new.lease).as_micros())),
             created_at: Set(self.now.as_micros()),
@@ -188,7 +187,7 @@ impl Write {
         Ok(())
     }
 
-    /// Takes up a run that waits or broke. `None` if somebody else did, or the user went on without it: what was
+    /// Takes up a run that waits or broke, with the options that it has here. `None` if somebody else did, or the user went on without it: what was
     /// said since does not change any more.
     pub(crate) async fn resume_run(
         &self,
@@ -205,6 +204,7 @@ impl Write {
         let lease_until = self.now.plus(time);
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value("running"))
+            .col_expr(run::Column::Tools, Expr::value(tools_column(&run.options)))
             .col_expr(run::Column::Owner, Expr::value(holder.clone()))
             .col_expr(run::Column::LeaseUntil, Expr::value(lease_until.as_micros()))
             .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
@@ -364,4 +364,8 @@ impl Write {
     async fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
         self.event(event, &thread.actor(), &Subject { thread, run_id, tool_call_id: None }, json!({})).await
     }
+}
+
+fn tools_column(options: &RunOptions) -> Option<String> {
+    options.tools.as_ref().map(|tools| json!(tools).to_string())
 }

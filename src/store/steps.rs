@@ -159,7 +159,7 @@ impl Write {
         self.commit().await?;
         let permits = running
             .into_iter()
-            .map(|it| Permit::committed(it.id, it.name, it.input, None, it.execution))
+            .map(|it| Permit::committed(it.id, it.name, thread.requester(), it.input, None, it.execution))
             .collect();
         Ok(Some((stored, permits)))
     }

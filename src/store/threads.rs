@@ -5,6 +5,7 @@ use super::{Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId};
+use crate::domain::permit::Requester;
 use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
@@ -39,6 +40,16 @@ impl Thread {
     pub(super) fn actor(&self) -> String {
         format!("user:{}", self.user_id)
     }
+
+    /// Its user, as those on whose behalf its calls run.
+    pub(super) fn requester(&self) -> Requester {
+        Requester { tenant_id: self.tenant_id.clone(), user_id: self.user_id.clone() }
+    }
+
+    /// Whether it is this principal's.
+    pub(crate) fn is_of(&self, principal: &Principal) -> bool {
+        self.tenant_id == principal.tenant_id && self.user_id == principal.user_id
+    }
 }
 
 /// A thread to make.
@@ -72,19 +83,24 @@ impl<T> Page<T> {
 }
 
 fn owned_by(owner: &Principal) -> Condition {
+    of_tenant(owner).add(thread::Column::UserId.eq(&owner.user_id))
+}
+
+/// Everybody's of the principal's tenant: no more than a part of what is asked on somebody's behalf.
+pub(super) fn of_tenant(principal: &Principal) -> Condition {
     Condition::all()
-        .add(thread::Column::TenantId.eq(&owner.tenant_id))
-        .add(thread::Column::UserId.eq(&owner.user_id))
+        .add(thread::Column::TenantId.eq(&principal.tenant_id))
         .add(thread::Column::DeletedAt.is_null())
 }
 
 /// The ids of the principal's threads, for the predicates of other tables.
 pub(super) fn threads_of(owner: &Principal) -> SelectStatement {
-    Query::select()
-        .column(thread::Column::ThreadId)
-        .from(thread::Entity)
-        .cond_where(owned_by(owner))
-        .to_owned()
+    threads_where(owned_by(owner))
+}
+
+/// The ids of the threads that stand so.
+pub(super) fn threads_where(standing: Condition) -> SelectStatement {
+    Query::select().column(thread::Column::ThreadId).from(thread::Entity).cond_where(standing).to_owned()
 }
 
 impl Read {

@@ -1,16 +1,22 @@
 //! Turns: the time in which a run is held by a lease.
 
-use super::entity::{event, run, step};
+use super::entity::{event, run, step, thread};
 use super::events::Subject;
 use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use sea_orm::sea_query::{Expr, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
+    QuerySelect, Statement,
+};
 use serde_json::json;
 use std::time::Duration;
+
+/// Has those who begin a turn for one user do it one after the other.
+const LOCK_USER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
 
 /// A turn as its task holds it: nobody else may write in its name. Only the store makes one, when it moves a
 /// run to running, each with a name of its own: a task that was taken for dead holds nothing any more, even
@@ -36,7 +42,27 @@ pub(crate) enum TurnEnd {
     Failed(TurnError),
 }
 
+/// Turns under way whose processes live.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct UnderWay {
+    pub(crate) of_user: u64,
+    pub(crate) of_tenant: u64,
+}
+
 impl TurnEnd {
+    /// Its word, which is the status of the run.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        self.status().0
+    }
+
+    /// Why it broke, if it did.
+    pub(crate) fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Failed(error) => Some(error.code.as_str()),
+            Self::Waiting | Self::Completed | Self::Cancelled => None,
+        }
+    }
+
     const fn status(&self) -> (&'static str, &'static str, EventType) {
         match self {
             Self::Waiting => ("waiting", "complete", EventType::RunWaiting),
@@ -69,6 +95,43 @@ impl Read {
 }
 
 impl Write {
+    /// The turns under way of the thread's user and tenant, over all processes. Until the transaction ends no other
+    /// begins one for this user, so that their count stays true. A tenant's may be behind by those that begin in this
+    /// very moment: all of a tenant's turns would have to begin one after the other.
+    pub(crate) async fn turns_under_way(&self, thread: &Thread) -> Result<UnderWay, StoreError> {
+        if self.tx.get_database_backend() == DbBackend::Postgres {
+            let user = json!(["turns", thread.tenant_id, thread.user_id]).to_string();
+            let lock = Statement::from_sql_and_values(DbBackend::Postgres, LOCK_USER, [user.into()]);
+            self.tx.execute_raw(lock).await?;
+        }
+        let of_threads = run::Entity::belongs_to(thread::Entity)
+            .from(run::Column::ThreadId)
+            .to(thread::Column::ThreadId)
+            .into();
+        let counts: Vec<(String, i64)> = run::Entity::find()
+            .select_only()
+            .column(thread::Column::UserId)
+            .column_as(run::Column::RunId.count(), "turns")
+            .join(JoinType::InnerJoin, of_threads)
+            .filter(thread::Column::TenantId.eq(&thread.tenant_id))
+            // Written out, not a parameter: only so is the index over what runs of use.
+            .filter(ExprTrait::eq(run::Column::Status.into_expr(), Expr::cust("'running'")))
+            .filter(run::Column::LeaseUntil.gte(self.now.as_micros()))
+            .group_by(thread::Column::UserId)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        let mut under_way = UnderWay::default();
+        for (user, turns) in counts {
+            let turns = u64::try_from(turns).unwrap_or_default();
+            under_way.of_tenant += turns;
+            if user == thread.user_id {
+                under_way.of_user = turns;
+            }
+        }
+        Ok(under_way)
+    }
+
     /// Says that the turn is alive.
     pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
         let held = run::Entity::update_many()

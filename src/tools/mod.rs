@@ -2,13 +2,14 @@
 //!
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
+mod access;
 pub mod files;
 pub(crate) mod gate;
 mod registry;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;
-pub use crate::domain::permit::Permit;
+pub use crate::domain::permit::{Permit, Requester};
 pub(crate) use registry::InputError;
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 
@@ -78,7 +79,9 @@ pub trait Tool: Send + Sync + 'static {
     /// What it gives.
     type Output: Serialize + Send;
 
-    /// Does it. The permit is the right to; nobody runs a tool without one. The future is not dropped when a
+    /// Does it. The permit is the right to; nobody runs a tool without one. It says on whose behalf the tool runs
+    /// ([`Permit::requester`]), and what that user may not reach the tool should not: who approved may be somebody
+    /// else, and their rights are none of the tool's. The future is not dropped when a
     /// client goes away, only when the tool's time is up.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The tools a server knows, by name.
 
 use super::{Input, Permit, RiskLevel, Tool, ToolError};
+use crate::config::ToolRules;
 use crate::domain::call::{canonical_hash, cut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -127,6 +128,8 @@ pub(crate) struct InputError {
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
     pub(crate) schema_hash: String,
+    /// What the operator says of it.
+    pub(super) rules: ToolRules,
     pub(super) tool: Arc<dyn DynTool>,
     validator: jsonschema::Validator,
 }
@@ -148,7 +151,7 @@ impl Registered {
 /// The tools a server knows.
 #[derive(Default)]
 pub struct ToolRegistry {
-    tools: BTreeMap<String, Registered>,
+    pub(super) tools: BTreeMap<String, Registered>,
 }
 
 impl fmt::Debug for ToolRegistry {
@@ -193,7 +196,8 @@ impl ToolRegistry {
             .build(&spec.input_schema)
             .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
         let schema_hash = canonical_hash(&spec.input_schema);
-        self.tools.insert(name, Registered { spec, schema_hash, tool, validator });
+        let rules = ToolRules::default();
+        self.tools.insert(name, Registered { spec, schema_hash, rules, tool, validator });
         Ok(())
     }
 

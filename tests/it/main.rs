@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod attach;
+mod auth;
 mod bodies;
 mod cancel;
 mod config;
@@ -16,6 +17,7 @@ mod histories;
 mod history;
 mod http;
 mod limits;
+mod metrics;
 mod openapi;
 mod outage;
 mod pool;
@@ -24,6 +26,7 @@ mod races;
 mod readme;
 mod real_clients;
 mod replicas;
+mod roles;
 mod schema;
 mod stopping;
 mod support;

@@ -89,7 +89,7 @@ fn every_operation_documents_its_failures_in_the_one_shape() {
     for (route, operation) in operations(&document) {
         let responses = operation["responses"].as_object().unwrap();
         assert!(responses.keys().any(|status| status.starts_with('2')), "{route}");
-        for status in ["400", "403", "404", "405", "413", "415", "500", "503"] {
+        for status in ["400", "401", "403", "404", "405", "413", "415", "500", "503"] {
             assert!(responses.contains_key(status), "{route}: no {status}");
         }
         for (status, response) in responses.iter().filter(|(status, _)| !status.starts_with('2')) {
@@ -100,6 +100,17 @@ fn every_operation_documents_its_failures_in_the_one_shape() {
     }
     let error = &document["components"]["schemas"]["ErrorDetail"];
     assert_eq!(error["required"], json!(["code", "message"]));
+}
+
+#[test]
+fn every_operation_asks_for_a_token() {
+    let document = document();
+    let scheme = &document["components"]["securitySchemes"]["bearer"];
+    assert_eq!((&scheme["type"], &scheme["scheme"]), (&json!("http"), &json!("bearer")));
+    for (route, operation) in operations(&document) {
+        assert_eq!(operation["security"], json!([{ "bearer": [] }]), "{route}");
+        assert!(operation["responses"]["401"]["headers"].get("WWW-AUTHENTICATE").is_some(), "{route}");
+    }
 }
 
 #[test]

@@ -3,35 +3,63 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::{cargo, run};
+use crate::process::{capture, cargo, run};
 use crate::tooling;
 
 const HERE: &str = "tests/schemathesis";
-/// The server's folder, made anew for each run and left for who looks into a failure.
+/// The servers' folders, made anew for each run, and left for who looks into a failure.
 const SERVED: &str = "target/schemathesis";
 
-/// `cargo xtask schemathesis [seconds [seed]]`.
+/// What the tokens of mode `jwt` are signed with, and what they have to say.
+const SECRET: &str = "nobody-uses-this-key-but-schemathesis";
+const ISSUER: &str = "https://issuer.example";
+const AUDIENCE: &str = "holdpoint";
+/// Checks that cannot hold in mode `none`, where nobody is asked for the token that the document names.
+const NOT_IN_MODE_NONE: &str = "ignored_auth";
+
+/// `cargo xtask schemathesis [seconds [seed]]`: half of the time in each mode.
 pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     let (seconds, seed) = match args {
-        [] => ("90", "1"),
-        [seconds] => (seconds.as_str(), "1"),
-        [seconds, seed] => (seconds.as_str(), seed.as_str()),
+        [] => (Ok(120), Ok(1)),
+        [seconds] => (seconds.parse::<u32>(), Ok(1)),
+        [seconds, seed] => (seconds.parse(), seed.parse::<u32>()),
         _ => bail!("`cargo xtask schemathesis` takes a number of seconds and a seed"),
     };
-    for number in [seconds, seed] {
-        ensure!(
-            number.parse::<u32>().is_ok(),
-            "`cargo xtask schemathesis`: expected numbers, got `{number}`"
-        );
-    }
+    let (Ok(seconds), Ok(seed)) = (seconds, seed) else {
+        bail!("`cargo xtask schemathesis`: expected numbers, got {args:?}");
+    };
     let programs = tooling::python_programs(root)?;
     run(&mut cargo(root, &["build", "--locked"]))?;
-    let folder = root.join(SERVED);
+    let program = |name: &str| Command::new(programs.join(name));
+    for mode in ["none", "jwt"] {
+        println!("mode {mode}");
+        let folder = fresh_folder(root, mode)?;
+        let mut server = Server::start(root, &folder, mode)?;
+        let mut token = program("python");
+        token.arg(root.join(HERE).join("token.py")).args([SECRET, ISSUER, AUDIENCE]);
+        let token = String::from_utf8(capture(&mut token)?)?;
+        let mut schemathesis = program("schemathesis");
+        schemathesis.current_dir(root).env("TOKEN", token.trim());
+        schemathesis.args(["--config-file", &format!("{HERE}/schemathesis.toml"), "run"]);
+        schemathesis.arg(format!("{}/openapi.json", server.address));
+        schemathesis.args(["--max-time", &seconds.div_ceil(2).to_string(), "--seed", &seed.to_string()]);
+        if mode == "none" {
+            schemathesis.args(["--exclude-checks", NOT_IN_MODE_NONE]);
+        }
+        run(&mut schemathesis)?;
+        server.stop()?;
+        run(program("python").arg(root.join(HERE).join("proof.py")).arg(folder.join("holdpoint.db")))?;
+    }
+    Ok(())
+}
+
+fn fresh_folder(root: &Path, mode: &str) -> Result<PathBuf> {
+    let folder = root.join(SERVED).join(mode);
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("could not empty {}", folder.display()))?;
     }
@@ -39,22 +67,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     fs::create_dir_all(&files)
         .and_then(|()| fs::write(files.join("notes.txt"), "old news\n"))
         .with_context(|| format!("could not write into {}", files.display()))?;
-    let mut server = Server::start(root, &folder)?;
-    let mut schemathesis = Command::new(programs.join("schemathesis"));
-    // The address is another one each time, and what it keeps for the next run is of this one.
-    schemathesis.current_dir(root).args(["--config-file", &format!("{HERE}/schemathesis.toml"), "run"]);
-    schemathesis.args([
-        format!("{}/openapi.json", server.address).as_str(),
-        "--max-time",
-        seconds,
-        "--seed",
-        seed,
-    ]);
-    run(&mut schemathesis)?;
-    server.stop()?;
-    run(Command::new(programs.join("python"))
-        .arg(root.join(HERE).join("proof.py"))
-        .arg(folder.join("holdpoint.db")))
+    Ok(folder)
 }
 
 /// A running server. Dropping it kills it.
@@ -66,12 +79,18 @@ struct Server {
 }
 
 impl Server {
-    fn start(root: &Path, folder: &Path) -> Result<Self> {
+    fn start(root: &Path, folder: &Path, mode: &str) -> Result<Self> {
         let log = folder.join("server.log");
         let log = File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
         let mut command = Command::new(root.join("target/debug/holdpoint"));
         command.args(["--bind", "127.0.0.1:0", "--database-url", "sqlite://holdpoint.db"]);
-        command.env("HOLDPOINT_LOG__LEVEL", "warn").current_dir(folder);
+        command.current_dir(folder).envs([("HOLDPOINT_LOG__LEVEL", "warn"), ("HOLDPOINT_AUTH__MODE", mode)]);
+        command.envs([("HOLDPOINT_AUTH__ISSUER", ISSUER), ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE)]);
+        command.env("HOLDPOINT_AUTH__SECRET", SECRET);
+        // One caller who never rests is what the rates are against.
+        for rate in ["REQUESTS_PER_MINUTE", "TURNS_PER_MINUTE", "DECISIONS_PER_MINUTE"] {
+            command.env(format!("HOLDPOINT_LIMITS__{rate}"), "0");
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().context("could not start the server")?;
         let stdout = BufReader::new(child.stdout.take().context("the server has no output")?);
@@ -82,14 +101,14 @@ impl Server {
                 return Ok(server);
             }
         }
-        bail!("the server did not start; see {SERVED}/server.log")
+        bail!("the server did not start; see server.log below {SERVED}")
     }
 
     /// As an operator stops it; it has to be there still, and to end well.
     fn stop(&mut self) -> Result<()> {
         run(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "the server ended with {status}; see {SERVED}/server.log");
+        ensure!(status.success(), "the server ended with {status}; see server.log below {SERVED}");
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "schemathesis",
         command: "schemathesis",
-        summary: "schemathesis over the OpenAPI document, for 90 s; arguments say how many, and the seed",
+        summary: "schemathesis over the OpenAPI document, for two minutes; arguments: seconds, seed",
         action: schemathesis::check,
     },
 ];

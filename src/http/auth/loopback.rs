@@ -2,32 +2,63 @@
 //!
 //! Without authentication everybody who reaches the server is its one user, so only this machine may reach
 //! it: the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
-//! (DNS rebinding), and so has an `Origin`, or any page in the user's browser could decide for them.
+//! (DNS rebinding), and so has an `Origin` that the configuration does not name, or any page in the user's browser
+//! could decide for them. What a page elsewhere asks for without an `Origin`, as for an image, browsers say in
+//! `Sec-Fetch-Site` (Fetch Metadata); a link to the documentation may stand anywhere.
 
+use crate::http::cors::Welcome;
 use crate::http::error::ApiError;
+use poem::Request;
 use poem::http::header::{HOST, ORIGIN};
-use poem::http::{HeaderMap, HeaderName, Uri};
+use poem::http::{HeaderName, Method};
 use std::net::IpAddr;
 
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
 /// Refuses a request that did not come from this machine by this machine's name.
-pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
+pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
     // HTTP/2 has the host in the URI.
-    let host = match (header(headers, &HOST), uri.host()) {
+    let host = match (header(request, &HOST), request.uri().host()) {
         (Some(host), _) | (None, Some(host)) => host,
         (None, None) => "",
     };
     if !names_loopback(host) {
         return Err(ApiError::forbidden("Host: expected localhost, 127.0.0.1 or [::1]."));
     }
-    let origin = header(headers, &ORIGIN).map(|origin| origin.split_once("://").map_or("", |(_, host)| host));
-    if headers.contains_key(ORIGIN) && !origin.is_some_and(names_loopback) {
-        return Err(ApiError::forbidden("Origin: expected a page of this machine."));
+    if request.data::<Welcome>().is_some() {
+        return Ok(());
+    }
+    if request.headers().contains_key(ORIGIN) {
+        let origin = header(request, &ORIGIN).and_then(|origin| origin.split_once("://"));
+        if !origin.is_some_and(|(_, host)| names_loopback(host)) {
+            let message = "Origin: expected a page of this machine, or of server.cors_origins.";
+            return Err(ApiError::forbidden(message));
+        }
+    } else if is_of_another_page(request) && !follows_a_link(request) {
+        return Err(ApiError::forbidden("Sec-Fetch-Site: expected a page of this server."));
     }
     Ok(())
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
+/// Whether a browser says that a page of another site has it ask. Other clients do not say.
+fn is_of_another_page(request: &Request) -> bool {
+    let site = header(request, &SEC_FETCH_SITE);
+    request.headers().contains_key(SEC_FETCH_SITE) && !matches!(site, Some("same-origin" | "none"))
+}
+
+/// Whether somebody goes to the documentation by a link. It tells nothing of anybody, and begins nothing.
+fn follows_a_link(request: &Request) -> bool {
+    request.method() == Method::GET
+        && header(request, &SEC_FETCH_MODE) == Some("navigate")
+        && matches!(request.uri().path(), "/" | "/docs" | "/docs/")
+}
+
+/// The value of a header that is there once.
+fn header<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
+    let mut values = request.headers().get_all(name).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    value.to_str().ok()
 }
 
 fn names_loopback(authority: &str) -> bool {

@@ -3,7 +3,7 @@
 //! What is held of an event without an end has a limit. Of the fields of an event only `data` is read: the wires
 //! that name their events repeat the name in it.
 
-use super::transport::chain;
+use crate::egress::chain;
 use crate::llm::ModelError;
 use bytes::Bytes;
 use futures::stream::{BoxStream, Stream, StreamExt};

@@ -1,20 +1,17 @@
 //! The bytes: a request over reqwest, and the answer as it comes in.
 //!
-//! No redirect is followed, so the conversation goes to no other host. What is read of a refusal has a limit,
-//! and the URL is in no error's text.
+//! What is read of a refusal has a limit, and the URL is in no error's text.
 
 use super::frames::Framing;
 use crate::domain::call::cut;
+use crate::egress::{self, chain};
 use crate::llm::ModelError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Request, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use std::error::Error;
 use std::time::Duration;
 
-/// A server that does not take the connection by then is down.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of a refusal is read to find the server's own words.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Enough of a server's words to know what is wrong.
@@ -30,14 +27,7 @@ pub(super) struct Http {
 impl Http {
     /// The client, or what is in the way of one.
     pub(super) fn new(api_key: Option<SecretString>) -> Result<Self, String> {
-        // reqwest panics without one, even for plain HTTP. If the process has chosen another, that one stays.
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            // The conversation goes to the host that was configured and to no other.
-            .redirect(reqwest::redirect::Policy::none())
-            .build();
-        Ok(Self { client: client.map_err(chain)?, api_key })
+        Ok(Self { client: egress::client()?, api_key })
     }
 
     /// The answer, once it has begun.
@@ -115,11 +105,4 @@ pub(super) fn sentence(error: &Value) -> Option<&str> {
     let error = error.get(0).unwrap_or(error);
     let mut places = ["/error/message", "/error", "/message", "/detail"].iter();
     places.find_map(|place| error.pointer(place)?.as_str())
-}
-
-/// The error and its causes. Only the first names the URL, and that one leaves it out here.
-pub(super) fn chain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

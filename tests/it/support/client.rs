@@ -1,6 +1,7 @@
 //! A client of the HTTP interface.
 
-use super::eventually;
+use super::{eventually, token};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Value, json};
 
 /// A client of one server.
@@ -107,6 +108,19 @@ impl Client {
         // Both the server under test and this client need one; the second try finds it installed.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         Self { http: reqwest::Client::new(), base }
+    }
+
+    /// The same server for somebody with this token.
+    pub(crate) fn with_token(&self, token: &str) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        let http = reqwest::Client::builder().default_headers(headers).build().unwrap();
+        Self { http, base: self.base.clone() }
+    }
+
+    /// The same server for this user, where it takes the tokens of these tests.
+    pub(crate) fn as_user(&self, tenant: &str, user: &str, roles: &[&str]) -> Self {
+        self.with_token(&token::token(tenant, user, roles))
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -14,6 +14,7 @@ mod proxy;
 mod rows;
 mod serve;
 pub(crate) mod strict;
+pub(crate) mod token;
 mod tools;
 mod upstream;
 mod valid_history;

@@ -1,14 +1,38 @@
 //! A server as a process of its own, as an operator starts it.
 
 use super::{Client, postgres_if_chosen};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// What a process has printed so far, to stdout and to stderr.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Printed(Arc<Mutex<String>>);
+
+impl Printed {
+    /// All of it.
+    pub(crate) fn all(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Takes up what comes, until nothing does any more.
+    fn follow(&self, lines: Lines<impl BufRead + Send + 'static>) -> JoinHandle<()> {
+        let printed = self.clone();
+        std::thread::spawn(move || {
+            lines.for_each(|line| printed.0.lock().unwrap().push_str(&format!("{}\n", line.unwrap())));
+        })
+    }
+}
 
 /// A running server. Dropping it kills it.
 pub(crate) struct Process {
     pub(crate) client: Client,
     child: Child,
+    printed: Printed,
+    /// They end when the process has closed its ends.
+    listeners: Vec<JoinHandle<()>>,
 }
 
 impl Process {
@@ -23,6 +47,15 @@ impl Process {
 
     /// Any command that prints the server's address as the binary does.
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::spawn_with(command, Stdio::inherit())
+    }
+
+    /// The same, and what it logs is kept too.
+    pub(crate) fn spawn_heard(command: &mut Command) -> Self {
+        Self::spawn_with(command, Stdio::piped())
+    }
+
+    fn spawn_with(command: &mut Command, stderr: Stdio) -> Self {
         let mut child = command
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
@@ -30,7 +63,7 @@ impl Process {
             .env_remove("HOLDPOINT_TEST_DATABASE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -39,9 +72,26 @@ impl Process {
             .map(Result::unwrap)
             .find_map(|line| line.split_once("holdpoint listens on ").map(|(_, it)| it.trim().to_owned()))
             .expect("the server prints its address");
-        // Whatever else it prints is let go, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { client: Client::new(address), child }
+        // Whatever else it prints is read, so that it never waits for a reader.
+        let printed = Printed::default();
+        let mut listeners = vec![printed.follow(lines)];
+        listeners.extend(child.stderr.take().map(|logs| printed.follow(BufReader::new(logs).lines())));
+        Self { client: Client::new(address), child, printed, listeners }
+    }
+
+    /// What it has printed behind its address, and logged if that is kept.
+    pub(crate) fn printed(&self) -> String {
+        self.printed.all()
+    }
+
+    /// Asks it to stop, waits until it has, and gives all that it printed.
+    pub(crate) fn finish(mut self) -> String {
+        self.terminate();
+        assert!(self.child.wait().unwrap().success(), "{}", self.printed());
+        for listener in self.listeners.drain(..) {
+            listener.join().unwrap();
+        }
+        self.printed.all()
     }
 
     /// Kills it at once, as `kill -9` does.

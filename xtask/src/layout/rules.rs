@@ -28,6 +28,9 @@ const RANKS: &[(&str, u8)] = &[
     ("store", 1),
     ("domain", 0),
     ("config", 0),
+    ("egress", 0),
+    ("metrics", 0),
+    ("telemetry", 6),
 ];
 
 /// The domain is decided by values alone: no runtime, no wire, no database.

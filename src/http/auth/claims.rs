@@ -1,0 +1,86 @@
+//! From what a token claims to who that is.
+
+use super::token::Refusal;
+use crate::config::Auth;
+use crate::domain::Principal;
+use serde_json::{Map, Value};
+
+/// Longest name of a user or a tenant, in characters.
+const NAME_CHARS_MAX: usize = 256;
+/// Claims that only ID tokens have (OpenID Connect Core, 2 and 3.3.2.11).
+const OF_ID_TOKENS: [&str; 3] = ["nonce", "at_hash", "c_hash"];
+/// Claims in which some issuers say what a token is for, and what it says in those that are not for access.
+const PURPOSES: [&str; 2] = ["token_use", "typ"];
+const OTHER_PURPOSES: [&str; 4] = ["id", "refresh", "offline", "logout"];
+
+/// Which claims say what.
+#[derive(Debug)]
+pub(super) struct Claims {
+    user: String,
+    tenant: String,
+    default_tenant: Option<String>,
+    roles: String,
+}
+
+impl Claims {
+    pub(super) fn new(auth: &Auth) -> Self {
+        Self {
+            user: auth.user_claim.clone(),
+            tenant: auth.tenant_claim.clone(),
+            default_tenant: auth.default_tenant.clone(),
+            roles: auth.roles_claim.clone(),
+        }
+    }
+
+    /// Who the claims of a checked token speak of.
+    pub(super) fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, Refusal> {
+        check_purpose(claims)?;
+        let user_id = name(claims.get(&self.user))?;
+        let tenant_id = match (claims.get(&self.tenant), &self.default_tenant) {
+            (None, Some(default)) => default.clone(),
+            (claim, _) => name(claim)?,
+        };
+        Ok(Principal { tenant_id, user_id, roles: roles(self.find_roles(claims))? })
+    }
+
+    fn find_roles<'a>(&self, claims: &'a Map<String, Value>) -> Option<&'a Value> {
+        let Some(pointer) = self.roles.strip_prefix('/') else { return claims.get(&self.roles) };
+        let (first, rest) = pointer.split_at(pointer.find('/').unwrap_or(pointer.len()));
+        claims.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
+    }
+}
+
+/// An ID or a refresh token is no access token, where that can be seen.
+fn check_purpose(claims: &Map<String, Value>) -> Result<(), Refusal> {
+    if OF_ID_TOKENS.iter().any(|claim| claims.contains_key(*claim)) {
+        return Err(Refusal::not_known("it is an ID token"));
+    }
+    let mut purposes = PURPOSES.iter().filter_map(|claim| claims.get(*claim)?.as_str());
+    match purposes.any(|is| OTHER_PURPOSES.iter().any(|other| is.eq_ignore_ascii_case(other))) {
+        true => Err(Refusal::not_known("it is not for access")),
+        false => Ok(()),
+    }
+}
+
+fn name(claim: Option<&Value>) -> Result<String, Refusal> {
+    let name = claim.and_then(Value::as_str).unwrap_or_default();
+    // What is named here stands in rows, in headers of others and in logs.
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains(char::is_control) {
+        return Err(Refusal::not_known("the user or the tenant has no name that can be used"));
+    }
+    Ok(name.to_owned())
+}
+
+fn roles(claim: Option<&Value>) -> Result<Vec<String>, Refusal> {
+    let wrong = || Refusal::not_known("the roles are neither a list of words nor words");
+    match claim {
+        None => Ok(Vec::new()),
+        Some(Value::String(words)) => {
+            Ok(words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect())
+        }
+        Some(Value::Array(words)) => {
+            words.iter().map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+        }
+        Some(_) => Err(wrong()),
+    }
+}

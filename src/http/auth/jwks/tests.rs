@@ -1,0 +1,273 @@
+//! The keys as time goes by: the clock is the test's, the issuer a socket.
+
+use super::*;
+use crate::domain::clock::SystemClock;
+use jsonwebtoken::EncodingKey;
+use jsonwebtoken::jwk::Jwk;
+use serde_json::json;
+use std::sync::atomic::{AtomicI64, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// A clock that stands still until it is told otherwise.
+#[derive(Debug, Default)]
+struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    fn uuid(&self) -> Uuid {
+        SystemClock.uuid()
+    }
+}
+
+/// What an issuer does, and how often it was asked.
+#[derive(Debug, Default)]
+struct Said {
+    /// The body; none is a connection that breaks.
+    body: Option<String>,
+    asked: usize,
+}
+
+struct Bench {
+    clock: Arc<Hand>,
+    said: Arc<Mutex<Said>>,
+    jwks: Jwks,
+    tasks: Tasks,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// The key of EdDSA that is made of this byte, published under this name.
+fn published(name: &str, seed: u8) -> Value {
+    // PKCS #8 (RFC 8410) is these bytes and the seed.
+    let mut der = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
+    der.extend([seed; 32]);
+    let mut jwk = Jwk::from_encoding_key(&EncodingKey::from_ed_der(&der), Algorithm::EdDSA).unwrap();
+    jwk.common.key_id = Some(name.to_owned());
+    serde_json::to_value(jwk).unwrap()
+}
+
+fn header(name: &str) -> Header {
+    let mut header = Header::new(Algorithm::EdDSA);
+    header.kid = Some(name.to_owned());
+    header
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/jwks", listener.local_addr().unwrap());
+        let said = Arc::new(Mutex::new(Said::default()));
+        let told = said.clone();
+        #[expect(clippy::disallowed_methods, reason = "the test holds the handle and ends it")]
+        let serving = tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let body = {
+                    let mut said = told.lock().unwrap();
+                    said.asked += 1;
+                    said.body.clone()
+                };
+                let mut request = [0; 4096];
+                let read = socket.read(&mut request).await.unwrap();
+                assert!(request[..read].starts_with(b"GET /jwks "));
+                let Some(body) = body else { continue };
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                socket.write_all((head + &body).as_bytes()).await.unwrap();
+            }
+        });
+        let (clock, tasks) = (Arc::new(Hand::default()), Tasks::new());
+        clock.0.store(1_700_000_000_000_000, Ordering::SeqCst);
+        let jwks = Jwks::new(url, clock.clone(), tasks.clone()).unwrap();
+        Self { clock, said, jwks, tasks, serving }
+    }
+
+    fn publishes(&self, keys: &[Value]) {
+        self.said.lock().unwrap().body = Some(json!({ "keys": keys }).to_string());
+    }
+
+    fn is_down(&self) {
+        self.said.lock().unwrap().body = None;
+    }
+
+    fn asked(&self) -> usize {
+        self.said.lock().unwrap().asked
+    }
+
+    fn passes(&self, time: Duration) {
+        self.clock.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// "known", "unknown" or "unavailable".
+    async fn finds(&self, name: &str) -> &'static str {
+        let found = match self.jwks.find(&header(name)).await {
+            Ok(_) => "known",
+            Err(Refusal::NotKnown(_)) => "unknown",
+            Err(Refusal::KeysUnavailable) => "unavailable",
+        };
+        // What goes on behind the scenes is part of what was asked for.
+        while self.tasks.under_way() > 0 {
+            tokio::task::yield_now().await;
+        }
+        found
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn d6_keys_are_asked_for_once_and_again_when_they_are_not_fresh() {
+    let bench = Bench::new().await;
+    bench.publishes(&[published("a", 1)]);
+    assert_eq!(bench.finds("a").await, "known");
+    bench.passes(FRESH - SECOND);
+    assert_eq!((bench.finds("a").await, bench.asked()), ("known", 1));
+    // Withdrawn: the old one is good once more, while the new ones are fetched.
+    bench.publishes(&[published("b", 2)]);
+    bench.passes(SECOND);
+    assert_eq!((bench.finds("a").await, bench.asked()), ("known", 2));
+    assert_eq!((bench.finds("a").await, bench.finds("b").await), ("unknown", "known"));
+}
+
+#[tokio::test]
+async fn d6_made_up_keys_do_not_make_the_server_ask_more_often() {
+    let bench = Bench::new().await;
+    bench.publishes(&[published("a", 1)]);
+    assert_eq!((bench.finds("a").await, bench.asked()), ("known", 1));
+    for n in 0..20 {
+        assert_eq!(bench.finds(&format!("x{n}")).await, "unknown");
+    }
+    assert_eq!(bench.asked(), 2);
+    bench.publishes(&[published("a", 1), published("b", 2)]);
+    bench.passes(REST - SECOND);
+    assert_eq!((bench.finds("b").await, bench.asked()), ("unknown", 2));
+    bench.passes(SECOND);
+    assert_eq!((bench.finds("b").await, bench.asked()), ("known", 3));
+}
+
+#[tokio::test]
+async fn d6_many_callers_at_once_ask_once() {
+    let bench = Bench::new().await;
+    bench.publishes(&[published("a", 1)]);
+    let header = header("a");
+    let all = futures::future::join_all((0..50).map(|_| bench.jwks.find(&header))).await;
+    assert!(all.iter().all(Result::is_ok));
+    assert_eq!(bench.asked(), 1);
+}
+
+#[tokio::test]
+async fn d6_without_the_issuer_keys_are_believed_for_an_hour_and_then_none() {
+    let bench = Bench::new().await;
+    bench.publishes(&[published("a", 1)]);
+    assert_eq!(bench.finds("a").await, "known");
+    bench.is_down();
+    bench.passes(BELIEVED - SECOND);
+    assert_eq!(bench.finds("a").await, "known");
+    let asked = bench.asked();
+    assert_eq!((bench.finds("a").await, bench.asked()), ("known", asked), "it is left alone for a while");
+    assert_eq!(bench.finds("b").await, "unavailable", "nobody can tell");
+    bench.passes(SECOND);
+    assert_eq!(bench.finds("a").await, "unavailable");
+    let asked = bench.asked();
+    assert_eq!((bench.finds("a").await, bench.asked()), ("unavailable", asked));
+    bench.publishes(&[published("a", 1)]);
+    bench.passes(REST_WITHOUT);
+    assert_eq!(bench.finds("a").await, "known");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_put_back_makes_no_key_good_for_longer() {
+    let bench = Bench::new().await;
+    bench.publishes(&[published("a", 1)]);
+    assert_eq!(bench.finds("a").await, "known");
+    bench.publishes(&[published("b", 2)]);
+    bench.clock.0.fetch_sub(86_400_000_000, Ordering::SeqCst);
+    assert_eq!(bench.finds("a").await, "unknown");
+    assert_eq!(bench.finds("b").await, "known");
+}
+
+#[tokio::test]
+async fn d6_an_answer_that_cannot_be_used_changes_nothing() {
+    let bench = Bench::new().await;
+    bench.publishes(&[published("a", 1)]);
+    assert_eq!(bench.finds("a").await, "known");
+    let many: Vec<Value> = (0..=KEYS_MAX).map(|n| published(&format!("k{n}"), 1)).collect();
+    for body in [
+        "{}".to_owned(),
+        "[]".to_owned(),
+        "<html>".to_owned(),
+        json!({ "keys": many }).to_string(),
+        json!({ "keys": [published("b", 2)], "x": "x".repeat(BYTES_MAX) }).to_string(),
+    ] {
+        bench.said.lock().unwrap().body = Some(body);
+        bench.passes(REST);
+        assert_eq!((bench.finds("b").await, bench.finds("a").await), ("unavailable", "known"));
+    }
+}
+
+#[test]
+fn d3_only_a_key_that_is_meant_for_it_checks_a_token() {
+    let ed = published("a", 1);
+    let coded = |length: usize| "u".repeat(length - 1) + "A";
+    let rsa = |n: usize| json!({ "kty": "RSA", "n": coded(n), "e": "AQAB" });
+    let ec = json!({ "kty": "EC", "crv": "P-256", "x": coded(43), "y": coded(43) });
+    let with = |jwk: &Value, field: &str, value: Value| {
+        let mut jwk = jwk.clone();
+        jwk[field] = value;
+        jwk
+    };
+    for good in [
+        ed.clone(),
+        rsa(342),
+        ec.clone(),
+        with(&ed, "use", json!("sig")),
+        with(&ed, "alg", json!("EdDSA")),
+        with(&ec, "alg", json!("ES256")),
+        with(&ed, "key_ops", json!(["verify"])),
+    ] {
+        assert!(key::of_json(good.clone()).is_some(), "{good}");
+    }
+    for bad in [
+        json!({ "kty": "oct", "k": coded(43) }),
+        rsa(340),
+        with(&rsa(342), "alg", json!("RS512")),
+        with(&rsa(342), "alg", json!("PS256")),
+        with(&rsa(342), "alg", json!("HS256")),
+        with(&ec, "crv", json!("P-384")),
+        with(&ec, "alg", json!("ES384")),
+        with(&ed, "use", json!("enc")),
+        with(&ed, "alg", json!("ES256")),
+        with(&ed, "key_ops", json!(["encrypt"])),
+        with(&ed, "x", json!("AA")),
+        with(&ed, "crv", json!("X25519")),
+        with(&ed, "kid", json!(7)),
+        json!({ "kty": "AKP", "alg": "ML-DSA-44", "pub": "AA" }),
+        json!("a"),
+    ] {
+        assert!(key::of_json(bad.clone()).is_none(), "{bad}");
+    }
+}
+
+#[test]
+fn a_token_may_leave_out_the_name_of_its_key_where_there_is_one_only() {
+    let keys = |all: &[Value]| -> Vec<Key> { all.iter().cloned().filter_map(key::of_json).collect() };
+    let (one, two) = (keys(&[published("a", 1)]), keys(&[published("a", 1), published("b", 2)]));
+    let nameless = Wanted::of(&Header::new(Algorithm::EdDSA)).unwrap();
+    assert!(nameless.find(&one).is_some());
+    assert!(nameless.find(&two).is_none());
+    assert!(Wanted::of(&header("b")).unwrap().find(&two).is_some());
+    assert!(Wanted::of(&header("c")).unwrap().find(&one).is_none());
+    assert!(Wanted::of(&Header::new(Algorithm::RS256)).unwrap().find(&one).is_none());
+    assert!(Wanted::of(&Header::new(Algorithm::HS256)).is_none());
+}

@@ -1,0 +1,152 @@
+//! What operators and their machines ask: whether the process lives, whether it is ready, what it has counted.
+
+use super::Api;
+use super::auth::loopback;
+use super::error::{self, ApiError};
+use crate::agent::Tasks;
+use crate::domain::clock::Clock;
+use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::store::{Store, StoreError};
+use poem::endpoint::{BoxEndpoint, make};
+use poem::{
+    Endpoint, EndpointExt, IntoEndpoint, IntoResponse, PathPattern, Request, Response, Result, Route, get,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// How often the database is asked for what only it knows, however often somebody looks.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long somebody who looks waits for it.
+const LOOK_TIME: Duration = Duration::from_secs(2);
+
+/// The metrics, with what has to be read for them.
+#[derive(Debug, Clone)]
+pub(crate) struct Scrape {
+    store: Store,
+    metrics: Metrics,
+    tasks: Tasks,
+    clock: Arc<dyn Clock>,
+    /// When the database was last asked.
+    looked: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Scrape {
+    pub(crate) fn new(store: Store, metrics: Metrics, tasks: Tasks, clock: Arc<dyn Clock>) -> Self {
+        Self { store, metrics, tasks, clock, looked: Arc::default() }
+    }
+
+    /// The metrics as text. Those of a database that does not answer are left out.
+    pub(crate) async fn text(&self) -> String {
+        self.look().await;
+        self.metrics.text()
+    }
+
+    async fn look(&self) {
+        let mut looked = self.looked.lock().await;
+        if looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        *looked = Some(Instant::now());
+        let scrape = self.clone();
+        // In a task: database work is not dropped half-way.
+        let looking = self.tasks.spawn(async move { scrape.read_pending().await });
+        if tokio::time::timeout(LOOK_TIME, looking).await.is_err() {
+            self.metrics.pending(None);
+        }
+    }
+
+    async fn read_pending(&self) {
+        let found = async {
+            let (count, first) = self.store.read().await?.all_pending().await?;
+            let age = first.map_or(Duration::ZERO, |first| self.clock.now().since(first));
+            Ok::<_, StoreError>((count, age))
+        };
+        let found = found.await;
+        if let Err(error) = &found {
+            tracing::warn!(%error, "the holds could not be counted");
+        }
+        self.metrics.pending(found.ok());
+    }
+}
+
+/// `/healthz` and `/readyz`.
+pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
+    let store = with.store.clone();
+    Route::new()
+        .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
+        .at("/readyz", get(make(move |_| ready(store.clone(), tasks.clone()))))
+}
+
+/// `/metrics` beside the routes: for this machine, by its name, or a page elsewhere could read it (DNS rebinding).
+pub(super) fn metrics_here(routes: Route, scrape: Scrape) -> Route {
+    let answer = make(move |request: Request| {
+        let scrape = scrape.clone();
+        async move {
+            loopback::check(&request)?;
+            Ok::<_, poem::Error>(metrics(&scrape).await)
+        }
+    });
+    routes.at("/metrics", get(answer))
+}
+
+/// What listens where operators alone can reach it: health, readiness, metrics.
+pub(crate) fn endpoint(with: &Api, tasks: Tasks) -> BoxEndpoint<'static> {
+    let scrape = with.scrape.clone();
+    let answer = make(move |_| {
+        let scrape = scrape.clone();
+        async move { Ok::<_, poem::Error>(metrics(&scrape).await) }
+    });
+    let routes = health(with, tasks).at("/metrics", get(answer));
+    routes.into_endpoint().catch_all_error(async |error| error::shaped(error)).boxed()
+}
+
+async fn metrics(scrape: &Scrape) -> Response {
+    scrape.text().await.with_content_type(CONTENT_TYPE).into_response()
+}
+
+async fn ready(store: Store, tasks: Tasks) -> Result<Response> {
+    if tasks.is_stopping() {
+        return Ok(ApiError::stopping().into_response());
+    }
+    let ready = store.ping().await;
+    if let Err(error) = &ready {
+        tracing::warn!(%error, "not ready");
+    }
+    Ok(error::readiness(ready.is_ok()))
+}
+
+/// An endpoint whose answers are counted and timed.
+pub(super) struct Measured<E> {
+    pub(super) inner: E,
+    pub(super) metrics: Metrics,
+}
+
+impl<E: Endpoint<Output = Response>> Endpoint for Measured<E> {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        let (method, began) = (request.method().clone(), Instant::now());
+        let response = self.inner.call(request).await?;
+        let route = response.data::<PathPattern>().and_then(|pattern| template(&pattern.0));
+        self.metrics.answered(route, method.as_str(), response.status().as_u16(), began.elapsed());
+        Ok(response)
+    }
+}
+
+/// A route by its template, which is the same under `/api`. Where there is none, the router names what it looked in.
+fn template(pattern: &str) -> Option<&str> {
+    let route = pattern.strip_prefix("/api").unwrap_or(pattern);
+    (!route.is_empty()).then_some(route)
+}
+
+/// A failure in the one shape, which keeps the route it came from.
+pub(super) fn shaped(error: poem::Error) -> Response {
+    let pattern = error.data::<PathPattern>().cloned();
+    let mut response = error::shaped(error);
+    if let Some(pattern) = pattern {
+        response.set_data(pattern);
+    }
+    response
+}

@@ -1,0 +1,115 @@
+//! How often one user may do something, and how much at once, at this process. With several processes each counts
+//! for itself.
+//!
+//! It is the caller who is counted, never what a request names.
+
+use super::error::ApiError;
+use super::shares::{Share, Shares};
+use crate::config::Caps;
+use crate::domain::Principal;
+use governor::clock::Clock;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// After so many requests those who made none for a while are forgotten.
+const FORGET_EVERY: u32 = 1024;
+/// When to ask again where open streams are in the way: nobody knows when one ends.
+const STREAM_SECONDS: u64 = 5;
+
+/// Who is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct User {
+    tenant_id: String,
+    user_id: String,
+}
+
+impl User {
+    fn of(principal: &Principal) -> Self {
+        Self { tenant_id: principal.tenant_id.clone(), user_id: principal.user_id.clone() }
+    }
+}
+
+/// What each user did lately, and which streams they read.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    requests: Option<Rate>,
+    turns: Option<Rate>,
+    decisions: Option<Rate>,
+    streams: Shares<User>,
+    counted: AtomicU32,
+}
+
+impl Rates {
+    pub(crate) fn new(caps: &Caps) -> Self {
+        Self {
+            requests: caps.requests_per_minute.map(|max| Rate::new("requests", max)),
+            turns: caps.turns_per_minute.map(|max| Rate::new("turns", max)),
+            decisions: caps.decisions_per_minute.map(|max| Rate::new("decisions", max)),
+            streams: Shares::new(caps.streams_per_user),
+            counted: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts a request.
+    pub(super) fn request(&self, caller: &Principal) -> Result<(), ApiError> {
+        if self.counted.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+            self.forget_idle();
+        }
+        count(self.requests.as_ref(), caller)
+    }
+
+    /// Counts a request that may have the model asked.
+    pub(super) fn turn(&self, caller: &Principal) -> Result<(), ApiError> {
+        count(self.turns.as_ref(), caller)
+    }
+
+    /// Counts a decision.
+    pub(super) fn decision(&self, caller: &Principal) -> Result<(), ApiError> {
+        count(self.decisions.as_ref(), caller)
+    }
+
+    /// A place among the streams that the caller reads.
+    pub(super) fn stream(&self, caller: &Principal) -> Result<StreamPlace, ApiError> {
+        let place = self.streams.take(User::of(caller));
+        place.map(StreamPlace).map_err(|max| {
+            ApiError::rate_limited(format!("{max} streams of this user are open already."), STREAM_SECONDS)
+        })
+    }
+
+    /// Forgets who has not been here for as long as it takes to be a stranger again.
+    fn forget_idle(&self) {
+        for rate in [&self.requests, &self.turns, &self.decisions].into_iter().flatten() {
+            rate.limiter.retain_recent();
+            rate.limiter.shrink_to_fit();
+        }
+    }
+}
+
+/// A stream that somebody reads; it is one until this is dropped.
+#[derive(Debug)]
+pub(super) struct StreamPlace(#[expect(dead_code, reason = "it is there to be dropped")] Share<User>);
+
+/// So many a minute, of each user: that many at once, and then one whenever one's share of the minute is over.
+#[derive(Debug)]
+struct Rate {
+    what: &'static str,
+    max: NonZeroU32,
+    limiter: DefaultKeyedRateLimiter<User>,
+}
+
+impl Rate {
+    fn new(what: &'static str, max: NonZeroU32) -> Self {
+        Self { what, max, limiter: RateLimiter::dashmap(Quota::per_minute(max)) }
+    }
+}
+
+fn count(rate: Option<&Rate>, caller: &Principal) -> Result<(), ApiError> {
+    let Some(rate) = rate else { return Ok(()) };
+    rate.limiter.check_key(&User::of(caller)).map_err(|until| {
+        let wait = until.wait_time_from(rate.limiter.clock().now());
+        // The whole second in which it may go.
+        let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+        ApiError::rate_limited(format!("More than {} {} in a minute.", rate.max, rate.what), seconds)
+    })
+}

@@ -1,0 +1,75 @@
+//! Reading a body: so long, in so much time, and as it comes.
+
+use super::deadlines::Deadlines;
+use super::error::ApiError;
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
+use poem::Request;
+use poem::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How much more is read of a body that is too long, and for how long.
+const DRAIN_BYTES: usize = 16 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Reads the body of a request to its end.
+pub(super) async fn read(
+    request: &mut Request,
+    bytes_max: usize,
+    deadlines: &Deadlines,
+) -> Result<Bytes, ApiError> {
+    let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
+    if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(ApiError::encoded_body());
+    }
+    let declared = request.header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    let mut too_long = declared.is_some_and(|declared| declared > bytes_max);
+    let end = Instant::now() + deadlines.body;
+    let mut pieces = request.take_body().into_bytes_stream().boxed();
+    let mut body = BytesMut::new();
+    while !too_long && let Some(piece) = next_piece(&mut pieces, end, deadlines).await? {
+        body.extend_from_slice(&piece.map_err(|_| ApiError::bad_request("body: it broke off"))?);
+        too_long = body.len() > bytes_max;
+    }
+    if !too_long {
+        return Ok(body.freeze());
+    }
+    // A client that asks first has sent nothing yet.
+    if request.header(EXPECT).is_none() {
+        drain(pieces).await;
+    }
+    Err(ApiError::body_too_large(bytes_max))
+}
+
+/// The next piece, for which nobody waits for ever: a client that sends one byte now and then is as late as one that
+/// sends none.
+async fn next_piece<S: Stream + Unpin>(
+    pieces: &mut S,
+    end: Instant,
+    deadlines: &Deadlines,
+) -> Result<Option<S::Item>, ApiError> {
+    let silent = Instant::now() + deadlines.body_piece;
+    timeout_at(silent.min(end), pieces.next()).await.map_err(|_| {
+        let why = if silent < end {
+            format!("body: nothing came for {:?}", deadlines.body_piece)
+        } else {
+            format!("body: it was not whole after {:?}", deadlines.body)
+        };
+        ApiError::bad_request(why)
+    })
+}
+
+/// Reads on in a body that nobody wants: a client that sends all of it before it reads would find its
+/// connection closed, and no answer.
+async fn drain(mut pieces: impl Stream<Item = std::io::Result<Bytes>> + Unpin) {
+    let mut left = DRAIN_BYTES;
+    let reading = async {
+        while let Some(Ok(piece)) = pieces.next().await {
+            let Some(less) = left.checked_sub(piece.len()) else { break };
+            left = less;
+        }
+    };
+    // Whoever sends more, or slower, is cut off.
+    let _whole = tokio::time::timeout(DRAIN_TIME, reading).await;
+}

@@ -1,0 +1,403 @@
+//! What is counted and timed, as Prometheus reads it.
+//!
+//! One [`Metrics`] a server, made where it is joined and passed on. Labels have few values: routes, words of this
+//! program, names of tools and models that the operator chose. No tenant, no user, no id, and nothing that a
+//! client or a model made up.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What the bytes of [`Metrics::text`] are.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A name that is none of those which may be a label.
+const OTHER: &str = "other";
+/// Of answers: from what a cache in memory takes to what a patient client bears.
+const ANSWER_SECONDS: [f64; 12] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+/// Of models and tools.
+const WORK_SECONDS: [f64; 13] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
+/// Of people: a second to a week.
+const PERSON_SECONDS: [f64; 11] =
+    [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 604_800.0];
+
+type Timed<L> = Family<L, Histogram, fn() -> Histogram>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Version {
+    version: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answer {
+    route: String,
+    method: &'static str,
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: String,
+    method: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct End {
+    end: &'static str,
+    /// Why it failed; empty, which is no label, if it did not.
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tokens {
+    model: String,
+    direction: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reached {
+    tool: String,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tool {
+    tool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decision {
+    verdict: &'static str,
+    surface: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Verdict {
+    verdict: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Work {
+    work: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Action {
+    action: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Provider {
+    provider: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelCall {
+    provider: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Pool {
+    pool: &'static str,
+}
+
+/// The metrics of one server. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    tools: BTreeSet<String>,
+    requests: Family<Answer, Counter>,
+    request_seconds: Timed<Route>,
+    streams: Gauge,
+    turns: Family<End, Counter>,
+    turns_running: Gauge,
+    tokens: Family<Tokens, Counter>,
+    calls: Family<Reached, Counter>,
+    holds: Family<Tool, Counter>,
+    pending: Arc<Pending>,
+    decisions: Family<Decision, Counter>,
+    decision_age: Timed<Verdict>,
+    tool_seconds: Timed<Tool>,
+    leases_lost: Family<Work, Counter>,
+    swept: Family<Action, Counter>,
+    model_first: Timed<Provider>,
+    model_seconds: Timed<ModelCall>,
+    model_retries: Family<Provider, Counter>,
+    connection_seconds: Timed<Pool>,
+    connection_timeouts: Family<Pool, Counter>,
+}
+
+fn answers() -> Histogram {
+    Histogram::new(ANSWER_SECONDS)
+}
+
+fn works() -> Histogram {
+    Histogram::new(WORK_SECONDS)
+}
+
+fn people() -> Histogram {
+    Histogram::new(PERSON_SECONDS)
+}
+
+fn timed<L: Clone + std::hash::Hash + Eq>(buckets: fn() -> Histogram) -> Timed<L> {
+    Family::new_with_constructor(buckets)
+}
+
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+impl Metrics {
+    /// What is done under a lease.
+    const WORK: [&str; 2] = ["turn", "call"];
+
+    /// None counted yet. `tools` are the names that may be labels; `started` is the time, in seconds since 1970.
+    pub(crate) fn new(tools: impl IntoIterator<Item = String>, started: f64) -> Self {
+        let mut registry = Registry::default();
+        let build = Info::new(Version { version: env!("CARGO_PKG_VERSION") });
+        registry.register("holdpoint_build", "What runs", build);
+        let start = Gauge::<f64, AtomicU64>::default();
+        start.set(started);
+        registry.register("process_start_time_seconds", "When the process began, since 1970", start);
+        let of = registry.sub_registry_with_prefix("holdpoint");
+        let pending = Arc::new(Pending::default());
+        of.register_collector(Box::new(pending.clone()));
+        let inner = Inner {
+            tools: tools.into_iter().collect(),
+            requests: add(of, "http_requests", "Requests answered", Family::default()),
+            request_seconds: add(
+                of,
+                "http_request_duration_seconds",
+                "From a request's head to the head of its answer",
+                timed(answers),
+            ),
+            streams: add(of, "streams_open", "Streams that clients read now", Gauge::default()),
+            turns: add(of, "turns", "Turns that this process ended, by their end", Family::default()),
+            turns_running: add(of, "turns_running", "Turns that this process runs now", Gauge::default()),
+            tokens: add(of, "model_tokens", "Tokens as models counted them", Family::default()),
+            calls: add(of, "tool_calls", "Tool calls that this process moved to a state", Family::default()),
+            holds: add(of, "holds", "Tool calls that a person was asked about", Family::default()),
+            pending,
+            decisions: add(of, "decisions", "Answers of people, and what became of them", Family::default()),
+            decision_age: add(
+                of,
+                "decision_age_seconds",
+                "How long a call had waited when it was decided",
+                timed(people),
+            ),
+            tool_seconds: add(of, "tool_duration_seconds", "How long tools ran", timed(works)),
+            leases_lost: add(of, "leases_lost", "Work that was taken for dead", Family::default()),
+            swept: add(of, "sweeper_actions", "What the sweeper moved on", Family::default()),
+            model_first: add(
+                of,
+                "model_first_byte_seconds",
+                "From asking a model to the first of its answer",
+                timed(works),
+            ),
+            model_seconds: add(
+                of,
+                "model_request_duration_seconds",
+                "From asking a model to the end of its answer",
+                timed(works),
+            ),
+            model_retries: add(of, "model_retries", "Times a model was asked again", Family::default()),
+            connection_seconds: add(
+                of,
+                "database_wait_seconds",
+                "How long work waited to begin a transaction",
+                timed(answers),
+            ),
+            connection_timeouts: add(
+                of,
+                "database_wait_timeouts",
+                "Work that waited for a connection in vain",
+                Family::default(),
+            ),
+            registry,
+        };
+        // What should never count has to be seen not to.
+        for work in Self::WORK {
+            let _at_zero = inner.leases_lost.get_or_create_owned(&Work { work });
+        }
+        Self(Arc::new(inner))
+    }
+
+    /// Everything, in the text format of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        // A `String` takes everything.
+        let _infallible = text::encode(&mut text, &self.0.registry);
+        text
+    }
+
+    /// A request was answered. `route` is its template, where it has one.
+    pub(crate) fn answered(&self, route: Option<&str>, method: &str, status: u16, time: Duration) {
+        let route = route.unwrap_or(OTHER).to_owned();
+        let method = match method {
+            "GET" => "GET",
+            "POST" => "POST",
+            "PUT" => "PUT",
+            "PATCH" => "PATCH",
+            "DELETE" => "DELETE",
+            "HEAD" => "HEAD",
+            "OPTIONS" => "OPTIONS",
+            _ => OTHER,
+        };
+        let status = match status {
+            100..=199 => "1xx",
+            200..=299 => "2xx",
+            300..=399 => "3xx",
+            400..=499 => "4xx",
+            _ => "5xx",
+        };
+        let inner = &self.0;
+        let seconds = inner.request_seconds.get_or_create(&Route { route: route.clone(), method });
+        seconds.observe(time.as_secs_f64());
+        inner.requests.get_or_create(&Answer { route, method, status }).inc();
+    }
+
+    /// A client reads a stream, until this is dropped.
+    pub(crate) fn stream(&self) -> Now {
+        Now::begin(&self.0.streams)
+    }
+
+    /// A turn runs, until this is dropped.
+    pub(crate) fn turn(&self) -> Now {
+        Now::begin(&self.0.turns_running)
+    }
+
+    /// A turn has ended; with a code if it failed.
+    pub(crate) fn turn_ended(&self, end: &'static str, code: Option<&'static str>) {
+        self.0.turns.get_or_create(&End { end, code: code.unwrap_or_default() }).inc();
+    }
+
+    /// A model told what a step cost.
+    pub(crate) fn tokens(&self, model: &str, input: u64, output: u64) {
+        for (direction, count) in [("input", input), ("output", output)] {
+            self.0.tokens.get_or_create(&Tokens { model: model.to_owned(), direction }).inc_by(count);
+        }
+    }
+
+    /// A call has come to stand so.
+    pub(crate) fn call_reached(&self, tool: &str, state: &'static str) {
+        let tool = self.tool(tool);
+        if state == "pending" {
+            self.0.holds.get_or_create(&Tool { tool: tool.clone() }).inc();
+        }
+        self.0.calls.get_or_create(&Reached { tool, state }).inc();
+    }
+
+    /// How many calls wait for a person, and for how long the first of them has; `None` while nobody knows.
+    pub(crate) fn pending(&self, found: Option<(u64, Duration)>) {
+        // What is guarded stays whole even if a holder panicked: each change is one call.
+        *self.0.pending.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// Somebody answered about a call.
+    pub(crate) fn decided(&self, verdict: &'static str, surface: &'static str, outcome: &'static str) {
+        self.0.decisions.get_or_create(&Decision { verdict, surface, outcome }).inc();
+    }
+
+    /// The answer counted, and the call had waited so long for it.
+    pub(crate) fn hold_ended(&self, verdict: &'static str, age: Duration) {
+        self.0.decision_age.get_or_create(&Verdict { verdict }).observe(age.as_secs_f64());
+    }
+
+    /// A tool ran this long.
+    pub(crate) fn tool_ran(&self, tool: &str, time: Duration) {
+        self.0.tool_seconds.get_or_create(&Tool { tool: self.tool(tool) }).observe(time.as_secs_f64());
+    }
+
+    /// Work of this kind was taken for dead.
+    pub(crate) fn lease_lost(&self, work: &'static str) {
+        self.0.leases_lost.get_or_create(&Work { work }).inc();
+    }
+
+    /// The sweeper did this.
+    pub(crate) fn swept(&self, action: &'static str) {
+        self.0.swept.get_or_create(&Action { action }).inc();
+    }
+
+    /// A model began to answer this long after it was asked.
+    pub(crate) fn model_began(&self, provider: &str, time: Duration) {
+        let provider = Provider { provider: provider.to_owned() };
+        self.0.model_first.get_or_create(&provider).observe(time.as_secs_f64());
+    }
+
+    /// A model's answer ended so, this long after it was asked.
+    pub(crate) fn model_ended(&self, provider: &str, outcome: &'static str, time: Duration) {
+        let call = ModelCall { provider: provider.to_owned(), outcome };
+        self.0.model_seconds.get_or_create(&call).observe(time.as_secs_f64());
+    }
+
+    /// A model is asked again.
+    pub(crate) fn model_retried(&self, provider: &str) {
+        self.0.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
+    }
+
+    /// Work waited this long to begin a transaction.
+    pub(crate) fn connection_waited(&self, pool: &'static str, time: Duration) {
+        self.0.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
+    }
+
+    /// Work waited for a connection in vain.
+    pub(crate) fn connection_timed_out(&self, pool: &'static str) {
+        self.0.connection_timeouts.get_or_create(&Pool { pool }).inc();
+    }
+
+    /// A name that the model made up is no label.
+    fn tool(&self, name: &str) -> String {
+        if self.0.tools.contains(name) { name.to_owned() } else { OTHER.to_owned() }
+    }
+}
+
+/// One of those that are there now.
+#[derive(Debug)]
+pub(crate) struct Now(Gauge);
+
+impl Now {
+    fn begin(of: &Gauge) -> Self {
+        of.inc();
+        Self(of.clone())
+    }
+}
+
+impl Drop for Now {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What only the database knows: absent while it does not answer.
+#[derive(Debug, Default)]
+struct Pending(Mutex<Option<(u64, Duration)>>);
+
+impl Collector for Pending {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let found = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((count, oldest)) = found else { return Ok(()) };
+        let help = "Tool calls that wait for a person now, of all processes; absent while the database is";
+        let count = ConstGauge::new(count);
+        count.encode(encoder.encode_descriptor("holds_pending", help, None, count.metric_type())?)?;
+        let help = "How long the one of them has waited that expires first";
+        let oldest = ConstGauge::new(oldest.as_secs_f64());
+        let name = "holds_pending_oldest_age_seconds";
+        oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)
+    }
+}

@@ -1,0 +1,3 @@
+//! Who calls, and what a stranger gets.
+
+mod secret;

@@ -1,0 +1,248 @@
+//! `approve_roles`: who may decide for others, and what they see of them.
+
+use super::{UNKNOWN, acme, all_of, is_not_there, office, office_with, rule};
+use crate::support::{Client, Embedded, call};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Every way to ask for this call, its thread and its run, as the answers' statuses and bodies.
+async fn everything(client: &Client, call: &str, thread: &str, run: &str) -> Vec<(u16, String)> {
+    let get = |path: String| client.http.get(client.url(&path));
+    let post = |path: String| client.http.post(client.url(&path));
+    let decide = |yes: bool| json!({ "toolCallId": call, "isValidated": yes });
+    let mut answers = Vec::new();
+    for request in [
+        get(format!("/tool_calls/{call}")),
+        post("/qa/validate_tool".to_owned()).json(&decide(true)),
+        post("/qa/validate_tool".to_owned()).json(&decide(false)),
+        post(format!("/tool_calls/{call}/cancel")),
+        get(format!("/threads/{thread}")),
+        get(format!("/threads/{thread}/messages")),
+        get(format!("/threads/{thread}/messages?format=v4")),
+        client.http.patch(client.url(&format!("/threads/{thread}"))).json(&json!({ "title": "mine" })),
+        client.http.delete(client.url(&format!("/threads/{thread}"))),
+        get(format!("/qa/chat_streamed/{thread}")),
+        post(format!("/qa/chat_streamed/{thread}")),
+        post(format!("/qa/chat_streamed/{thread}")).json(&json!({ "content": "hello" })),
+        get(format!("/runs/{run}")),
+        post(format!("/runs/{run}/cancel")),
+    ] {
+        let answer = request.send().await.unwrap();
+        answers.push((answer.status().as_u16(), answer.text().await.unwrap()));
+    }
+    answers
+}
+
+async fn run_of(app: &Embedded, call: &str) -> String {
+    app.client.call(call).await["run_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_approver_sees_and_decides_what_is_held_for_another() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["clerk", "chief"]);
+    let (thread, yes) = app.held("pay", "10").await;
+    let no = app.hold_in(&thread, "pay", "11").await;
+    assert_eq!(chief.call(&yes).await, app.client.call(&yes).await);
+    let approved = chief.approve(&yes).await;
+    let expected =
+        json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": yes, "state": "succeeded" });
+    assert_eq!((approved.status, approved.body), (200, expected));
+    assert_eq!(chief.reject(&no).await.body["state"], "rejected");
+    assert_eq!(chief.call(&yes).await["output"], json!({ "paid": "10" }), "and what came of it");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn c2_who_is_neither_the_user_nor_an_approver_finds_nothing_listed_counted_or_told() {
+    let app = office().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let run = run_of(&app, &id).await;
+    let before = all_of(&app, &id).await;
+    let strangers = [
+        acme(&app, "bob", &[]),
+        acme(&app, "bob", &["clerk", "boss", "chie", "chiefs", "Chief", "chief clerk", " chief"]),
+        // The role is the tenant's own, and so is the name of the user.
+        app.client.as_user("other", "carol", &["chief"]),
+        app.client.as_user("other", "alice", &["chief"]),
+        app.client.as_user("ACME", "alice", &["chief"]),
+    ];
+    for stranger in strangers {
+        let found = everything(&stranger, &id, &thread, &run).await;
+        assert_eq!(found, everything(&stranger, UNKNOWN, UNKNOWN, UNKNOWN).await);
+        assert!(found.iter().all(|(status, _)| *status == 404), "{found:?}");
+        assert_eq!(stranger.get("/threads").await.body, json!({ "results": [], "has_more": false }));
+    }
+    assert_eq!(all_of(&app, &id).await, before);
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 1);
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn an_approver_finds_no_thread_no_run_and_no_cancelling() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let (thread, id) = app.held("pay", "10").await;
+    let run = run_of(&app, &id).await;
+    let found = everything(&chief, UNKNOWN, &thread, &run).await;
+    assert_eq!(found, everything(&chief, UNKNOWN, UNKNOWN, UNKNOWN).await);
+    assert_eq!(chief.get("/threads").await.body, json!({ "results": [], "has_more": false }));
+    is_not_there(&chief.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await);
+    assert_eq!(chief.call(&id).await["state"], "pending");
+    let cancelled = app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await;
+    assert_eq!(cancelled.body["state"], "cancelled");
+}
+
+#[tokio::test]
+async fn an_approver_of_one_tool_finds_no_call_of_another_and_none_that_nobody_was_asked_about() {
+    let app = office_with(|config| rule(config, "dawdle", &[], &["chief"], false)).await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let thread = app.client.thread().await;
+    app.ledger.go.add_permits(1);
+    let note = json!({ "note": "a" });
+    app.scene.calls(&[
+        call("p1", "dawdle", &note),
+        call("p2", "pay", &json!({})),
+        call("p3", "mumble", &note),
+        call("p4", "pay", &note),
+    ]);
+    let turn = app.client.say(&thread, "do it all").await;
+    let calls: Vec<&str> =
+        turn.all('9').iter().map(|call| call["toolCallId"].as_str().unwrap()).collect::<Vec<_>>();
+    let [ran, invalid, of_another, held] = calls[..] else { panic!("{}", turn.raw) };
+    for id in [ran, invalid, of_another] {
+        is_not_there(&chief.get(&format!("/tool_calls/{id}")).await);
+        is_not_there(&chief.approve(id).await);
+        is_not_there(&chief.reject(id).await);
+        assert_eq!(app.client.get(&format!("/tool_calls/{id}")).await.status, 200);
+    }
+    assert_eq!(chief.approve(held).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["dawdle a", "pay a"]);
+}
+
+#[tokio::test]
+async fn a_deleted_thread_leaves_nothing_to_its_approvers() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let (thread, id) = app.held("pay", "10").await;
+    assert_eq!(chief.call(&id).await["state"], "pending");
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    is_not_there(&chief.get(&format!("/tool_calls/{id}")).await);
+    is_not_there(&chief.approve(&id).await);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_approver_sees_the_tool_though_it_may_not_run_for_them() {
+    let app = office_with(|config| rule(config, "pay", &["clerk"], &["chief"], false)).await;
+    let chief = acme(&app, "carol", &["chief"]);
+    assert_eq!(chief.get("/tools/pay").await.status, 200);
+    assert!(chief.get("/tools").await.body.to_string().contains("\"pay\""));
+    let thread = chief.thread().await;
+    app.scene.calls(&[call("p1", "pay", &json!({ "note": "a" }))]).says("No.");
+    assert!(chief.say(&thread, "pay a").await.raw.contains("There is no tool named"));
+    is_not_there(&acme(&app, "bob", &[]).get("/tools/pay").await);
+}
+
+#[tokio::test]
+async fn b11_a_role_that_was_taken_away_is_gone_at_the_decision() {
+    let app = office().await;
+    let (_, id) = app.held("pay", "10").await;
+    let carol = acme(&app, "carol", &["chief"]);
+    assert_eq!(carol.call(&id).await["state"], "pending", "the card is shown");
+    let before = all_of(&app, &id).await;
+    let carol = acme(&app, "carol", &[]);
+    for answer in [carol.approve(&id).await, carol.reject(&id).await] {
+        is_not_there(&answer);
+    }
+    assert_eq!(all_of(&app, &id).await, before);
+    assert_eq!(acme(&app, "carol", &["chief"]).approve(&id).await.body["state"], "succeeded");
+    // And what came of it is not theirs to read any more.
+    is_not_there(&carol.get(&format!("/tool_calls/{id}")).await);
+    is_not_there(&carol.approve(&id).await);
+}
+
+#[tokio::test]
+async fn an_approver_waits_for_the_outcome_as_the_user_does() {
+    let app = office_with(|config| config.approval.wait = Duration::from_millis(100)).await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let (_, id) = app.held("wait_for_me", "10").await;
+    assert_eq!(chief.approve(&id).await.status, 202);
+    app.ledger.go.add_permits(1);
+    let mut done = chief.approve(&id).await;
+    while done.status == 202 {
+        done = chief.approve(&id).await;
+    }
+    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")));
+    assert_eq!(done.header("idempotent-replayed"), Some("true"));
+    assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
+}
+
+#[tokio::test]
+async fn the_same_verdict_of_another_person_is_answered_with_the_outcome_and_changes_nothing() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    for (first, second, by) in [(&app.client, &chief, "user:alice"), (&chief, &app.client, "user:carol")] {
+        let (_, id) = app.held("pay", by).await;
+        let taken = first.approve(&id).await;
+        let before = all_of(&app, &id).await;
+        let again = second.approve(&id).await;
+        assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+        assert_eq!(again.body, taken.body);
+        let other = second.reject(&id).await;
+        assert_eq!((other.status, other.code()), (409, "already_decided"));
+        assert_eq!(other.body["error"]["details"]["decision"]["by"], by);
+        assert_eq!(all_of(&app, &id).await, before);
+    }
+    assert_eq!(app.ledger.lines(), ["pay user:alice", "pay user:carol"]);
+}
+
+#[tokio::test]
+async fn an_approvers_edit_is_checked_run_and_told_as_the_users_is() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let (_, id) = app.held("pay", "10").await;
+    let edit = |inputs: Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
+    let wrong = chief.validate(&edit(json!({ "note": 3 }))).await;
+    assert_eq!((wrong.status, wrong.code()), (422, "invalid_inputs"));
+    assert_eq!(chief.call(&id).await["state"], "pending");
+    let done = chief.validate(&edit(json!({ "note": "9" }))).await;
+    assert_eq!(
+        (&done.body["state"], &done.body["validatedInputs"]),
+        (&json!("succeeded"), &json!({"note": "9"}))
+    );
+    assert_eq!(app.ledger.lines(), ["pay 9"]);
+    let decision = &app.client.call(&id).await["decision"];
+    assert_eq!((&decision["by"], &decision["edited"]), (&json!("user:carol"), &json!(true)));
+    assert_eq!(app.client.approve(&id).await.code(), "already_decided", "as proposed is another decision");
+}
+
+#[tokio::test]
+async fn of_a_user_and_an_approver_who_disagree_at_once_one_wins_and_the_other_is_told_who() {
+    const CALLS: usize = 16;
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let thread = app.client.thread().await;
+    let asked: Vec<_> =
+        (0..CALLS).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
+    app.scene.calls(&asked);
+    let ids = app.client.say(&thread, "pay them all").await.pending();
+    assert_eq!(ids.len(), CALLS);
+    let both = ids.iter().map(async |id| tokio::join!(app.client.approve(id), chief.reject(id)));
+    let mut paid = 0;
+    for (id, (yes, no)) in ids.iter().zip(join_all(both).await) {
+        let (won, lost, by) = match yes.status {
+            200 => (yes, no, "user:alice"),
+            _ => (no, yes, "user:carol"),
+        };
+        assert_eq!((won.status, won.header("idempotent-replayed")), (200, None), "{}", won.body);
+        assert_eq!((lost.status, lost.code()), (409, "already_decided"), "{}", lost.body);
+        assert_eq!(lost.body["error"]["details"]["decision"]["by"], by);
+        let call = app.client.call(id).await;
+        assert_eq!((&call["state"], &call["decision"]["by"]), (&won.body["state"], &json!(by)));
+        paid += usize::from(call["state"] == "succeeded");
+    }
+    assert_eq!(app.ledger.lines().len(), paid);
+    assert_eq!(app.rows.count("decisions").await, i64::try_from(CALLS).unwrap());
+}

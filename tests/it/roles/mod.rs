@@ -1,0 +1,62 @@
+//! What a role may do: have a tool run, see its calls, decide them.
+
+mod approve;
+mod other_person;
+mod record;
+mod rules;
+mod run;
+
+use crate::support::token::with_tokens;
+use crate::support::{Answer, Client, Embedded};
+use holdpoint::config::{Config, ToolRules};
+
+/// An id that names nothing.
+const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn rule(config: &mut Config, tool: &str, run: &[&str], approve: &[&str], other_person: bool) {
+    let roles = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let rules = ToolRules { run_roles: roles(run), approve_roles: roles(approve), other_person };
+    config.tools.rules.insert(tool.to_owned(), rules);
+}
+
+/// A server for everybody who has a token, that speaks for `alice` of `acme`. A `clerk` has it `look`; a `chief`
+/// approves what it would `pay`, `refuse`, or `wait_for_me`; and `refuse` wants another person than who asked.
+async fn office() -> Embedded {
+    office_with(|_| {}).await
+}
+
+async fn office_with(change: impl FnOnce(&mut Config)) -> Embedded {
+    let mut app = Embedded::with(|config| {
+        with_tokens(config);
+        rule(config, "look", &["clerk"], &[], false);
+        rule(config, "pay", &[], &["chief"], false);
+        rule(config, "wait_for_me", &[], &["chief"], false);
+        rule(config, "refuse", &[], &["boss", "chief"], true);
+        change(config);
+    })
+    .await;
+    app.client = acme(&app, "alice", &[]);
+    app
+}
+
+/// This user of the tenant `acme`.
+fn acme(app: &Embedded, user: &str, roles: &[&str]) -> Client {
+    app.client.as_user("acme", user, roles)
+}
+
+/// The row of a call, the decisions on it and its events, as they stand.
+async fn all_of(app: &Embedded, call: &str) -> String {
+    let mut rows = Vec::new();
+    for (table, order) in [("tool_calls", "tool_call_id"), ("decisions", "at"), ("events", "event_id")] {
+        let sql = format!("SELECT * FROM {table} WHERE tool_call_id = '{call}' ORDER BY {order}");
+        rows.extend(app.rows.all(&sql).await);
+    }
+    serde_json::Value::Array(rows).to_string()
+}
+
+#[track_caller]
+fn is_not_there(answer: &Answer) {
+    let expected = serde_json::json!({ "error": { "code": "not_found",
+        "message": "There is nothing here, or nothing for you." } });
+    assert_eq!((answer.status, &answer.body), (404, &expected));
+}

@@ -1,0 +1,112 @@
+//! The rules of tools: read from everywhere, refused by name.
+
+use crate::support::{Embedded, Ledger, Process, Scene, probes};
+use holdpoint::app::App;
+use holdpoint::config::{Config, Flags, ToolRules};
+use serde_json::json;
+use std::sync::Arc;
+
+fn load(toml: &str) -> Result<Config, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules.toml");
+    std::fs::write(&file, toml).unwrap();
+    Config::load(&Flags { file: Some(file), ..Flags::default() }).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_rules_of_a_tool_are_read_by_its_name() {
+    let read = load(
+        "[tools]\ntimeout = \"3s\"\n[tools.pay]\nrun_roles = [\"clerk\", \"chief clerk\"]\n\
+         [tools.sendMail]\nrun_roles = \"a, b\"\napprove_roles = [\"chief\"]\nother_person = true\n",
+    );
+    let tools = read.unwrap().tools;
+    let roles = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(tools.timeout.as_secs(), 3);
+    assert_eq!(tools.files_dir.to_str(), Some("holdpoint-files"));
+    let pay = ToolRules { run_roles: roles(&["clerk", "chief clerk"]), ..ToolRules::default() };
+    let mail =
+        ToolRules { run_roles: roles(&["a", "b"]), approve_roles: roles(&["chief"]), other_person: true };
+    assert_eq!(tools.rules, [("pay".to_owned(), pay), ("sendMail".to_owned(), mail)].into());
+}
+
+#[test]
+fn rules_that_cannot_be_used_are_refused_by_their_key() {
+    for (toml, key) in [
+        ("[tools.pay]\nrun_roles = [\"clerk\", \"\"]", "tools.pay.run_roles"),
+        ("[tools.pay]\nrun_roles = [\" clerk\"]", "tools.pay.run_roles"),
+        ("[tools.pay]\napprove_roles = [\"chief\\t\"]", "tools.pay.approve_roles"),
+        // Neither of these may mean everybody.
+        ("[tools.pay]\nrun_roles = []", "tools.pay.run_roles"),
+        ("[tools.pay]\nrun_roles = \" , \"", "tools.pay.run_roles"),
+        ("[tools.pay]\nrun_roles = 5", "tools.pay.run_roles"),
+        ("[tools.pay]\nrun_roles = [5, []]", "tools.pay.run_roles"),
+        ("[tools.pay]\nother_person = \"perhaps\"", "tools.pay.other_person"),
+        ("[tools.pay]\nother_person = true", "tools.pay.approve_roles"),
+        ("[tools.pay]\nroles = [\"clerk\"]", "unknown field `roles`"),
+        ("[tools]\npay = 5", "tools.pay"),
+        ("[tools]\ntimout = \"3s\"", "tools.timout"),
+        ("[tools]\ntimeout = \"soon\"", "tools.timeout"),
+        ("[tools.timeout]\nrun_roles = [\"clerk\"]", "tools.timeout"),
+        ("tools = 5", "tools"),
+    ] {
+        let told = load(toml).map(|config| config.tools).unwrap_err();
+        assert!(told.contains(key), "{toml}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_for_a_tool_that_is_not_there_is_refused_by_its_key_before_anything_is_opened_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.database.url = format!("sqlite://{}/rules.db", dir.path().display()).into();
+    let rules = ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() };
+    config.tools.rules.insert("pey".to_owned(), rules);
+    let built = App::build(config, probes(&Ledger::new()), vec![Arc::new(Scene::new())]).await;
+    let told = built.err().unwrap().to_string();
+    assert!(told.contains("tools.pey: there is no such tool; expected one of: break, "), "{told}");
+    assert!(!dir.path().join("rules.db").exists());
+}
+
+#[tokio::test]
+async fn rules_come_by_the_environment_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(
+        dir.path(),
+        &[
+            ("HOLDPOINT_TOOLS__DELETE_FILE__RUN_ROLES", "chief, clerk"),
+            ("HOLDPOINT_TOOLS__WRITE_FILE__APPROVE_ROLES", "chief"),
+            ("HOLDPOINT_TOOLS__WRITE_FILE__OTHER_PERSON", "true"),
+            ("HOLDPOINT_TOOLS__TIMEOUT", "9s"),
+        ],
+    )
+    .await;
+    let tools = server.client.get("/tools").await;
+    let names = tools.body["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].clone());
+    let names: Vec<_> = names.collect();
+    assert_eq!(
+        names,
+        [json!("list_files"), json!("read_file"), json!("write_file")],
+        "nobody has a role here"
+    );
+
+    let thread = server.client.thread().await;
+    let turn = server.client.say(&thread, "write hello to a.txt").await;
+    let [call] = &turn.pending()[..] else { panic!("one call is held: {}", turn.raw) };
+    assert_eq!(server.client.approve(call).await.status, 403, "another person is wanted");
+    assert_eq!(server.client.reject(call).await.body["state"], "rejected");
+}
+
+#[tokio::test]
+async fn without_authentication_nobody_has_a_role() {
+    let app = Embedded::with(|config| {
+        let rules = ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() };
+        config.tools.rules.insert("look".to_owned(), rules);
+    })
+    .await;
+    let thread = app.client.thread().await;
+    app.scene.says("hello");
+    app.client.say(&thread, "hello").await;
+    let offered = &app.scene.requests()[0].tools;
+    assert!(!offered.iter().any(|tool| tool.name == "look"), "{offered:?}");
+    assert!(offered.iter().any(|tool| tool.name == "pay"), "{offered:?}");
+}

@@ -1,0 +1,159 @@
+//! `run_roles`: for who has none of them the tool is not there.
+
+use super::{acme, is_not_there, office, office_with, rule};
+use crate::support::{Client, Turn, call};
+use serde_json::{Value, json};
+
+fn names(tools: &Value) -> Vec<&str> {
+    tools["results"].as_array().unwrap().iter().map(|tool| tool["tool_name"].as_str().unwrap()).collect()
+}
+
+/// The results of the turn's calls, in order.
+fn results(turn: &Turn) -> Vec<&Value> {
+    turn.all('a').into_iter().map(|line| &line["result"]).collect()
+}
+
+#[tokio::test]
+async fn a_tool_that_needs_a_role_is_for_who_lacks_it_as_one_that_does_not_exist() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    let note = json!({ "note": "a" });
+    app.scene.calls(&[call("p1", "look", &note), call("p2", "lock", &note)]).says("No.");
+    let turn = app.client.say(&thread, "look").await;
+    let [asked, again] = &app.scene.requests()[..] else { panic!("{}", turn.raw) };
+    for request in [asked, again] {
+        assert!(!request.tools.iter().any(|tool| tool.name == "look"), "{:?}", request.tools);
+        assert!(request.tools.iter().any(|tool| tool.name == "dawdle"), "{:?}", request.tools);
+    }
+    let [look, lock] = &results(&turn)[..] else { panic!("{}", turn.raw) };
+    assert_eq!(look.to_string(), lock.to_string().replace("lock", "look"));
+    assert_eq!(**look, json!({ "error": "There is no tool named \"look\". It did not run." }));
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    let differ = "SELECT DISTINCT state, held, risk_level, schema_hash, idempotent FROM tool_calls";
+    assert_eq!(app.rows.all(differ).await.len(), 1, "nor do the rows tell them apart");
+
+    let listed = app.client.get("/tools").await;
+    assert!(!names(&listed.body).contains(&"look"), "{}", listed.body);
+    is_not_there(&app.client.get("/tools/look").await);
+    is_not_there(&app.client.get("/tools/lock").await);
+    let choose = async |tool: &str| {
+        app.client.turn(&thread, &json!({ "content": "look", "tool_selection": ["pay", tool] })).await
+    };
+    let (look, lock) = (choose("look").await, choose("lock").await);
+    assert_eq!(look.refused(), (422, "unknown_tool".to_owned()));
+    assert_eq!(look.raw, lock.raw.replace("lock", "look"));
+}
+
+#[tokio::test]
+async fn who_has_the_role_has_it_run() {
+    let app = office().await;
+    let clerk = acme(&app, "bob", &["guest", "clerk", "clerk"]);
+    let thread = clerk.thread().await;
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).says("Seen.");
+    let chosen = json!({ "content": "look", "tool_selection": ["look"] });
+    assert_eq!(clerk.turn(&thread, &chosen).await.text(), "Seen.");
+    assert_eq!(app.ledger.lines(), ["look a"]);
+    assert!(names(&clerk.get("/tools").await.body).contains(&"look"));
+    assert_eq!(clerk.get("/tools/look").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_role_is_a_role_by_its_whole_name_alone() {
+    let app = office_with(|config| rule(config, "break", &["chief clerk"], &[], false)).await;
+    let sees = async |roles: &[&str]| {
+        let client = acme(&app, "bob", roles);
+        let (looks, breaks) = (client.get("/tools/look").await, client.get("/tools/break").await);
+        (looks.status == 200, breaks.status == 200)
+    };
+    for roles in [
+        &["cler"][..],
+        &["clerks"],
+        &["Clerk"],
+        &["clerk "],
+        &[" clerk"],
+        &["clerk,chief"],
+        &["*"],
+        &["cl%"],
+        &["chief", "chie"],
+    ] {
+        assert_eq!(sees(roles).await, (false, false), "{roles:?}");
+    }
+    assert_eq!(sees(&["chief clerk"]).await, (false, true), "a list names roles, spaces and all");
+    assert_eq!(sees(&["chief", "clerk"]).await, (true, false));
+}
+
+#[tokio::test]
+async fn who_goes_on_with_fewer_roles_goes_on_without_their_tools_and_never_with_more() {
+    let app = office().await;
+    let clerk = acme(&app, "alice", &["clerk"]);
+    let offered = |n: usize| -> Vec<String> {
+        app.scene.requests()[n].tools.iter().map(|tool| tool.name.clone()).collect()
+    };
+    for (selection, left) in [
+        (Value::Null, vec!["break", "dawdle", "mumble", "pay", "refuse", "wait_for_me"]),
+        (json!(["look", "pay"]), vec!["pay"]),
+        (json!(["look"]), vec![]),
+    ] {
+        let thread = clerk.thread().await;
+        let begun = app.scene.requests().len();
+        app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]);
+        let chosen = json!({ "content": "look", "tool_selection": selection });
+        assert_eq!(clerk.turn(&thread, &chosen).await.all('3').len(), 1, "then the scene is over");
+        assert!(offered(begun).contains(&"look".to_owned()));
+
+        app.scene.calls(&[call("p2", "look", &json!({ "note": "b" }))]).says("No.");
+        let again = app.scene.requests().len();
+        let turn = app.client.go_on(&thread).await;
+        assert_eq!(offered(again), left);
+        let unknown = json!({ "error": "There is no tool named \"look\". It did not run." });
+        assert_eq!(results(&turn), [&unknown], "{}", turn.raw);
+        let kept = format!("SELECT tools FROM runs WHERE thread_id = '{thread}'");
+        assert_eq!(app.rows.all(&kept).await, [json!({ "tools": json!(left).to_string() })]);
+    }
+    assert_eq!(app.ledger.lines(), ["look a", "look a", "look a"]);
+
+    // A run that lost a tool does not get it back; the next one has it.
+    let thread = clerk.thread().await;
+    assert_eq!(app.client.say(&thread, "look").await.all('3').len(), 1, "the scene is over");
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "c" }))]).says("No.");
+    assert!(clerk.go_on(&thread).await.raw.contains("There is no tool named"));
+    app.scene.calls(&[call("p2", "look", &json!({ "note": "d" }))]).says("Seen.");
+    assert_eq!(clerk.say(&thread, "look").await.text(), "Seen.");
+    assert_eq!(app.ledger.lines().last().unwrap(), "look d");
+}
+
+#[tokio::test]
+async fn a_page_that_comes_back_with_fewer_roles_goes_on_without_their_tools() {
+    let mut app = office().await;
+    let alice = app.client.clone();
+    app.client = acme(&app, "alice", &["clerk"]);
+    let (thread, id) = app.held("pay", "10").await;
+    assert_eq!(app.client.reject(&id).await.status, 200);
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).says("No.");
+    let turn = attach(&alice, &thread).await;
+    assert!(turn.raw.contains("There is no tool named"), "{}", turn.raw);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+async fn attach(client: &Client, thread: &str) -> Turn {
+    client.read(client.http.get(client.url(&format!("/qa/chat_streamed/{thread}")))).await
+}
+
+#[tokio::test]
+async fn b11_who_lost_the_role_cannot_approve_what_was_asked_in_their_name_and_can_take_it_back() {
+    let mut app = office_with(|config| rule(config, "pay", &["clerk"], &["chief"], false)).await;
+    let alice = app.client.clone();
+    app.client = acme(&app, "alice", &["clerk"]);
+    let (thread, id) = app.held("pay", "10").await;
+    let before = super::all_of(&app, &id).await;
+    let refused = alice.approve(&id).await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    // Nor does a role for the calls of others make up for it.
+    assert_eq!(acme(&app, "alice", &["chief"]).approve(&id).await.body, refused.body);
+    assert_eq!(super::all_of(&app, &id).await, before);
+    assert_eq!(alice.reject(&id).await.body["state"], "rejected");
+
+    let id = app.hold_in(&thread, "pay", "11").await;
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 11"]);
+}

@@ -1,0 +1,62 @@
+//! Tokens of an issuer who shares a secret with the server, and a configuration that believes them.
+
+use holdpoint::config::{AuthMode, Config};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Map, Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The secret of HS256.
+pub(crate) const SECRET: &str = "a secret that only these tests know";
+pub(crate) const ISSUER: &str = "https://issuer.example";
+pub(crate) const AUDIENCE: &str = "holdpoint";
+
+/// Has the server know its callers by tokens signed with [`SECRET`].
+pub(crate) fn with_tokens(config: &mut Config) {
+    config.auth.mode = AuthMode::Jwt;
+    config.auth.secret = Some(SECRET.into());
+    config.auth.issuer = Some(ISSUER.to_owned());
+    config.auth.audience = Some(AUDIENCE.to_owned());
+}
+
+/// The same for a server that is a process of its own.
+pub(crate) const VARIABLES: [(&str, &str); 4] = [
+    ("HOLDPOINT_AUTH__MODE", "jwt"),
+    ("HOLDPOINT_AUTH__SECRET", SECRET),
+    ("HOLDPOINT_AUTH__ISSUER", ISSUER),
+    ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE),
+];
+
+/// A token for this user, good for an hour.
+pub(crate) fn token(tenant: &str, user: &str, roles: &[&str]) -> String {
+    signed(&claims(tenant, user, roles))
+}
+
+/// A token with these claims, and no others.
+pub(crate) fn signed(claims: &Value) -> String {
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
+}
+
+/// What a token for this user claims.
+pub(crate) fn claims(tenant: &str, user: &str, roles: &[&str]) -> Value {
+    json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": user, "tenant": tenant, "roles": roles,
+            "iat": now(), "exp": now() + 3600 })
+}
+
+/// What a token claims, with these claims in place of its own; `null` leaves one out.
+pub(crate) fn changed(mut claims: Value, changes: &Value) -> Value {
+    let fields: &mut Map<String, Value> = claims.as_object_mut().unwrap();
+    for (name, value) in changes.as_object().unwrap() {
+        match value {
+            Value::Null => drop(fields.remove(name)),
+            value => drop(fields.insert(name.clone(), value.clone())),
+        }
+    }
+    claims
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "an issuer has a clock of its own")]
+pub(crate) fn now() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
