@@ -21,11 +21,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let holdpoint = App::build(config, tools, vec![model]).await?;
     let routes = Route::new().at("/", get(hello)).nest("/chat", holdpoint.endpoint());
     let acceptor = TcpListener::bind(bind).into_acceptor().await?;
-    for address in acceptor.local_addr() {
-        println!("holdpoint listens on http://{}/chat", address.0);
+    for address in acceptor.local_addr().iter().filter_map(|address| address.as_socket_addr()) {
+        println!("holdpoint listens on http://{address}/chat");
     }
     let asked_to_stop = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-    Server::new_with_acceptor(acceptor).run_with_graceful_shutdown(routes, asked_to_stop, Some(grace)).await?;
+    Server::new_with_acceptor(acceptor)
+        .run_with_graceful_shutdown(routes, asked_to_stop, Some(grace))
+        .await?;
     holdpoint.finish().await;
     Ok(())
 }

@@ -109,7 +109,7 @@ fn every_operation_asks_for_a_token() {
     assert_eq!((&scheme["type"], &scheme["scheme"]), (&json!("http"), &json!("bearer")));
     for (route, operation) in operations(&document) {
         assert_eq!(operation["security"], json!([{ "bearer": [] }]), "{route}");
-        assert!(operation["responses"]["401"]["headers"].get("WWW-AUTHENTICATE").is_some(), "{route}");
+        assert!(operation["responses"]["401"]["headers"].get("www-authenticate").is_some(), "{route}");
     }
 }
 

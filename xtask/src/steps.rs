@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -54,6 +55,12 @@ pub(crate) const STEPS: &[Step] = &[
         command: "fuzz",
         summary: "the fuzz targets, for a minute; an argument says how many seconds",
         action: fuzz,
+    },
+    Step {
+        name: "kubernetes",
+        command: "kubernetes",
+        summary: "deploy/kubernetes.yaml by the schemas of Kubernetes",
+        action: kubernetes,
     },
     Step {
         name: "schemathesis",
@@ -191,6 +198,12 @@ fn fuzz(root: &Path, args: &[String]) -> Result<()> {
     let mut command =
         cargo(root, &["test", "--workspace", "--locked", "--lib", "fuzz_", "--", "--nocapture"]);
     run(command.env("HOLDPOINT_FUZZ_SECONDS", seconds))
+}
+
+fn kubernetes(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("kubernetes", args)?;
+    let mut command = Command::new(tooling::python_programs(root)?.join("kubernetes-validate"));
+    run(command.current_dir(root).args(["--strict", "deploy/kubernetes.yaml"]))
 }
 
 fn prepare_tests(root: &Path) -> Result<()> {
