@@ -169,10 +169,11 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let names = tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
-        let store = connect(&config, clock.clone(), metrics.clone()).await?;
+        let store = Box::pin(connect(&config, clock.clone(), metrics.clone())).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;
         let app = Self::join(config, store, clock, tools, models, metrics)?;
-        app.prepare().await?;
+        // Large, and it would make everything that builds a server as large.
+        Box::pin(app.prepare()).await?;
         app.auth.prepare();
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });

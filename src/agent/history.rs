@@ -3,6 +3,9 @@
 //! Every call of an assistant's message is followed by exactly one answer, in order. Words that were sent
 //! once are sent again unchanged, whatever became of the call since; a later outcome is told as a note before
 //! the next user message. So no byte of an earlier request changes.
+//!
+//! A note is a user message to the model, because no wire has another place for it. What begins it is therefore told
+//! of nobody else: in a user's own words, and in what a tool says within a note, it is marked as quoted.
 
 use crate::domain::call::{ToolCall, words};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -30,7 +33,7 @@ pub(super) fn project(transcript: &Transcript, answer: MessageId, first_step: bo
                 if first_step && asked == Some(message.id) {
                     projection.new_notes();
                 }
-                projection.history.messages.push(ModelMessage::User(text.clone()));
+                projection.history.messages.push(ModelMessage::User(quoted(text)));
             }
             Body::Assistant(steps) => {
                 for step in steps.iter().filter(|step| step.status == StepStatus::Complete) {
@@ -141,7 +144,8 @@ impl Projection<'_> {
         standing: &HashSet<MessageId>,
     ) -> Option<(ToolCallId, String)> {
         let end = call.end()?;
-        let note = format!("{} {}, call {}: {}", words::NOTE, call.name, call.wire_call_id, end.result);
+        let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, end.result));
+        let note = format!("{} {outcome}", words::NOTE);
         let told = self.transcript.told(call.id);
         let stands = |sent: &Sent| {
             let question = self.transcript.questions.get(&sent.message_id);
@@ -157,4 +161,17 @@ impl Projection<'_> {
         let last = told.iter().rfind(|sent| sent.kind != SealKind::Note || stands(sent))?;
         (last.text != end.result && last.text != note).then_some((call.id, note))
     }
+}
+
+/// Words of somebody else's in a user message, in which nothing begins as a note does.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, found) in text.to_ascii_lowercase().match_indices(words::NOTE) {
+        out.push_str(text.get(from..at).unwrap_or_default());
+        out.push_str(words::QUOTED_NOTE);
+        from = at + found.len();
+    }
+    out.push_str(text.get(from..).unwrap_or_default());
+    out
 }

@@ -6,6 +6,7 @@ use crate::domain::call::without_nul;
 use crate::domain::clock::Clock;
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Part, Usage};
+use crate::domain::nesting::Nesting;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, TurnEvent};
 use crate::llm::{CALLS_MAX, LanguageModel, ModelError, ModelEvent, ModelRequest};
@@ -51,6 +52,8 @@ pub(super) struct AskedCall {
     pub(super) provider_call_id: String,
     pub(super) name: String,
     pub(super) arguments: String,
+    /// How deep what was told of them is nested.
+    nesting: Nesting,
     /// Whether it was written to its end.
     pub(super) whole: bool,
 }
@@ -293,6 +296,7 @@ impl Said {
                     provider_call_id,
                     name: tool_name.clone(),
                     arguments: String::new(),
+                    nesting: Nesting::default(),
                     whole: false,
                 });
                 say(TurnEvent::CallStarted { tool_call_id: id, tool_name });
@@ -304,8 +308,11 @@ impl Said {
                     if index < limits.calls_per_step { limits.args_bytes.saturating_add(1) } else { 0 };
                 let room = most.saturating_sub(call.arguments.len());
                 delta.truncate(delta.ceil_char_boundary(room));
+                call.arguments.push_str(&delta);
+                // Pages look through what is being written, and what is nested without end is the end of them. The
+                // gate refuses it.
+                delta.truncate(call.nesting.within(&delta, limits.json_depth).len());
                 if !delta.is_empty() {
-                    call.arguments.push_str(&delta);
                     let tool_call_id = call.id;
                     say(TurnEvent::CallArguments { tool_call_id, delta });
                 }

@@ -124,14 +124,8 @@ impl Approvals {
             let write = self.store.urgent_write().await?;
             let found = self.seen(&write, principal, request.tool_call_id).await?;
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
-            match (
-                self.gate().registry().say(principal, thread.is_of(principal), &call.name),
-                &request.answer,
-            ) {
-                (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => {}
-                (Say::OnlyNo, Answer::Approve { .. }) => return Err(DecideError::Forbidden),
-                (Say::Nothing, _) => return Err(DecideError::NotFound),
-            }
+            // Before all else: what follows tells how the call stands.
+            self.check_person(principal, &thread, &call, &request.answer)?;
             if !matches!(call.state, State::Pending) {
                 return match is_repeat(&call, &request.answer) {
                     true => Ok((thread, call, true)),
@@ -158,6 +152,21 @@ impl Approvals {
                 write.commit().await?;
                 return Ok((decided.1, decided.0, false));
             }
+        }
+    }
+
+    /// Whether this person may say this about the call.
+    fn check_person(
+        &self,
+        principal: &Principal,
+        thread: &Thread,
+        call: &ToolCall,
+        answer: &Answer,
+    ) -> Result<(), DecideError> {
+        match (self.gate().registry().say(principal, thread.is_of(principal), &call.name), answer) {
+            (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => Ok(()),
+            (Say::OnlyNo, Answer::Approve { .. }) => Err(DecideError::Forbidden),
+            (Say::Nothing, _) => Err(DecideError::NotFound),
         }
     }
 

@@ -297,6 +297,9 @@ impl Chat {
         thread: &Thread,
     ) -> Result<Next, AskError> {
         let latest = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
+        // Before anything follows: who waits for a call may go on by the run as it is here.
+        let options = self.on_behalf_of(principal, latest.options.clone());
+        let latest = Run { options, ..latest };
         match latest.status {
             RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),
             RunStatus::Running => return Err(AskError::TurnInProgress),
@@ -309,8 +312,6 @@ impl Chat {
             }
         }
         self.check_turns(write, thread).await?;
-        let options = self.on_behalf_of(principal, latest.options.clone());
-        let latest = Run { options, ..latest };
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
         resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
     }

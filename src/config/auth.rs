@@ -69,7 +69,7 @@ pub enum AuthMode {
 impl Auth {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if self.mode == AuthMode::None {
-            return Ok(());
+            return self.check_unused();
         }
         match (&self.secret, &self.jwks_url) {
             (Some(secret), None) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
@@ -103,6 +103,22 @@ impl Auth {
                 wrong("auth.default_tenant", "expected 1 to 256 characters, none of them a control character")
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl Auth {
+    /// Whoever says how tokens are checked means that they are.
+    fn check_unused(&self) -> Result<(), ConfigError> {
+        let set = [
+            ("auth.secret", self.secret.is_some()),
+            ("auth.jwks_url", self.jwks_url.is_some()),
+            ("auth.issuer", self.issuer.is_some()),
+            ("auth.audience", self.audience.is_some()),
+        ];
+        match set.iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => wrong("auth.mode", format!("expected \"jwt\", since {key} is set")),
+            None => Ok(()),
         }
     }
 }

@@ -37,9 +37,10 @@ pub struct Limits {
     pub turns_per_tenant: Option<u32>,
     /// `streams_per_user`: streams that one user reads at once, at one process.
     pub streams_per_user: Option<u32>,
-    /// `connections`: open ones of one process.
+    /// `connections`: open ones of one process. The next wait until one ends.
     pub connections: Option<u32>,
-    /// `connections_per_ip`: of one address, at one process. Behind a proxy all come from its address.
+    /// `connections_per_ip`: of one address, at one process; a network of IPv6 (/64) is one. The next are closed at
+    /// once. Behind a proxy all come from its address, whatever its headers say.
     pub connections_per_ip: Option<u32>,
 }
 
@@ -99,6 +100,46 @@ impl Limits {
             streams_per_user: cap(self.streams_per_user, 20),
             connections: cap(self.connections, 10_000),
             connections_per_ip: cap(self.connections_per_ip, 100),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(caps: Caps) -> [u32; 8] {
+        [
+            caps.requests_per_minute,
+            caps.turns_per_minute,
+            caps.decisions_per_minute,
+            caps.turns_per_user,
+            caps.turns_per_tenant,
+            caps.streams_per_user,
+            caps.connections,
+            caps.connections_per_ip,
+        ]
+        .map(|cap| cap.map_or(0, NonZeroU32::get))
+    }
+
+    #[test]
+    fn what_counts_is_limited_where_there_are_strangers_or_where_it_is_said() {
+        let limits = Limits::default();
+        assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 8]);
+        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 20, 10_000, 100]);
+        for mode in [AuthMode::None, AuthMode::Jwt] {
+            let set = Limits {
+                requests_per_minute: Some(1),
+                turns_per_minute: Some(2),
+                decisions_per_minute: Some(3),
+                turns_per_user: Some(4),
+                turns_per_tenant: Some(5),
+                streams_per_user: Some(6),
+                connections: Some(7),
+                connections_per_ip: Some(0),
+                ..Limits::default()
+            };
+            assert_eq!(numbers(set.caps(mode)), [1, 2, 3, 4, 5, 6, 7, 0], "{mode:?}");
         }
     }
 }

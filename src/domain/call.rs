@@ -173,6 +173,8 @@ pub(crate) mod words {
     /// Begins a user message that is really the server's: how a call went whose outcome came after its answer.
     /// The tool, the call's id and the outcome follow.
     pub(crate) const NOTE: &str = "[tool outcome]";
+    /// What is told in its place where somebody else wrote it.
+    pub(crate) const QUOTED_NOTE: &str = "[quoted tool outcome]";
 }
 
 impl ToolCall {

@@ -7,6 +7,7 @@ pub(crate) mod decision;
 pub(crate) mod event;
 pub(crate) mod id;
 pub(crate) mod message;
+pub(crate) mod nesting;
 pub(crate) mod permit;
 pub(crate) mod policy;
 pub(crate) mod run;

@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Longest name a caller may give a thread or a message, in characters.
 const CLIENT_ID_MAX: usize = 64;
 
-/// What to ask. All of it is optional, other fields are ignored: pages post their whole state. Nothing at all
-/// means to go on.
+/// What to ask. All of it is optional, other fields are ignored: pages post their whole state; of a field that is
+/// there twice the last counts. Nothing at all means to go on.
 #[derive(Debug, Object)]
 struct ChatRequest {
     /// The words of a new user message; absent, null or empty means to go on.

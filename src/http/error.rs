@@ -181,7 +181,7 @@ impl From<AskError> for ApiError {
             }
             AskError::Stopping => Self::stopping(),
             AskError::TooManyTurns { of, max } => {
-                Self::rate_limited(format!("{max} turns of this {of} are under way already."), TURN_SECONDS)
+                Self::rate_limited(format!("More than {max} turns of this {of} at once."), TURN_SECONDS)
             }
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)

@@ -53,9 +53,9 @@ impl<E> Front<E> {
         if is_chat(path) { self.settings.chat_body_bytes } else { self.settings.body_bytes }
     }
 
-    /// The request with its body read, so that nothing behind waits for a slow client.
-    async fn admit(&self, mut request: Request) -> Result<Request, ApiError> {
-        if let Some(principal) = self.auth.principal(&request).await? {
+    /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
+    async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
+        if let Some(principal) = self.auth.principal(request).await? {
             // Whoever looks whether the server is well is never in the way.
             if !auth::is_open(request.uri().path()) {
                 self.rates.request(&principal)?;
@@ -67,19 +67,19 @@ impl<E> Front<E> {
             return Err(ApiError::method_not_allowed());
         }
         let max = self.body_bytes_max(request.uri().path());
-        let body = upload::read(&mut request, max, &self.settings.deadlines).await?;
+        let body = upload::read(request, max, &self.settings.deadlines).await?;
         request.set_body(Body::from_bytes(body));
-        Ok(request)
+        Ok(())
     }
 
-    async fn answer(&self, request: Request) -> Response
+    async fn answer(&self, mut request: Request) -> Response
     where
         E: Endpoint<Output = Response> + 'static,
     {
-        let request = match self.admit(request).await {
-            Ok(request) => request,
-            Err(error) => return error.into_response(),
-        };
+        if let Err(error) = self.admit(&mut request).await {
+            self.tasks.spawn(upload::drain(request));
+            return error.into_response();
+        }
         if request.uri().path() == "/" && self.settings.docs {
             return error::redirect("/docs");
         }

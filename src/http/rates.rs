@@ -73,7 +73,7 @@ impl Rates {
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamPlace, ApiError> {
         let place = self.streams.take(User::of(caller));
         place.map(StreamPlace).map_err(|max| {
-            ApiError::rate_limited(format!("{max} streams of this user are open already."), STREAM_SECONDS)
+            ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
         })
     }
 
@@ -112,4 +112,23 @@ fn count(rate: Option<&Rate>, caller: &Principal) -> Result<(), ApiError> {
         let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
         ApiError::rate_limited(format!("More than {} {} in a minute.", rate.max, rate.what), seconds)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{AuthMode, Limits};
+
+    #[test]
+    fn who_has_not_been_here_for_a_while_is_forgotten() {
+        // At this rate a user is as good as new at once.
+        let limits = Limits { requests_per_minute: Some(u32::MAX), ..Limits::default() };
+        let rates = Rates::new(&limits.caps(AuthMode::None));
+        for n in 0..10 * FORGET_EVERY {
+            let user = Principal { user_id: n.to_string(), ..Principal::local() };
+            assert!(rates.request(&user).is_ok());
+        }
+        let known = rates.requests.as_ref().map(|rate| rate.limiter.len());
+        assert!(known.is_some_and(|known| known <= FORGET_EVERY as usize), "{known:?}");
+    }
 }

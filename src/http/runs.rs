@@ -77,7 +77,7 @@ impl Runs {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
         let (run, thread) = read.run(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
-        let pending = read.pending_of(run.id).await?;
+        let pending = read.pending_of(&thread, run.id).await?;
         Ok(Json(RunView::of(&run, &thread, &pending)))
     }
 
@@ -89,7 +89,7 @@ impl Runs {
     async fn cancel(&self, caller: Caller, run_id: Path<String>) -> Result<CancelRunAnswer, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (run, thread) = self.0.chat.cancel(&caller.0, id).await?;
-        let pending = self.0.store.urgent_read().await?.pending_of(run.id).await?;
+        let pending = self.0.store.urgent_read().await?.pending_of(&thread, run.id).await?;
         let view = Json(RunView::of(&run, &thread, &pending));
         Ok(match run.status {
             RunStatus::Running => CancelRunAnswer::UnderWay(view),

@@ -327,7 +327,7 @@ impl Threads {
             match format.0 {
                 Some(Format::V4) => {
                     let began = match message.status {
-                        MessageStatus::Streaming => read.turn_began(message.run_id).await?,
+                        MessageStatus::Streaming => read.turn_began(&thread, message.run_id).await?,
                         _ => None,
                     };
                     results.extend(v4_message(message, began).map(|folded| AnyMessage::V4(Any(folded))));

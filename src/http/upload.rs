@@ -4,16 +4,16 @@ use super::deadlines::Deadlines;
 use super::error::ApiError;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
-use poem::Request;
 use poem::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
+use poem::{Body, Request};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How much more is read of a body that is too long, and for how long.
+/// How much more is read of a body that nobody wants, and for how long.
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Reads the body of a request to its end.
+/// Reads the body of a request to its end. Of one that is too long the rest stays in the request.
 pub(super) async fn read(
     request: &mut Request,
     bytes_max: usize,
@@ -24,22 +24,20 @@ pub(super) async fn read(
         return Err(ApiError::encoded_body());
     }
     let declared = request.header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    let mut too_long = declared.is_some_and(|declared| declared > bytes_max);
+    if declared.is_some_and(|declared| declared > bytes_max) {
+        return Err(ApiError::body_too_large(bytes_max));
+    }
     let end = Instant::now() + deadlines.body;
     let mut pieces = request.take_body().into_bytes_stream().boxed();
     let mut body = BytesMut::new();
-    while !too_long && let Some(piece) = next_piece(&mut pieces, end, deadlines).await? {
+    while let Some(piece) = next_piece(&mut pieces, end, deadlines).await? {
         body.extend_from_slice(&piece.map_err(|_| ApiError::bad_request("body: it broke off"))?);
-        too_long = body.len() > bytes_max;
+        if body.len() > bytes_max {
+            request.set_body(Body::from_bytes_stream(pieces));
+            return Err(ApiError::body_too_large(bytes_max));
+        }
     }
-    if !too_long {
-        return Ok(body.freeze());
-    }
-    // A client that asks first has sent nothing yet.
-    if request.header(EXPECT).is_none() {
-        drain(pieces).await;
-    }
-    Err(ApiError::body_too_large(bytes_max))
+    Ok(body.freeze())
 }
 
 /// The next piece, for which nobody waits for ever: a client that sends one byte now and then is as late as one that
@@ -60,9 +58,14 @@ async fn next_piece<S: Stream + Unpin>(
     })
 }
 
-/// Reads on in a body that nobody wants: a client that sends all of it before it reads would find its
-/// connection closed, and no answer.
-async fn drain(mut pieces: impl Stream<Item = std::io::Result<Bytes>> + Unpin) {
+/// Reads on in the body of a request that was refused, while the answer is on its way: a client that sends all of it
+/// before it reads would find its connection closed, and no answer.
+pub(super) async fn drain(mut request: Request) {
+    // A client that asks first has sent nothing yet.
+    if request.header(EXPECT).is_some() {
+        return;
+    }
+    let mut pieces = request.take_body().into_bytes_stream().boxed();
     let mut left = DRAIN_BYTES;
     let reading = async {
         while let Some(Ok(piece)) = pieces.next().await {

@@ -7,7 +7,8 @@ use futures::FutureExt;
 use sea_orm::sqlx;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend};
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 const URGENT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection that is given back may take to say that it is well.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Who may read a file that is made here: its owner.
+const PRIVATE: u32 = 0o600;
 
 impl Store {
     /// Connects, and creates a SQLite file that is not there yet.
@@ -28,6 +31,7 @@ impl Store {
         clock: Arc<dyn Clock>,
         metrics: Metrics,
     ) -> Result<Self, StoreError> {
+        make_private_file(url);
         let reserved = reserved(url, max_connections);
         let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
         let urgent = match reserved {
@@ -50,7 +54,7 @@ impl Store {
         let Some(path) = lock_file(url) else { return Ok(self) };
         let failed = |why| StoreError::LockFile { path: path.display().to_string(), why };
         // A file beside the database: closing the database's own file would let go of SQLite's locks on it.
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        let file = private().create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => self.sole = Some(Arc::new(file)),
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse),
@@ -112,10 +116,32 @@ async fn pool(
     Ok(Database::connect(options).await?)
 }
 
+/// Makes a SQLite file that is not there yet. SQLite would make it for everybody to read, and gives the files beside
+/// it the mode that it has.
+fn make_private_file(url: &str) {
+    if let Some(path) = sqlite_file(url) {
+        // Where it cannot be made SQLite says why.
+        let _there = private().create_new(true).open(path);
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = File::options();
+    options.write(true).mode(PRIVATE);
+    options
+}
+
+/// The file of a SQLite database. One in memory has none.
+fn sqlite_file(url: &str) -> Option<PathBuf> {
+    let in_memory = url.contains(":memory:") || url.contains("mode=memory");
+    let options: SqliteConnectOptions =
+        (url.starts_with("sqlite:") && !in_memory).then(|| url.parse().ok())??;
+    Some(options.get_filename().to_owned())
+}
+
 fn lock_file(url: &str) -> Option<PathBuf> {
-    let options: SqliteConnectOptions = url.starts_with("sqlite:").then(|| url.parse().ok())??;
-    // One in memory has no file. One that has several names has one lock.
-    let database = options.get_filename().canonicalize().ok()?;
+    // One that has several names has one lock.
+    let database = sqlite_file(url)?.canonicalize().ok()?;
     let mut path = database.into_os_string();
     path.push(".lock");
     Some(path.into())

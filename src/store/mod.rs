@@ -184,13 +184,16 @@ impl Deref for Write {
 }
 
 impl Store {
-    /// Brings the schema up to date: everything in one transaction that holds a lock.
+    /// Brings the schema up to date: everything in one transaction that holds a lock. Where it is, nothing is written,
+    /// and a role that may not make tables will do.
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
         let tx = begin(&self.db, Mode::Write).await?;
         if tx.get_database_backend() == DbBackend::Postgres {
             tx.execute_unprepared(MIGRATION_LOCK).await?;
         }
-        Migrator::up(&tx, None).await?;
+        if !Migrator::get_pending_migrations_read_only(&tx).await?.is_empty() {
+            Migrator::up(&tx, None).await?;
+        }
         tx.commit().await?;
         Ok(())
     }

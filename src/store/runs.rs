@@ -90,12 +90,17 @@ impl Read {
         Ok(thread.map(|thread| (run, thread)))
     }
 
-    /// The calls of a run that wait for a person, in the order they were asked for.
-    pub(crate) async fn pending_of(&self, run: RunId) -> Result<Vec<ToolCallId>, StoreError> {
+    /// The calls of a run of this thread that wait for a person, in the order they were asked for.
+    pub(crate) async fn pending_of(
+        &self,
+        thread: &Thread,
+        run: RunId,
+    ) -> Result<Vec<ToolCallId>, StoreError> {
         let ids: Vec<String> = tool_call::Entity::find()
             .select_only()
             .column(tool_call::Column::ToolCallId)
             .filter(tool_call::Column::RunId.eq(run.to_string()))
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
             .filter(tool_call::Column::State.eq("pending"))
             .order_by_asc(tool_call::Column::Step)
             .order_by_asc(tool_call::Column::Ordinal)
@@ -211,6 +216,7 @@ impl Write {
             .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
             .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))
             .filter(run::Column::RunId.eq(run.id.to_string()))
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::Status.is_in(["waiting", "failed"]))
             .exec(&self.tx)
             .await?;
@@ -242,6 +248,7 @@ impl Write {
                 let asked = run::Entity::update_many()
                     .col_expr(run::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
                     .filter(run::Column::RunId.eq(run.id.to_string()))
+                    .filter(run::Column::ThreadId.eq(thread.id.to_string()))
                     .filter(run::Column::Status.eq("running"))
                     .exec(&self.tx)
                     .await?;
@@ -351,6 +358,7 @@ impl Write {
             .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
             .col_expr(run::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(run::Column::RunId.eq(run_id.to_string()))
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
             .filter(run::Column::Status.is_in(from.iter().copied()))
             .exec(&self.tx)
             .await?;

@@ -74,11 +74,16 @@ impl TurnEnd {
 }
 
 impl Read {
-    /// When the latest turn of a run began.
-    pub(crate) async fn turn_began(&self, run: RunId) -> Result<Option<Timestamp>, StoreError> {
+    /// When the latest turn of a run of this thread began.
+    pub(crate) async fn turn_began(
+        &self,
+        thread: &Thread,
+        run: RunId,
+    ) -> Result<Option<Timestamp>, StoreError> {
         let beginnings = [EventType::RunStarted, EventType::RunResumed].map(EventType::as_str);
         let last = event::Entity::find()
             .filter(event::Column::RunId.eq(run.to_string()))
+            .filter(event::Column::ThreadId.eq(thread.id.to_string()))
             .filter(event::Column::EventType.is_in(beginnings))
             .order_by_desc(event::Column::At)
             .one(&self.tx)

@@ -1,7 +1,8 @@
 //! What a role may do with a tool: have it run, and decide its calls.
 //!
 //! The rules are the operator's, `[tools.<name>]`; what follows from them is in `domain::policy`. Roles are those of
-//! the request that is being answered, so that one who lost a role has lost it at the next.
+//! the request that is being answered, and nobody's are stored: who lost one has lost it at their next request, but an
+//! approver's yes still runs what was held while the requester had theirs.
 
 use super::registry::Registered;
 use super::{ToolRegistry, ToolSpec};
@@ -25,11 +26,16 @@ impl ToolRegistry {
     pub(crate) fn put_under(&mut self, rules: &BTreeMap<String, ToolRules>) -> Result<(), ConfigError> {
         let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
         if let Some(unknown) = rules.keys().find(|name| !self.tools.contains_key(*name)) {
-            let why = format!("there is no such tool; expected one of: {}", names.join(", "));
+            let why = format!("there is no such tool; expected one of [{}]", names.join(", "));
             return Err(ConfigError::Value { key: format!("tools.{unknown}"), why });
         }
         for (name, registered) in &mut self.tools {
-            registered.rules = rules.get(name).cloned().unwrap_or_default();
+            let rules = rules.get(name).cloned().unwrap_or_default();
+            if !registered.spec.hil && !rules.approve_roles.is_empty() {
+                let why = "the tool asks nobody; expected roles only for one that does".to_owned();
+                return Err(ConfigError::Value { key: format!("tools.{name}.approve_roles"), why });
+            }
+            registered.rules = rules;
         }
         Ok(())
     }

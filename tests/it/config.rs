@@ -88,6 +88,7 @@ fn a_wrong_value_in_the_file_is_named() {
         ("[approval]\nwhile_pending = \"maybe\"", "approval.while_pending"),
         ("[auth]\nallow_insecure = \"perhaps\"", "auth.allow_insecure"),
         ("[auth]\nmode = \"hope\"", "auth.mode"),
+        ("[auth]\nissuer = \"https://issuer.example\"", "auth.mode"),
         ("[server]\nbind = \"nowhere\"", "server.bind"),
         ("[server]\ndocs = \"maybe\"", "server.docs"),
         ("[database]\nmax_connections = 0", "database.max_connections"),

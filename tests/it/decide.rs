@@ -156,7 +156,7 @@ async fn an_overdue_call_expires_at_the_click() {
 }
 
 #[tokio::test]
-async fn a_shown_hash_that_differs_is_stale_and_the_call_stays_pending() {
+async fn b9_a_shown_hash_that_differs_is_stale_and_the_call_stays_pending() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let hash = app.client.call(&id).await["input_hash"].as_str().unwrap().to_owned();

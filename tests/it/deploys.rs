@@ -20,7 +20,7 @@ async fn a_tool_that_is_gone_cannot_be_approved_but_rejected() {
 }
 
 #[tokio::test]
-async fn what_was_shown_is_stale_once_the_tool_takes_something_else() {
+async fn b9_what_was_shown_is_stale_once_the_tool_takes_something_else() {
     let app = Embedded::start().await;
     let (_, short) = app.held("pay", "1").await;
     let (_, long) = app.held("pay", "a long note").await;

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod attach;
+mod attacks;
 mod auth;
 mod bodies;
 mod cancel;
@@ -35,5 +36,6 @@ mod support;
 mod sweeper;
 mod third_party;
 mod threads;
+mod transport;
 mod turns;
 mod upstream;

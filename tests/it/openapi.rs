@@ -89,7 +89,7 @@ fn every_operation_documents_its_failures_in_the_one_shape() {
     for (route, operation) in operations(&document) {
         let responses = operation["responses"].as_object().unwrap();
         assert!(responses.keys().any(|status| status.starts_with('2')), "{route}");
-        for status in ["400", "401", "403", "404", "405", "413", "415", "500", "503"] {
+        for status in ["400", "401", "403", "404", "405", "413", "415", "429", "500", "503"] {
             assert!(responses.contains_key(status), "{route}: no {status}");
         }
         for (status, response) in responses.iter().filter(|(status, _)| !status.starts_with('2')) {
@@ -257,7 +257,7 @@ async fn a_method_that_a_resource_does_not_have_is_405_with_those_that_it_has() 
             let under: &[&str] = if path.contains('{') { &["", "/api"] } else { &[""] };
             for under in under {
                 let path = format!("{under}{path}").replace("{name}", "list_files");
-                let path = path.replace('{', "").replace('}', "");
+                let path = path.replace(['{', '}'], "");
                 let request = app.client.http.request(method.parse().unwrap(), app.client.url(&path));
                 let answer = app.client.send(request).await;
                 assert_eq!(answer.status, 405, "{method} {path}");

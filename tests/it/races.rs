@@ -16,13 +16,13 @@ const NOW_SQLITE: &str = "CAST(unixepoch('now', 'subsec') * 1000000 AS BIGINT)";
 const NOW_POSTGRES: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 #[tokio::test]
-async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_sqlite() {
+async fn b13_of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     race(format!("sqlite://{}/rows.db", dir.path().display()), NOW_SQLITE).await;
 }
 
 #[tokio::test]
-async fn of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_postgres() {
+async fn b13_of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_postgres() {
     let url = postgres().await;
     race(url, NOW_POSTGRES).await;
 }

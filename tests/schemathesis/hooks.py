@@ -1,10 +1,12 @@
 """Cases that reach further than chance would: words that the scripted model understands, in few threads, and the ids
 of held calls, which stand in streams, where the links of a document cannot look."""
 
+import itertools
 import os
 import random
 import re
 
+import requests
 import schemathesis
 from schemathesis import GenerationMode
 
@@ -15,6 +17,7 @@ UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # All of them, because what is decided has to be answered too, and those that were not decided here yet.
 held = []
 fresh = []
+ways = itertools.cycle(["approve", "reject", "cancel"])
 chance = random.Random(1)
 
 
@@ -30,8 +33,12 @@ def before_load_schema(context, raw_schema):
 @schemathesis.hook
 def after_call(context, case, response):
     if response.headers.get("x-vercel-ai-data-stream"):
-        held.extend(HELD.findall(response.text))
-        fresh.extend(HELD.findall(response.text))
+        for call in HELD.findall(response.text):
+            held.append(call)
+            if len(held) % 2:
+                end(call, response.request)
+            else:
+                fresh.append(call)
 
 
 @schemathesis.hook
@@ -46,6 +53,20 @@ def before_call(context, case, kwargs):
             decide(case.body, positive)
     elif held and "tool_call_id" in case.path_parameters and chance.random() < 0.3:
         case.path_parameters["tool_call_id"] = chance.choice(held)
+
+
+def end(call, request):
+    """Ends every other held call at once, in turn in each way, so that a slow machine comes to it as well."""
+    base = request.url.split("/qa/")[0]
+    headers = {name: value for name, value in request.headers.items() if name.lower() == "authorization"}
+    way = next(ways)
+    if way == "cancel":
+        answer = requests.post(f"{base}/tool_calls/{call}/cancel", headers=headers, timeout=20)
+    else:
+        decision = {"toolCallId": call, "isValidated": way == "approve"}
+        answer = requests.post(f"{base}/qa/validate_tool", json=decision, headers=headers, timeout=20)
+    # Told of anew by a stream that goes on, it may have ended meanwhile.
+    assert answer.status_code in (200, 409), answer.text
 
 
 def talk(case):

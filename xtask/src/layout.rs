@@ -76,6 +76,7 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
         rules::confined_names(path, &tokens, &mut report);
         rules::environment(path, &tokens, &mut report);
         rules::sealed_constructors(path, &tokens, &mut report);
+        rules::raw_sql(path, &tokens, &mut report);
     }
     Ok(violations.into_iter().collect())
 }

@@ -15,7 +15,7 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 const TOOLS: &str = "target/tools";
 
 /// Directories whose npm packages the tests use, where they exist.
-const NODE_PROJECTS: &[&str] = &["tests/wire"];
+const NODE_PROJECTS: &[&str] = &["tests/wire", "tests/oidc"];
 
 /// The packages from PyPI.
 const PYTHON_PACKAGES: &str = "tests/schemathesis/requirements.txt";

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 /// Longest name of a user or a tenant, in characters.
 const NAME_CHARS_MAX: usize = 256;
-/// Claims that only ID tokens have (OpenID Connect Core, 2 and 3.3.2.11).
-const OF_ID_TOKENS: [&str; 3] = ["nonce", "at_hash", "c_hash"];
+/// Claims that only ID tokens have (OpenID Connect Core, 3.1.3.6 and 3.3.2.11). `nonce` is not one of them: some issuers
+/// put it into access tokens too.
+const OF_ID_TOKENS: [&str; 2] = ["at_hash", "c_hash"];
 /// Claims in which some issuers say what a token is for, and what it says in those that are not for access.
 const PURPOSES: [&str; 2] = ["token_use", "typ"];
 const OTHER_PURPOSES: [&str; 4] = ["id", "refresh", "offline", "logout"];

@@ -201,7 +201,7 @@ impl Remote {
         let key = api_key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty());
         let headers = wire.headers(key)?;
         let origin = format!("{} {url} {id}", wire.as_str());
-        let http = Http::new(api_key).map_err(RemoteError::Client)?;
+        let http = Http::new(&url, api_key).map_err(RemoteError::Client)?;
         Ok(Self { wire, id, origin, url, headers, options, http })
     }
 

@@ -7,7 +7,7 @@ use crate::domain::call::cut;
 use crate::egress::{self, chain};
 use crate::llm::ModelError;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Request, Response};
+use reqwest::{Request, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::time::Duration;
@@ -25,9 +25,9 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// The client, or what is in the way of one.
-    pub(super) fn new(api_key: Option<SecretString>) -> Result<Self, String> {
-        Ok(Self { client: egress::client()?, api_key })
+    /// For requests to this address; or what is in their way.
+    pub(super) fn new(url: &Url, api_key: Option<SecretString>) -> Result<Self, String> {
+        Ok(Self { client: egress::client(url)?, api_key })
     }
 
     /// The answer, once it has begun.

@@ -125,12 +125,7 @@ fn words() -> impl Strategy<Value = String> {
         3 => vec(prop::char::range('a', 'z'), 0..12).prop_map(|chars| chars.into_iter().collect()),
     ];
     let short = vec(piece, 0..5).prop_map(|pieces| pieces.concat());
-    let long = (select(ODD), 1000..4000_usize).prop_map(|(odd, times)| {
-        // A known limit of the client: while arguments are being written it completes them and looks through them, and
-        // its stack ends some thousand lists deep.
-        let deep = odd.contains(['[', '{']);
-        odd.repeat(if deep { times / 40 } else { times })
-    });
+    let long = (select(ODD), 1000..4000_usize).prop_map(|(odd, times)| odd.repeat(times));
     prop_oneof![600 => short, 1 => long]
 }
 

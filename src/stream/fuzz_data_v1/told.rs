@@ -5,6 +5,7 @@ use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, Too
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use crate::domain::nesting::Nesting;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, TurnEvent};
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ use uuid::Uuid;
 
 /// The request in which all is told.
 pub(super) const REQUEST: &str = "r1";
+
+/// The agent tells nothing of arguments that is nested deeper, and the gate refuses them.
+const DEPTH_MAX: usize = 32;
 
 const AT: Timestamp = Timestamp::from_micros(0);
 
@@ -178,8 +182,10 @@ impl Teller<'_> {
         let tool_call_id = ToolCallId::new(Uuid::from_u128(self.calls));
         said.parts.push(Part::ToolCall { tool_call_id });
         self.say(TurnEvent::CallStarted { tool_call_id, tool_name: planned.tool.clone() });
+        let mut nesting = Nesting::default();
         for delta in &planned.written {
-            self.say(TurnEvent::CallArguments { tool_call_id, delta: delta.clone() });
+            let delta = nesting.within(delta, DEPTH_MAX).to_owned();
+            self.say(TurnEvent::CallArguments { tool_call_id, delta });
         }
         let (held, state) = match &planned.goes {
             Goes::Invalid(why) => (false, State::Invalid(ended(why))),

@@ -1,16 +1,13 @@
 //! Tokens signed with a shared secret.
 
+use super::assert_unknown;
 use crate::support::token::{self, changed, claims, now, signed, with_tokens};
-use crate::support::{Answer, Client, Embedded, Process};
+use crate::support::{Client, Embedded, Process};
+use holdpoint::app::App;
+use holdpoint::config::{AuthMode, Config};
+use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
-
-/// Asserts that the caller is not known, and that the answer says no more than that.
-fn assert_unknown(answer: &Answer, what: &str) {
-    let expected =
-        json!({ "error": { "code": "unauthenticated", "message": "Expected a valid bearer token." } });
-    assert_eq!((answer.status, &answer.body), (401, &expected), "{what}");
-    assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{what}");
-}
+use std::net::SocketAddr;
 
 async fn status(client: &Client, claims: &Value) -> u16 {
     client.with_token(&signed(claims)).get("/threads").await.status
@@ -96,4 +93,154 @@ async fn d5_a_token_for_somebody_else_or_of_somebody_else_is_refused() {
     ] {
         assert_eq!(status(&app.client, &changed(ann(), &change)).await, 200, "{what}");
     }
+}
+
+#[tokio::test]
+async fn who_calls_has_a_name_that_can_be_used() {
+    let app = Embedded::with(with_tokens).await;
+    let ann = || claims("acme", "ann", &[]);
+    let long = |n: usize| "é".repeat(n);
+    for (what, change) in [
+        ("no tenant", json!({ "tenant": null })),
+        ("a tenant as a number", json!({ "tenant": 7 })),
+        ("a tenant as a list", json!({ "tenant": ["acme"] })),
+        ("an empty tenant", json!({ "tenant": "" })),
+        ("a tenant with a line's end", json!({ "tenant": "acme\nx" })),
+        ("a long tenant", json!({ "tenant": long(257) })),
+        ("an empty user", json!({ "sub": "" })),
+        ("a user as a number", json!({ "sub": 7 })),
+        ("a user with U+0000", json!({ "sub": "ann\0" })),
+        ("a user with U+0085", json!({ "sub": "ann\u{85}" })),
+        ("a long user", json!({ "sub": long(257) })),
+        ("roles as a number", json!({ "roles": 7 })),
+        ("roles as an object", json!({ "roles": { "approver": true } })),
+        ("a role as a number", json!({ "roles": ["approver", 7] })),
+    ] {
+        let client = app.client.with_token(&signed(&changed(ann(), &change)));
+        assert_unknown(&client.get("/threads").await, what);
+    }
+    for change in [
+        json!({ "tenant": long(256), "sub": long(256) }),
+        json!({ "sub": "auth0|ann@example.com' OR 1=1 --" }),
+        json!({ "roles": null }),
+        json!({ "roles": "approver reader" }),
+        json!({ "roles": [] }),
+    ] {
+        assert_eq!(status(&app.client, &changed(ann(), &change)).await, 200, "{change}");
+    }
+}
+
+#[tokio::test]
+async fn which_claims_say_who_calls_can_be_set() {
+    let app = Embedded::with(|config| {
+        with_tokens(config);
+        config.auth.user_claim = "email".to_owned();
+        config.auth.tenant_claim = "https://example.com/org".to_owned();
+        config.auth.default_tenant = Some("home".to_owned());
+        config.auth.roles_claim = "/realm_access/roles".to_owned();
+    })
+    .await;
+    let says = |change: Value| changed(claims("ignored", "u-1", &[]), &change);
+    for (change, status_wanted) in [
+        (json!({ "email": "ann@a", "https://example.com/org": "acme" }), 201),
+        (json!({ "email": "bob@a" }), 201),
+        (json!({ "https://example.com/org": "acme" }), 401),
+        (json!({ "email": "ann@a", "https://example.com/org": 7 }), 401),
+        (json!({ "email": "eve@a", "realm_access": { "roles": 7 } }), 401),
+        (json!({ "email": "eve@a", "realm_access": { "roles": ["x"] } }), 201),
+        (json!({ "email": "eve@a", "realm_access": "x", "roles": 7 }), 201),
+    ] {
+        let client = app.client.with_token(&signed(&says(change.clone())));
+        assert_eq!(client.post("/threads", &json!({})).await.status, status_wanted, "{change}");
+    }
+    let owners = app.rows.all("SELECT DISTINCT tenant_id, user_id FROM threads ORDER BY user_id").await;
+    assert_eq!(
+        owners,
+        [
+            json!({ "tenant_id": "acme", "user_id": "ann@a" }),
+            json!({ "tenant_id": "home", "user_id": "bob@a" }),
+            json!({ "tenant_id": "home", "user_id": "eve@a" }),
+        ]
+    );
+}
+
+/// What is wrong with a configuration.
+async fn refusal(change: impl FnOnce(&mut Config)) -> String {
+    let mut config = Config::default();
+    config.database.url = "sqlite::memory:".into();
+    config.database.max_connections = 1;
+    with_tokens(&mut config);
+    change(&mut config);
+    match Box::pin(App::build(config, ToolRegistry::new(), Vec::new())).await {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn d7_a_server_that_could_be_fooled_does_not_start() {
+    fn jwks(url: &str) -> impl FnOnce(&mut Config) {
+        let url = url.to_owned();
+        move |config| (config.auth.secret, config.auth.jwks_url) = (None, Some(url))
+    }
+    let key_of = |refusal: String| refusal.split(": ").nth(1).unwrap_or_default().to_owned();
+    assert_eq!(key_of(refusal(|config| config.auth.secret = None).await), "auth.jwks_url");
+    assert_eq!(
+        key_of(refusal(|config| config.auth.secret = Some("x".repeat(31).into())).await),
+        "auth.secret"
+    );
+    assert_eq!(
+        key_of(refusal(|config| config.auth.jwks_url = Some("https://a".to_owned())).await),
+        "auth.secret"
+    );
+    assert_eq!(key_of(refusal(|config| config.auth.issuer = None).await), "auth.issuer");
+    assert_eq!(key_of(refusal(|config| config.auth.audience = Some(String::new())).await), "auth.audience");
+    for tenant in [String::new(), "a\nb".to_owned(), "x".repeat(257)] {
+        let refused = refusal(|config| config.auth.default_tenant = Some(tenant)).await;
+        assert_eq!(key_of(refused), "auth.default_tenant");
+    }
+    for url in [
+        "http://issuer.example/jwks",
+        "http://10.0.0.1/jwks",
+        "http://localhost.evil.example/jwks",
+        "http://127.0.0.1@evil.example/jwks",
+        "ftp://127.0.0.1/jwks",
+        "file:///etc/jwks",
+        "issuer.example/jwks",
+        "",
+    ] {
+        assert_eq!(key_of(refusal(jwks(url)).await), "auth.jwks_url", "{url}");
+    }
+    // Nobody answers there, which is no reason not to start.
+    for url in
+        ["http://127.0.0.1:1/jwks", "http://localhost:1/jwks", "http://[::1]:1/jwks", "https://127.0.0.1:1/"]
+    {
+        assert_eq!(refusal(jwks(url)).await, "", "{url}");
+    }
+}
+
+#[tokio::test]
+async fn with_tokens_any_address_and_any_host_may_be_faced() {
+    let app = Embedded::with(|config| {
+        with_tokens(config);
+        config.server.bind = SocketAddr::from(([0, 0, 0, 0], 0));
+    })
+    .await;
+    let ann = app.client.as_user("acme", "ann", &[]);
+    let request =
+        ann.http.get(ann.url("/threads")).header("host", "chat.example").header("origin", "https://x");
+    assert_eq!(app.client.send(request).await.status, 200);
+    assert_unknown(&app.client.get("/threads").await, "nobody");
+}
+
+#[tokio::test]
+async fn what_belongs_to_the_other_mode_does_not_matter() {
+    let app = Embedded::with(|config| {
+        with_tokens(config);
+        config.auth.mode = AuthMode::None;
+    })
+    .await;
+    assert_eq!(app.client.get("/threads").await.status, 200);
+    let with_a_token = app.client.with_token("nonsense");
+    assert_eq!(with_a_token.get("/threads").await.status, 200);
 }

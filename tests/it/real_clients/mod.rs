@@ -4,6 +4,7 @@
 mod attaching;
 mod breaking;
 mod deciding;
+mod hostile;
 mod page;
 mod recorded;
 mod saying;

@@ -96,7 +96,7 @@ async fn an_approver_finds_no_thread_no_run_and_no_cancelling() {
 
 #[tokio::test]
 async fn an_approver_of_one_tool_finds_no_call_of_another_and_none_that_nobody_was_asked_about() {
-    let app = office_with(|config| rule(config, "dawdle", &[], &["chief"], false)).await;
+    let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let thread = app.client.thread().await;
     app.ledger.go.add_permits(1);

@@ -55,16 +55,23 @@ fn rules_that_cannot_be_used_are_refused_by_their_key() {
 }
 
 #[tokio::test]
-async fn a_rule_for_a_tool_that_is_not_there_is_refused_by_its_key_before_anything_is_opened_on_sqlite() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = Config::default();
-    config.database.url = format!("sqlite://{}/rules.db", dir.path().display()).into();
-    let rules = ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() };
-    config.tools.rules.insert("pey".to_owned(), rules);
-    let built = App::build(config, probes(&Ledger::new()), vec![Arc::new(Scene::new())]).await;
-    let told = built.err().unwrap().to_string();
-    assert!(told.contains("tools.pey: there is no such tool; expected one of: break, "), "{told}");
-    assert!(!dir.path().join("rules.db").exists());
+async fn a_rule_that_fits_no_tool_is_refused_by_its_key_before_anything_is_opened_on_sqlite() {
+    let clerk = || vec!["clerk".to_owned()];
+    let run = ToolRules { run_roles: clerk(), ..ToolRules::default() };
+    let approve = ToolRules { approve_roles: clerk(), ..ToolRules::default() };
+    for (tool, rules, expected) in [
+        ("pey", run, "tools.pey: there is no such tool; expected one of [break, "),
+        ("look", approve, "tools.look.approve_roles: the tool asks nobody; "),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.database.url = format!("sqlite://{}/rules.db", dir.path().display()).into();
+        config.tools.rules.insert(tool.to_owned(), rules);
+        let built = App::build(config, probes(&Ledger::new()), vec![Arc::new(Scene::new())]).await;
+        let told = built.err().unwrap().to_string();
+        assert!(told.contains(expected), "{told}");
+        assert!(!dir.path().join("rules.db").exists());
+    }
 }
 
 #[tokio::test]

@@ -135,6 +135,28 @@ async fn a_page_that_comes_back_with_fewer_roles_goes_on_without_their_tools() {
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn who_waits_with_fewer_roles_for_a_call_under_way_goes_on_without_their_tools() {
+    let mut app = office().await;
+    let alice = app.client.clone();
+    app.client = acme(&app, "alice", &["clerk"]);
+    let (thread, id) = app.held("wait_for_me", "a").await;
+    let approving = tokio::spawn({
+        let (client, id) = (app.client.clone(), id.clone());
+        async move { client.approve(&id).await }
+    });
+    app.ledger.wait_begun().await;
+    app.scene.calls(&[call("p1", "look", &json!({ "note": "b" }))]).says("No.");
+    // Its head comes at once; the rest when the call has ended.
+    let going_on = alice.http.post(alice.url(&format!("/qa/chat_streamed/{thread}"))).send().await.unwrap();
+    assert_eq!(going_on.status(), 200);
+    app.ledger.go.add_permits(1);
+    let told = going_on.text().await.unwrap();
+    assert_eq!(approving.await.unwrap().body["state"], "succeeded");
+    assert!(told.contains("There is no tool named"), "{told}");
+    assert_eq!(app.ledger.lines(), ["wait_for_me a"]);
+}
+
 async fn attach(client: &Client, thread: &str) -> Turn {
     client.read(client.http.get(client.url(&format!("/qa/chat_streamed/{thread}")))).await
 }

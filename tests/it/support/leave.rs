@@ -1,7 +1,7 @@
 //! A client that goes away. It writes its bytes itself: a library would have words of its own to say at a
 //! parting, and would not tell when what it was given is on the wire.
 
-use super::Client;
+use super::{Client, http2};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -195,72 +195,5 @@ impl Leaver {
                 Some(self.socket)
             }
         }
-    }
-}
-
-/// As much of HTTP/2 as it takes to ask and to leave (RFC 9113).
-mod http2 {
-    pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-    pub(super) const DATA: u8 = 0;
-    pub(super) const HEADERS: u8 = 1;
-    pub(super) const RST_STREAM: u8 = 3;
-    pub(super) const SETTINGS: u8 = 4;
-    pub(super) const PING: u8 = 6;
-
-    pub(super) const ACK: u8 = 1;
-    pub(super) const END_STREAM: u8 = 1;
-    pub(super) const END_HEADERS: u8 = 4;
-
-    pub(super) const CANCEL: [u8; 4] = [0, 0, 0, 8];
-
-    /// Streams of a client have odd numbers.
-    pub(super) const FIRST: u32 = 1;
-    pub(super) const SECOND: u32 = 3;
-
-    #[derive(Debug)]
-    pub(super) struct Frame<'a> {
-        pub(super) kind: u8,
-        pub(super) flags: u8,
-        pub(super) stream: u32,
-        pub(super) payload: &'a [u8],
-    }
-
-    pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-        let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-    }
-
-    /// The frames that are there to their end.
-    pub(super) fn frames(mut bytes: &[u8]) -> Vec<Frame<'_>> {
-        let mut frames = Vec::new();
-        while let Some((&[a, b, c, kind, flags, s, t, u, v], rest)) = bytes.split_first_chunk() {
-            let length = u32::from_be_bytes([0, a, b, c]) as usize;
-            let Some((payload, rest)) = rest.split_at_checked(length) else { break };
-            frames.push(Frame { kind, flags, stream: u32::from_be_bytes([s, t, u, v]), payload });
-            bytes = rest;
-        }
-        frames
-    }
-
-    /// A request's head, each field written out, which needs no table (RFC 7541, 6.2.2).
-    pub(super) fn head(method: &str, path: &str, authority: &str) -> Vec<u8> {
-        let fields = [
-            (":method", method),
-            (":scheme", "http"),
-            (":authority", authority),
-            (":path", path),
-            ("content-type", "application/json"),
-        ];
-        let mut block = Vec::new();
-        for (name, value) in fields {
-            block.push(0);
-            for text in [name, value] {
-                // From 127 on a length takes more than one byte.
-                block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).unwrap());
-                block.extend(text.as_bytes());
-            }
-        }
-        block
     }
 }

@@ -20,6 +20,10 @@ impl Rows {
         Self(Database::connect(options).await.unwrap())
     }
 
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.0.get_database_backend() == sea_orm::DbBackend::Postgres
+    }
+
     /// The rows of a query.
     pub(crate) async fn all(&self, sql: &str) -> Vec<Value> {
         let statement = Statement::from_string(self.0.get_database_backend(), sql);

@@ -1,7 +1,7 @@
 //! A server in this process, with tools and a model that a test brings.
 
 use super::{Client, Ledger, Rows, Scene, postgres_if_chosen, probes};
-use holdpoint::app::{App, configured_model};
+use holdpoint::app::{App, Deadlines, configured_model};
 use holdpoint::config::{Config, Provider};
 use holdpoint::llm::LanguageModel;
 use holdpoint::tools::ToolRegistry;
@@ -51,6 +51,16 @@ impl Embedded {
 
     /// With the configuration changed so.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::hurried(|_| {}, change).await
+    }
+
+    /// The same, with deadlines for clients that a test can wait for.
+    pub(crate) async fn hurried(
+        hurry: impl FnOnce(&mut Deadlines),
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let mut deadlines = Deadlines::default();
+        hurry(&mut deadlines);
         let ledger = Ledger::new();
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir);
@@ -59,7 +69,7 @@ impl Embedded {
         }
         change(&mut config);
         let tools = probes(&ledger);
-        Self::serve(dir, config, tools, Scene::new(), ledger).await
+        Box::pin(Self::serve(dir, config, deadlines, tools, Scene::new(), ledger)).await
     }
 
     /// Stops the server and starts it again on the same rows, with these tools: a deploy.
@@ -77,17 +87,24 @@ impl Embedded {
         let mut config = config(&self.dir);
         config.database.url = self.url.into();
         change(&mut config);
-        Self::serve(self.dir, config, tools, self.scene, self.ledger).await
+        Box::pin(Self::serve(self.dir, config, Deadlines::default(), tools, self.scene, self.ledger)).await
     }
 
-    async fn serve(dir: TempDir, config: Config, tools: ToolRegistry, scene: Scene, ledger: Ledger) -> Self {
+    async fn serve(
+        dir: TempDir,
+        config: Config,
+        deadlines: Deadlines,
+        tools: ToolRegistry,
+        scene: Scene,
+        ledger: Ledger,
+    ) -> Self {
         let url = config.database.url.expose_secret().to_owned();
         let bind = config.server.bind;
         let model: Arc<dyn LanguageModel> = match config.model.provider {
             Provider::Scripted => Arc::new(scene.clone()),
             _ => configured_model(&config).unwrap(),
         };
-        let app = App::build(config, tools, vec![model]).await.unwrap();
+        let app = App::build(config, tools, vec![model]).await.unwrap().with_deadlines(deadlines);
         let listener = TcpListener::bind(bind).await.unwrap();
         let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));
         let (stop, stopped) = oneshot::channel();

@@ -51,6 +51,22 @@ struct Seal {
 
 const SEALS: &[Seal] = &[Seal { owner: "Permit", function: "committed", only_in: "src/store/" }];
 
+/// What takes SQL as text. A value that got into it would be part of the statement.
+const RAW_SQL: &[&str] = &[
+    "from_string",
+    "from_sql_and_values",
+    "execute_unprepared",
+    "raw_sql",
+    "cust",
+    "cust_with_values",
+    "cust_with_expr",
+    "cust_with_exprs",
+    "AssertSqlSafe",
+];
+
+/// It stands between the store and its connection, and hands on what it is given.
+const HANDS_SQL_ON: &str = "src/store/limited.rs";
+
 pub(super) fn length(text: &str, report: Report<'_>) {
     let lines = text.lines().count();
     if lines > MAX_LINES {
@@ -161,6 +177,52 @@ pub(super) fn sealed_constructors(path: &str, tokens: &[Token], report: Report<'
             report(line, "sealed", format!("`{owner}::{function}` is for {only_in} alone"));
         }
     }
+}
+
+pub(super) fn raw_sql(path: &str, tokens: &[Token], report: Report<'_>) {
+    if module_of(path) != Some("store") || path == HANDS_SQL_ON {
+        return;
+    }
+    for (at, token) in tokens.iter().enumerate() {
+        let Some(name) = token.word().filter(|name| RAW_SQL.contains(name)) else { continue };
+        if !is_call_with_constants(tokens, at) {
+            report(
+                token.line,
+                "raw-sql",
+                format!("`{name}` takes a literal or a constant, and values as parameters"),
+            );
+        }
+    }
+}
+
+/// Whether the name is called, and with nothing but literals, constants and names of paths.
+fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
+    let is_path = |at: Option<usize>| {
+        at.and_then(|at| tokens.get(at)).is_some_and(|token| token.kind == Kind::PathSeparator)
+    };
+    if !tokens.get(name + 1).is_some_and(|token| token.is_sign('(')) {
+        return false;
+    }
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(name + 1) {
+        match &token.kind {
+            Kind::Sign('(') => depth += 1,
+            Kind::Sign(')') => depth = depth.saturating_sub(1),
+            // A macro makes text.
+            Kind::Sign('!') => return false,
+            Kind::Word(word) if depth > 0 => {
+                let constant = word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+                if !constant && !is_path(at.checked_sub(1)) && !is_path(Some(at + 1)) {
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            return true;
+        }
+    }
+    false
 }
 
 /// The module a file under `src/` belongs to: the first part of its path. Other binaries count as `main`.

@@ -200,3 +200,29 @@ fn git_lists_new_and_tracked_files_but_no_ignored_or_deleted_ones() {
     fs::remove_file(tree.0.join("src/deleted.rs")).unwrap();
     assert_eq!(listed_files(&tree.0).unwrap(), ["src/new.rs", "src/tracked.rs"]);
 }
+
+#[test]
+fn sql_is_made_of_constants_alone() {
+    let none: [&str; 0] = [];
+    let constants =
+        "fn f() { Statement::from_string(DbBackend::Postgres, BEGIN); tx.execute_unprepared(LOCK_2).await;
+        Expr::cust(\"now()\"); Statement::from_sql_and_values(DbBackend::Sqlite, \"SELECT ?\", []); }\n";
+    assert_eq!(found(&[("src/store/mod.rs", constants)]), none);
+    assert_eq!(found(&[("src/store/limited.rs", "fn f() { db.execute_unprepared(sql) }\n")]), none);
+    assert_eq!(found(&[("src/http/x.rs", "fn f() { Name::from_string(text) }\n")]), none, "no SQL there");
+    for made in [
+        "Statement::from_string(backend, BEGIN)",
+        "Statement::from_string(DbBackend::Postgres, sql)",
+        "tx.execute_unprepared(&format!(\"DELETE {id}\"))",
+        "tx.execute_unprepared(concat!(\"DELETE\", \"x\"))",
+        "Expr::cust(text)",
+        "Expr::cust(LOCK.to_owned() + name)",
+        "names.map(Expr::cust)",
+        "sqlx::raw_sql(AssertSqlSafe(SQL))",
+        "let run = Statement::from_string;",
+    ] {
+        let file = format!("fn f() {{\n    {made}\n}}\n");
+        let lines = found(&[("src/store/calls.rs", &file)]);
+        assert_eq!(lines.first().map(String::as_str), Some("src/store/calls.rs:2 [raw-sql]"), "{made}");
+    }
+}

@@ -92,7 +92,8 @@ fn is_past(moment: Option<Timestamp>, length: Duration, now: Timestamp) -> bool 
 
 impl Jwks {
     pub(super) fn new(url: String, clock: Arc<dyn Clock>, tasks: Tasks) -> Result<Self, String> {
-        let (client, known) = (egress::client()?, Mutex::default());
+        let parsed = reqwest::Url::parse(&url).map_err(|error| error.to_string())?;
+        let (client, known) = (egress::client(&parsed)?, Mutex::default());
         let fetching = tokio::sync::Mutex::default();
         Ok(Self(Arc::new(Inner { url, client, tasks, clock, known, fetching })))
     }

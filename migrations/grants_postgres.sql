@@ -1,0 +1,11 @@
+-- What a server's role needs on Postgres (15 or later) where the schema belongs to another role. That one runs
+-- `holdpoint migrate`, and then this, both again with each release. The server's is `holdpoint_app` here, made by
+--     CREATE ROLE holdpoint_app LOGIN PASSWORD '…';
+-- It reads and writes rows. It deletes none, and changes no table, no guard, and not who may do what.
+GRANT USAGE ON SCHEMA public TO holdpoint_app;
+GRANT SELECT ON seaql_migrations TO holdpoint_app;
+GRANT SELECT, INSERT
+    ON threads, messages, message_steps, runs, tool_calls, decisions, sent_answers, events
+    TO holdpoint_app;
+-- What was decided, told and recorded stays as it was written.
+GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls TO holdpoint_app;

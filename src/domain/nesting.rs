@@ -1,0 +1,66 @@
+//! How deep JSON is nested, counted while it is being written.
+
+/// A text of JSON, read as far as it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Nesting {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Whether it was too deep once.
+    over: bool,
+}
+
+impl Nesting {
+    /// As much of the next piece as stands before anything that is nested deeper than so many arrays and objects. Behind
+    /// that there is nothing more.
+    pub(crate) fn within<'a>(&mut self, piece: &'a str, depth_max: usize) -> &'a str {
+        match piece.bytes().position(|byte| !self.goes_on(byte, depth_max)) {
+            Some(end) => piece.get(..end).unwrap_or_default(),
+            None => piece,
+        }
+    }
+
+    fn goes_on(&mut self, byte: u8, depth_max: usize) -> bool {
+        if self.over {
+            return false;
+        }
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_string => self.escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            _ if self.in_string => {}
+            b'[' | b'{' => {
+                self.over = self.depth >= depth_max;
+                self.depth += 1;
+            }
+            b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        !self.over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nested_too_deeply_and_all_behind_it_is_left_out() {
+        for (text, within) in [
+            ("", ""),
+            ("[[]]", "[[]]"),
+            ("[[[]]]", "[["),
+            ("[{}, {}, []] é", "[{}, {}, []] é"),
+            (r#"{"é[[[":"\\"}"#, r#"{"é[[[":"\\"}"#),
+            (r#"["\"[[[", [[1]], [2]]"#, r#"["\"[[[", ["#),
+            ("]]]][[[", "]]]][["),
+        ] {
+            let mut whole = Nesting::default();
+            assert_eq!(whole.within(text, 2), within);
+            let mut pieces = Nesting::default();
+            let told: String =
+                text.char_indices().map(|(at, c)| pieces.within(&text[at..at + c.len_utf8()], 2)).collect();
+            assert_eq!(told, within, "in pieces");
+        }
+    }
+}

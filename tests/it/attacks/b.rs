@@ -1,0 +1,353 @@
+//! B: decisions, repeated, raced, late and stale.
+
+use super::{FORGED, NOBODYS, everything, operations, the_server_goes_on};
+use crate::support::{Answer, Client, Embedded, Leave, Leaver, Place, call, eventually, postgres};
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// How many decide at once.
+const MANY: usize = 100;
+
+/// All that were told of the decision in force, one of whom made it; and how many there are.
+fn told_alike(answers: &[Answered], outcome: &Value) -> usize {
+    let same: Vec<_> = answers.iter().filter(|(answer, _)| answer.status == 200).collect();
+    assert!(same.iter().all(|(answer, _)| answer.body == *outcome), "{same:#?}");
+    let fresh = same.iter().filter(|(answer, _)| answer.header("idempotent-replayed").is_none()).count();
+    // Who had to ask again may have decided the first time.
+    let unheard = answers.iter().any(|(_, times)| *times > 1);
+    assert!(fresh == 1 || (fresh == 0 && unheard), "{fresh} of them decided");
+    for (answer, _) in answers.iter().filter(|(answer, _)| answer.status != 200) {
+        assert_eq!((answer.status, answer.code()), (409, "already_decided"), "{:?}", answer.body);
+    }
+    same.len()
+}
+
+/// An answer, and how often it was asked for: a server that is too busy says that asking again is safe.
+type Answered = (Answer, usize);
+
+async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) -> Vec<Answered> {
+    let deciders = (0..MANY).map(|n| {
+        let client = clients[n % clients.len()];
+        let yes = yes(n);
+        async move {
+            let mut times = 1;
+            loop {
+                let answer = if yes { client.approve(id).await } else { client.reject(id).await };
+                if answer.status != 503 {
+                    return (answer, times);
+                }
+                times += 1;
+            }
+        }
+    });
+    join_all(deciders).await
+}
+
+#[tokio::test]
+async fn b1_the_same_decision_a_hundred_times_at_once_is_one() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "10").await;
+    let answers = decide_all(&[&app.client], &id, |_| true).await;
+    assert_eq!(told_alike(&answers, &answers[0].0.body), MANY);
+    assert_eq!(answers[0].0.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+    assert_eq!(app.rows.count("decisions").await, 1);
+    for kind in ["tool.approved", "tool.started", "tool.succeeded"] {
+        assert_eq!(app.rows.count(&format!("events WHERE type = '{kind}'")).await, 1, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn b2_of_fifty_who_say_yes_and_fifty_who_say_no_one_wins() {
+    let app = Embedded::start().await;
+    for note in ["1", "2"] {
+        let (_, id) = app.held("pay", note).await;
+        // Who of them is first is left to chance, which begins elsewhere each time.
+        let answers = decide_all(&[&app.client], &id, |n| (n % 2 == 0) == (note == "1")).await;
+        one_won(&answers, &app.client.call(&id).await);
+    }
+    let yes = app.rows.count("decisions WHERE verdict = 'approve'").await;
+    assert_eq!(app.rows.count("decisions").await, 2);
+    assert_eq!(i64::try_from(app.ledger.lines().len()).unwrap(), yes);
+}
+
+/// Half of them were told the outcome, the others that it was decided otherwise, and how.
+fn one_won(answers: &[Answered], call: &Value) {
+    let (won, _) = answers.iter().find(|(answer, _)| answer.status == 200).unwrap();
+    assert_eq!(won.body["state"], call["state"]);
+    assert_eq!(told_alike(answers, &won.body), MANY / 2);
+    for (loser, _) in answers.iter().filter(|(answer, _)| answer.status == 409) {
+        assert_eq!(loser.body["error"]["details"]["decision"], call["decision"]);
+    }
+}
+
+#[tokio::test]
+async fn b1_b2_on_postgres_over_three_processes_as_well() {
+    let place = Place::on_postgres().await;
+    // However busy the machine is, nobody looks dead.
+    let start = || place.start_with("30s", &[("HOLDPOINT_APPROVAL__LEASE", "30s")]);
+    let servers = [start(), start(), start()];
+    let clients = [&servers[0].client, &servers[1].client, &servers[2].client];
+    place.go();
+    let rows = place.rows().await;
+    let id = place.hold(clients[0], &clients[0].thread().await, "all").await;
+    let answers = decide_all(&clients, &id, |_| true).await;
+    assert_eq!(told_alike(&answers, &answers[0].0.body), MANY);
+    assert_eq!(place.ledger(), ["transfer all", "transfer all done"]);
+    for kind in ["tool.approved", "tool.started", "tool.succeeded"] {
+        assert_eq!(rows.count(&format!("events WHERE type = '{kind}'")).await, 1, "{kind}");
+    }
+    let mut effects = 1;
+    for note in ["1", "2"] {
+        let id = place.hold(clients[1], &clients[1].thread().await, note).await;
+        let answers = decide_all(&clients, &id, |n| (n / 3 % 2 == 0) == (note == "1")).await;
+        let call = clients[2].call(&id).await;
+        let (won, _) = answers.iter().find(|(answer, _)| answer.status == 200).unwrap();
+        told_alike(&answers, &won.body);
+        effects += usize::from(call["state"] == "succeeded");
+        assert_eq!(rows.count(&format!("decisions WHERE tool_call_id = '{id}'")).await, 1);
+    }
+    assert_eq!(place.ledger().len(), 2 * effects, "each effect once, with its end");
+}
+
+#[tokio::test]
+async fn b3_what_has_ended_is_not_decided_again_whatever_its_end() {
+    let app = Embedded::with(|config| config.tools.timeout = std::time::Duration::from_millis(200)).await;
+    let mut ended = Vec::new();
+    for (tool, note, end) in [
+        ("pay", "1", "rejected"),
+        ("pay", "2", "expired"),
+        ("pay", "3", "cancelled"),
+        ("pay", "4", "succeeded"),
+        ("refuse", "5", "failed"),
+        ("wait_for_me", "6", "interrupted"),
+    ] {
+        let (_, id) = app.held(tool, note).await;
+        match end {
+            "rejected" => drop(app.client.reject(&id).await),
+            "cancelled" => drop(app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await),
+            "expired" => {
+                let over = format!("UPDATE tool_calls SET expires_at = 1 WHERE tool_call_id = '{id}'");
+                assert_eq!(app.rows.change(&over).await, Ok(1));
+                app.client.approve(&id).await;
+            }
+            _ => drop(app.client.approve(&id).await),
+        }
+        app.client.becomes(&id, end).await;
+        ended.push((id, end));
+    }
+    let (before, ran) = (everything(&app).await, app.ledger.lines());
+    for (id, end) in &ended {
+        let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "all" } });
+        let decided = matches!(*end, "succeeded" | "failed" | "interrupted");
+        let mut answers = vec![app.client.validate(&edited).await];
+        answers.push(if decided { app.client.reject(id).await } else { app.client.approve(id).await });
+        if matches!(*end, "expired" | "cancelled") {
+            answers.push(app.client.reject(id).await);
+        }
+        for answer in answers {
+            let code = if matches!(*end, "expired" | "cancelled") { *end } else { "already_decided" };
+            assert_eq!((answer.status, answer.code()), (409, code), "{end}: {:?}", answer.body);
+            assert_eq!(answer.body["error"]["details"]["state"], *end);
+        }
+    }
+    assert_eq!(everything(&app).await, before);
+    assert_eq!(app.ledger.lines(), ran);
+}
+
+/// Gives the database a clock of its own: as far ahead of the machine's as stands in a row.
+const OTHER_CLOCK: [&str; 3] = [
+    "CREATE TABLE ahead (hours INTEGER NOT NULL); INSERT INTO ahead VALUES (0)",
+    "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+         'SELECT pg_catalog.clock_timestamp() + (SELECT hours FROM public.ahead) * interval ''1 hour'''",
+    "DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, pg_catalog'', current_database()); END'",
+];
+
+#[tokio::test]
+async fn b13_on_postgres_the_databases_clock_says_whether_time_is_over() {
+    let url = postgres().await;
+    let rows = crate::support::Rows::open(&url).await;
+    for change in OTHER_CLOCK {
+        rows.change(change).await.unwrap();
+    }
+    let app = Embedded::with(|config| {
+        config.database.url = url.clone().into();
+        config.approval.sweep = std::time::Duration::from_secs(3600);
+    })
+    .await;
+    // A day is 24 hours here, and to this machine none of them passes.
+    let (_, late) = app.held("pay", "1").await;
+    let (_, early) = app.held("pay", "2").await;
+    assert_eq!(rows.change("UPDATE ahead SET hours = 23").await, Ok(1));
+    assert_eq!(app.client.approve(&early).await.body["state"], "succeeded");
+    assert_eq!(rows.change("UPDATE ahead SET hours = 25").await, Ok(1));
+    let answer = app.client.approve(&late).await;
+    assert_eq!((answer.status, answer.code()), (409, "expired"));
+    // What is asked for by that clock has its whole day by it.
+    let (_, next) = app.held("pay", "3").await;
+    assert_eq!(rows.change("UPDATE ahead SET hours = 48").await, Ok(1));
+    assert_eq!(app.client.approve(&next).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 2", "pay 3"]);
+}
+
+/// A text as it stands in a path.
+fn in_path(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+#[tokio::test]
+async fn b15_an_id_has_one_spelling_on_every_route_that_takes_one() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    let before = everything(&app).await;
+    let spelt = |id: &str| {
+        vec![
+            NOBODYS.to_owned(),
+            id.to_uppercase(),
+            format!("{{{id}}}"),
+            format!("urn:uuid:{id}"),
+            id.replace('-', ""),
+            format!("{id} "),
+            format!(" {id}"),
+            format!("{id}\0"),
+            format!("{id}\n"),
+            format!("{id}/"),
+            format!("{id}/../{id}"),
+            format!("{id},{id}"),
+            format!("{id}'--"),
+            format!("\u{feff}{id}"),
+            id.replace('0', "\u{ff10}"),
+            "0".repeat(10_000),
+            format!("{id}{}", " ".repeat(10_000)),
+            "null".to_owned(),
+        ]
+    };
+    let mut routes = 0;
+    for (method, path, takes_body) in operations() {
+        let names = [("{thread_id}", &thread), ("{run_id}", &run), ("{tool_call_id}", &id)];
+        let Some((name, id)) = names.into_iter().find(|(name, _)| path.contains(name)) else { continue };
+        routes += 1;
+        let mut bodies: Vec<(u16, Value)> = Vec::new();
+        for spelling in spelt(id) {
+            let url = app.client.url(&path.replace(name, &in_path(&spelling)));
+            let mut request = app.client.http.request(Method::from_bytes(method.as_bytes()).unwrap(), url);
+            if takes_body {
+                request = request.json(&if path == "/threads/{thread_id}" {
+                    json!({ "title": FORGED })
+                } else {
+                    json!({})
+                });
+            }
+            let answer = app.client.send(request).await;
+            assert_eq!((answer.status, answer.code()), (404, "not_found"), "{method} {path} {spelling:?}");
+            bodies.push((answer.status, answer.body));
+        }
+        bodies.dedup();
+        assert_eq!(bodies.len(), 1, "{method} {path}: one and the same body");
+    }
+    assert!(routes >= 10, "{routes}");
+    for spelling in spelt(&id) {
+        let answer = app.client.approve(&spelling).await;
+        let expected = if spelling.contains('\0') { (400, "bad_request") } else { (404, "not_found") };
+        assert_eq!((answer.status, answer.code()), expected, "{spelling:?}");
+    }
+    assert_eq!(everything(&app).await, before);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    the_server_goes_on(&app).await;
+}
+
+/// Connections that open and vanish.
+const STORM: usize = 500;
+
+#[tokio::test]
+async fn b18_what_was_answered_in_a_storm_of_connections_survives_a_crash() {
+    let place = Place::new().await;
+    let mut server = place.start_with("30s", &[("HOLDPOINT_DATABASE__MAX_CONNECTIONS", "2")]);
+    place.go();
+    let client = server.client.clone();
+    let mut ids = Vec::new();
+    for n in 0..10 {
+        ids.push(place.hold(&client, &client.thread().await, &format!("{n}")).await);
+    }
+    let storm = async {
+        for batch in 0..STORM / 50 {
+            let opened =
+                (0..50).map(|n| {
+                    let (client, body) =
+                        (&client, json!({ "id": format!("storm-{batch}-{n}"), "content": "hello" }));
+                    async move {
+                        Leaver::sends(client, Leave::Rst, "/qa/chat_streamed", &body).await.leaves().await
+                    }
+                });
+            join_all(opened).await;
+        }
+    };
+    let decisions = async {
+        let mut answered = Vec::new();
+        for (n, id) in ids.iter().enumerate() {
+            // Whoever is not served now asks again.
+            let decided = async || {
+                let answer = if n % 2 == 0 { client.approve(id).await } else { client.reject(id).await };
+                assert!(matches!(answer.status, 200 | 503), "{:?}", answer.body);
+                (answer.status == 200).then_some(answer.body)
+            };
+            answered.push(eventually("the decision is taken", decided).await);
+        }
+        answered
+    };
+    let ((), answered) = tokio::join!(storm, decisions);
+    server.kill();
+
+    let after = place.start("30s");
+    for (id, answered) in ids.iter().zip(&answered) {
+        let call = after.client.call(id).await;
+        assert_eq!((&call["state"], &call["result"]), (&answered["state"], &answered["result"]));
+    }
+    let ran: Vec<_> =
+        (0..10).step_by(2).flat_map(|n| [format!("transfer {n}"), format!("transfer {n} done")]).collect();
+    assert_eq!(place.ledger(), ran, "each once");
+}
+
+#[tokio::test]
+async fn b19_however_many_calls_a_model_makes_a_person_is_asked_about_few() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let pay = |n: usize| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }));
+    // More than any model may make breaks the turn off, and nothing of it is kept.
+    app.scene.calls(&(0..500).map(pay).collect::<Vec<_>>());
+    let turn = app.client.say(&thread, "pay them all").await;
+    assert_eq!((turn.pending().len(), turn.all('3').len()), (0, 1));
+    assert_eq!(app.rows.count("tool_calls").await, 0);
+    // Of a step's calls so many are asked about, of a conversation's so many more.
+    let mut pending = 0;
+    for round in 0..5 {
+        app.scene.calls(&(0..100).map(|n| pay(round * 100 + n)).collect::<Vec<_>>());
+        if pending == 50 {
+            app.scene.says("Enough.");
+        }
+        let held = app.client.say(&thread, "pay these").await.pending().len();
+        assert_eq!(held, (50 - pending).min(16), "{round}");
+        pending += held;
+    }
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 50);
+    assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 50);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    // There is no yes to all of them: each is decided by its own id.
+    let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending' ORDER BY 1").await;
+    let first = found[0]["tool_call_id"].as_str().unwrap();
+    assert_eq!(app.client.approve(first).await.status, 200);
+    for body in [
+        json!({ "toolCallId": "*", "isValidated": true }),
+        json!({ "toolCallId": "all", "isValidated": true }),
+    ] {
+        assert_eq!(app.client.validate(&body).await.status, 404);
+    }
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 49);
+    assert_eq!(app.ledger.lines().len(), 1);
+}

@@ -1,0 +1,128 @@
+//! I: the role that serves is not the role that owns the schema.
+
+use crate::support::{Cluster, Embedded, Rows, call, eventually};
+use serde_json::json;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// What an operator runs.
+const GRANTS: &str = include_str!("../../../migrations/grants_postgres.sql");
+
+fn holdpoint(command: Option<&str>, database: &str) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    Command::new(env!("CARGO_BIN_EXE_holdpoint"))
+        .args(command)
+        .current_dir(&dir)
+        .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
+        .env("HOLDPOINT_DATABASE__URL", database)
+        .env_remove("DATABASE_URL")
+        .env_remove("HOLDPOINT_TEST_DATABASE")
+        .output()
+        .unwrap()
+}
+
+/// What the serving role may not do, and how Postgres says so.
+const REFUSED: [(&str, &str); 22] = [
+    ("CREATE TABLE mine (x TEXT)", "permission denied for schema public"),
+    ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
+    ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
+    ("ALTER TABLE tool_calls DROP CONSTRAINT tool_calls_check", "must be owner of table tool_calls"),
+    ("DROP TRIGGER tool_calls_moves ON tool_calls", "must be owner of relation tool_calls"),
+    ("DROP TABLE events", "must be owner of table events"),
+    (
+        "CREATE OR REPLACE FUNCTION holdpoint_never_deleted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
+        "permission denied for schema public",
+    ),
+    ("TRUNCATE tool_calls CASCADE", "permission denied for table tool_calls"),
+    ("DELETE FROM tool_calls", "permission denied for table tool_calls"),
+    ("DELETE FROM decisions", "permission denied for table decisions"),
+    ("DELETE FROM events", "permission denied for table events"),
+    ("DELETE FROM messages", "permission denied for table messages"),
+    ("DELETE FROM threads", "permission denied for table threads"),
+    ("UPDATE decisions SET verdict = 'approve'", "permission denied for table decisions"),
+    ("UPDATE sent_answers SET text = 'x'", "permission denied for table sent_answers"),
+    ("UPDATE events SET actor = 'user:x'", "permission denied for table events"),
+    ("UPDATE seaql_migrations SET version = 'x'", "permission denied for table seaql_migrations"),
+    ("UPDATE tool_calls SET validated = NULL WHERE validated", "a decision is final"),
+    (
+        "UPDATE tool_calls SET validated = NULL, state = 'pending' WHERE state = 'rejected'",
+        "a decision is final",
+    ),
+    ("SET ROLE holdpoint_owner", "permission denied to set role \"holdpoint_owner\""),
+    (
+        "SET session_replication_role = replica",
+        "permission denied to set parameter \"session_replication_role\"",
+    ),
+    ("GRANT holdpoint_owner TO holdpoint_app", "must have admin option on role \"holdpoint_owner\""),
+];
+
+#[tokio::test]
+async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it() {
+    let cluster = Cluster::start();
+    let url = cluster.database().await;
+    let name = url.rsplit('/').next().unwrap().to_owned();
+    let admin = Rows::open(&url).await;
+    for role in ["holdpoint_owner", "holdpoint_app"] {
+        admin.change(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    }
+    admin.change(&format!("ALTER DATABASE {name} OWNER TO holdpoint_owner")).await.unwrap();
+    let owner = url.replace("postgres@", "holdpoint_owner@");
+    let app_url = url.replace("postgres@", "holdpoint_app@");
+
+    // Where there is no schema yet, the serving role makes none, and says what is wrong.
+    for command in [None, Some("migrate")] {
+        let refused = holdpoint(command, &app_url);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("permission denied for schema public"), "{said}");
+    }
+    assert_eq!(admin.count("information_schema.tables WHERE table_schema = 'public'").await, 0);
+
+    let migrated = holdpoint(Some("migrate"), &owner);
+    assert!(migrated.status.success(), "{migrated:?}");
+    Rows::open(&owner).await.change(GRANTS).await.unwrap();
+    assert!(holdpoint(Some("migrate"), &app_url).status.success(), "there is nothing to do");
+
+    let app = Embedded::with(|config| {
+        config.database.url = app_url.clone().into();
+        config.approval.sweep = Duration::from_millis(50);
+    })
+    .await;
+    everything_works(&app).await;
+    let before = super::everything(&app).await;
+    for (sql, why) in REFUSED {
+        let refused = app.rows.change(sql).await.expect_err(sql);
+        assert!(refused.contains(why), "{sql}: {refused}");
+    }
+    assert_eq!(super::everything(&app).await, before);
+    super::the_server_goes_on(&app).await;
+}
+
+/// A hold, an edit, a yes, the next turn; a no; a hold that expires, one that is withdrawn, an answer that is written
+/// anew, and a thread that is deleted.
+async fn everything_works(app: &Embedded) {
+    let (thread, id) = app.held("pay", "10").await;
+    let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });
+    assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    app.scene.calls(&[call("l", "look", &json!({ "note": "x" }))]).says("Seen.");
+    assert_eq!(app.client.say(&thread, "look").await.text(), "Seen.");
+    app.scene.says("Again.");
+    let again = json!({ "messages": [{ "role": "user", "content": "please pay 10" }, { "role": "user", "content": "look" }] });
+    assert_eq!(app.client.turn(&thread, &again).await.text(), "Again.");
+    let renamed = app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "Paid" })).await;
+    assert_eq!(renamed.status, 200);
+
+    let (_, rejected) = app.held("pay", "11").await;
+    assert_eq!(app.client.reject(&rejected).await.body["state"], "rejected");
+    let (_, late) = app.held("pay", "12").await;
+    let over = format!("UPDATE tool_calls SET expires_at = 1 WHERE tool_call_id = '{late}'");
+    assert_eq!(app.rows.change(&over).await, Ok(1));
+    app.client.becomes(&late, "expired").await;
+    let (_, withdrawn) = app.held("pay", "13").await;
+    assert_eq!(app.client.post(&format!("/tool_calls/{withdrawn}/cancel"), &json!({})).await.status, 200);
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    assert_eq!(app.ledger.lines(), ["pay 9", "look x"]);
+    let rest = async || (app.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
+    eventually("no turn runs", rest).await;
+}

@@ -1,0 +1,118 @@
+//! Attacks: what a stranger, a page, a model or a tool may try, each by the id it has in the list of cases. Nothing
+//! comes of it: not in the answer, not in the rows, not in what runs, not in what the model reads.
+
+mod a;
+mod a_authority;
+mod b;
+mod b_inputs;
+mod f;
+mod i;
+mod i_roles;
+
+use crate::support::{Embedded, probes};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use holdpoint::llm::ModelMessage;
+use holdpoint::tools::{DynTool, Permit, RegistryError, ToolError, ToolRegistry, ToolSpec};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+/// No id of anything.
+const NOBODYS: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+/// Stands in everything that is made up.
+const FORGED: &str = "FORGED";
+
+/// Every row there is.
+async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
+    let mut all = Vec::new();
+    for table in
+        ["threads", "messages", "message_steps", "runs", "tool_calls", "decisions", "sent_answers", "events"]
+    {
+        all.push(app.rows.all(&format!("SELECT * FROM {table} ORDER BY 1, 2")).await);
+    }
+    all
+}
+
+/// The server still does its work: somebody is asked, says yes, and it runs.
+async fn the_server_goes_on(app: &Embedded) {
+    let ran = app.ledger.lines().len();
+    let (thread, id) = app.held("pay", "1").await;
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines()[ran..], ["pay 1"]);
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+}
+
+fn user(words: &str) -> Value {
+    json!({ "role": "user", "content": words })
+}
+
+fn told(words: &str) -> ModelMessage {
+    ModelMessage::User(words.to_owned())
+}
+
+/// What the model was asked last.
+fn last_asked(app: &Embedded) -> Vec<ModelMessage> {
+    app.scene.requests().pop().unwrap().messages
+}
+
+/// The operations of the document: method, path, and whether it takes a body.
+fn operations() -> Vec<(String, String, bool)> {
+    let document: Value = serde_json::from_str(include_str!("../../../openapi/holdpoint.json")).unwrap();
+    let mut all = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in ["get", "post", "put", "patch", "delete"] {
+            if let Some(operation) = item.get(method) {
+                let body = operation.get("requestBody").is_some();
+                all.push((method.to_uppercase(), path.clone(), body));
+            }
+        }
+    }
+    assert!(all.len() >= 16, "{all:?}");
+    all
+}
+
+/// A tool known only at run time, which takes what its schema says and gives it back; or fails in the words of `fail`.
+struct Echo {
+    schema: Value,
+    ran: Arc<Mutex<Vec<Value>>>,
+}
+
+impl DynTool for Echo {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::unclassified("echo", "Gives back what it gets.", self.schema.clone())
+    }
+
+    fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
+        let input = Value::Object(permit.input().clone());
+        self.ran.lock().unwrap().push(input.clone());
+        let fails = input["fail"].as_str().map(ToolError::new);
+        async { fails.map_or(Ok(input), Err) }.boxed()
+    }
+}
+
+/// Registers `echo` with this schema.
+fn echo(tools: &mut ToolRegistry, schema: Value) -> Result<Arc<Mutex<Vec<Value>>>, RegistryError> {
+    let ran = Arc::default();
+    tools.register_dyn(Arc::new(Echo { schema, ran: Arc::clone(&ran) }))?;
+    Ok(ran)
+}
+
+/// A server that has `echo` too, with this schema; and what `echo` ran with.
+async fn with_echo(schema: Value) -> (Embedded, Arc<Mutex<Vec<Value>>>) {
+    let app = Embedded::start().await;
+    let mut tools = probes(&app.ledger);
+    let ran = echo(&mut tools, schema).unwrap();
+    (app.redeploy(tools).await, ran)
+}
+
+/// Has the model ask for one `echo` of this; the thread, the turn as it was told, and the call's id.
+async fn held_echo(app: &Embedded, input: &Value) -> (String, String, String) {
+    let thread = app.client.thread().await;
+    app.scene.calls(&[crate::support::call("e", "echo", input)]);
+    let turn = app.client.say(&thread, "echo").await;
+    let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    let id = id.clone();
+    (thread, turn.raw, id)
+}

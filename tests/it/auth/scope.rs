@@ -1,0 +1,129 @@
+//! Nothing but the token says whose rows are meant, and no answer is kept for somebody else.
+
+use super::assert_unknown;
+use crate::support::token::with_tokens;
+use crate::support::{Client, Embedded};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+async fn listed(client: &Client, path: &str) -> Vec<String> {
+    let answer = client.get(path).await;
+    assert_eq!(answer.status, 200, "{path}: {:?}", answer.body);
+    let results = answer.body["results"].as_array().unwrap();
+    results.iter().map(|thread| thread["thread_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn c3_a_list_is_of_the_caller_whatever_it_is_asked_for() {
+    let app = Embedded::with(with_tokens).await;
+    let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("other", "bob", &[]));
+    let (first, theirs) = (ann.thread().await, bob.thread().await);
+    let (second, newest) = (ann.thread().await, bob.thread().await);
+    for query in [
+        "tenantId=acme",
+        "tenant_id=acme&user_id=ann",
+        "userId=ann",
+        "user=ann&owner=ann",
+        "filter[tenant]=acme",
+        "filter=%7B%22tenant%22%3A%22acme%22%7D",
+        "session_id=",
+        "all=true",
+        "admin=1",
+    ] {
+        assert_eq!(
+            listed(&bob, &format!("/threads?{query}")).await,
+            [newest.clone(), theirs.clone()],
+            "{query}"
+        );
+    }
+    // A cursor is a place in the caller's own list, whosever thread it names.
+    assert_eq!(listed(&bob, &format!("/threads?cursor={second}")).await, std::slice::from_ref(&theirs));
+    assert_eq!(listed(&bob, &format!("/threads?cursor={first}")).await, Vec::<String>::new());
+    assert_eq!(listed(&ann, &format!("/threads?cursor={newest}")).await, [second, first.clone()]);
+    for cursor in ["x", "'", "%00", "0", "-1", "%27%20OR%201=1--", "1e3", &"9".repeat(400), "[]", "null"] {
+        let answer = bob.get(&format!("/threads?cursor={cursor}")).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{cursor}");
+    }
+    app.scene.says("hello");
+    let said = bob.say(&theirs, "hi").await;
+    assert_eq!(said.status, 200);
+    for cursor in ["0", "1", "2", "99999", "-1", "-9223372036854775808", "9223372036854775807"] {
+        let path = format!("/threads/{theirs}/messages?cursor={cursor}");
+        let answer = bob.get(&path).await;
+        assert_eq!(answer.status, 200, "{cursor}");
+        let of_mine = |message: &Value| message["thread_id"] == theirs.as_str();
+        assert!(answer.body["results"].as_array().unwrap().iter().all(of_mine), "{cursor}");
+        assert_eq!(bob.get(&path.replace(&theirs, &first)).await.status, 404, "{cursor}");
+    }
+    for cursor in ["x", "1.5", "9223372036854775808", "%00", "1'"] {
+        let answer = bob.get(&format!("/threads/{theirs}/messages?cursor={cursor}")).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{cursor}");
+    }
+}
+
+#[tokio::test]
+async fn c9_no_header_but_the_token_says_who_calls() {
+    let app = Embedded::with(with_tokens).await;
+    let ann = app.client.as_user("acme", "ann", &["reader"]);
+    let thread = ann.thread().await;
+    let bob = app.client.as_user("other", "bob", &[]);
+    for (name, value) in [
+        ("x-tenant-id", "acme"),
+        ("x-user-id", "ann"),
+        ("x-user", "ann"),
+        ("x-roles", "approver"),
+        ("x-forwarded-user", "ann"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-forwarded-host", "localhost"),
+        ("x-real-ip", "127.0.0.1"),
+        ("forwarded", "for=127.0.0.1;host=localhost;proto=https"),
+        ("x-original-url", "/healthz"),
+        ("x-rewrite-url", "/healthz"),
+        ("x-http-method-override", "GET"),
+        ("cookie", "token=x; user=ann"),
+        ("host", "localhost"),
+    ] {
+        let asks =
+            |client: &Client| client.http.get(client.url(&format!("/threads/{thread}"))).header(name, value);
+        assert_eq!(bob.send(asks(&bob)).await.status, 404, "{name}");
+        assert_unknown(&app.client.send(asks(&app.client)).await, name);
+        let made = bob.http.post(bob.url("/threads")).header(name, value);
+        assert_eq!(bob.send(made).await.status, 201, "{name}");
+    }
+    let owners = "SELECT DISTINCT tenant_id, user_id FROM threads WHERE user_id <> 'ann'";
+    assert_eq!(app.rows.all(owners).await, [json!({ "tenant_id": "other", "user_id": "bob" })]);
+}
+
+#[tokio::test]
+async fn c10_no_answer_for_one_caller_is_kept_for_another() {
+    let app = Embedded::with(with_tokens).await;
+    let ann = app.client.as_user("acme", "ann", &[]);
+    let thread = ann.thread().await;
+    let run = format!("/qa/chat_streamed/{thread}");
+    for (client, method, path, status) in [
+        (&ann, Method::GET, "/threads", 200),
+        (&ann, Method::GET, "/tools", 200),
+        (&ann, Method::GET, "/qa/models", 200),
+        (&ann, Method::GET, "/api/threads", 200),
+        (&ann, Method::GET, run.as_str(), 200),
+        (&ann, Method::POST, run.as_str(), 409),
+        (&ann, Method::GET, "/threads/x", 404),
+        (&ann, Method::GET, "/nowhere", 404),
+        (&ann, Method::DELETE, "/threads", 405),
+        (&app.client, Method::GET, "/threads", 401),
+    ] {
+        let answer = client.send(client.http.request(method, client.url(path))).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+        let vary = answer.header("vary").unwrap_or_default().to_ascii_lowercase();
+        assert!(vary.split(',').any(|name| name.trim() == "authorization"), "{path}: {vary}");
+        assert!(answer.header("etag").is_none() && answer.header("last-modified").is_none(), "{path}");
+    }
+    app.scene.says("hello");
+    let turn = ann.say(&thread, "hi").await;
+    assert_eq!(turn.headers["cache-control"], "no-store");
+    // What is the same for everybody may be kept.
+    for path in ["/healthz", "/readyz", "/openapi.json"] {
+        assert_eq!(app.client.get(path).await.header("cache-control"), None, "{path}");
+    }
+}

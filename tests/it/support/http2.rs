@@ -1,0 +1,68 @@
+//! As much of HTTP/2 as it takes to ask, to leave, and to be a nuisance (RFC 9113).
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
+
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+pub(crate) const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// Streams of a client have odd numbers.
+pub(crate) const FIRST: u32 = 1;
+pub(crate) const SECOND: u32 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The frames that are there to their end.
+pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame<'_>> {
+    let mut frames = Vec::new();
+    while let Some((&[a, b, c, kind, flags, s, t, u, v], rest)) = bytes.split_first_chunk() {
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        frames.push(Frame { kind, flags, stream: u32::from_be_bytes([s, t, u, v]), payload });
+        bytes = rest;
+    }
+    frames
+}
+
+/// A request's head, each field written out, which needs no table (RFC 7541, 6.2.2).
+pub(crate) fn head(method: &str, path: &str, authority: &str) -> Vec<u8> {
+    let fields = [
+        (":method", method),
+        (":scheme", "http"),
+        (":authority", authority),
+        (":path", path),
+        ("content-type", "application/json"),
+    ];
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            // From 127 on a length takes more than one byte.
+            block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).unwrap());
+            block.extend(text.as_bytes());
+        }
+    }
+    block
+}

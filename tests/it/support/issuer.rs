@@ -1,0 +1,163 @@
+//! An issuer that does to its callers what a test tells it to, and counts them. It signs with EdDSA.
+
+use super::token;
+use holdpoint::config::{AuthMode, Config};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// How it answers whoever asks for its keys.
+#[derive(Debug, Clone)]
+pub(crate) enum Answers {
+    /// With these keys.
+    Keys(Vec<Value>),
+    /// With these bytes as a body.
+    Body(String),
+    /// It lets the connection go.
+    Nothing,
+    /// With a body that does not end.
+    ForEver,
+    /// With a head, and then no more.
+    Slowly,
+    /// With another place.
+    Elsewhere(String),
+}
+
+#[derive(Debug)]
+struct State {
+    answers: Answers,
+    asked: usize,
+    /// Bytes of an endless body that were written when the other side let go.
+    written: Option<usize>,
+}
+
+/// The issuer; dropping it ends it.
+pub(crate) struct Issuer {
+    pub(crate) url: String,
+    state: Arc<Mutex<State>>,
+    serving: JoinHandle<()>,
+}
+
+/// The private key that is made of this byte (RFC 8410).
+pub(crate) fn private(seed: u8) -> EncodingKey {
+    let mut der = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
+    der.extend([seed; 32]);
+    EncodingKey::from_ed_der(&der)
+}
+
+/// The public one, under this name.
+pub(crate) fn public(name: &str, seed: u8) -> Value {
+    let mut jwk = Jwk::from_encoding_key(&private(seed), Algorithm::EdDSA).unwrap();
+    jwk.common.key_id = Some(name.to_owned());
+    serde_json::to_value(jwk).unwrap()
+}
+
+/// A header that names this key.
+pub(crate) fn header(name: &str) -> Header {
+    Header { kid: Some(name.to_owned()), ..Header::new(Algorithm::EdDSA) }
+}
+
+/// A token for this user, signed with the key of this name and seed.
+pub(crate) fn issued(name: &str, seed: u8, tenant: &str, user: &str) -> String {
+    jsonwebtoken::encode(&header(name), &token::claims(tenant, user, &[]), &private(seed)).unwrap()
+}
+
+impl Issuer {
+    pub(crate) async fn start(answers: Answers) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State { answers, asked: 0, written: None }));
+        let told = state.clone();
+        #[expect(clippy::disallowed_methods, reason = "it is ended with the issuer")]
+        let serving = tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let answers = {
+                    let mut state = told.lock().unwrap();
+                    state.asked += 1;
+                    state.answers.clone()
+                };
+                let told = told.clone();
+                #[expect(clippy::disallowed_methods, reason = "whoever asks waits for it")]
+                let _answering = tokio::spawn(async move {
+                    if let Some(written) = answer(socket, answers).await {
+                        told.lock().unwrap().written = Some(written);
+                    }
+                });
+            }
+        });
+        Self { url, state, serving }
+    }
+
+    /// From here on it answers so.
+    pub(crate) fn answers(&self, answers: Answers) {
+        self.state.lock().unwrap().answers = answers;
+    }
+
+    /// How often it was asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.state.lock().unwrap().asked
+    }
+
+    /// How much of an endless body was taken.
+    pub(crate) fn written(&self) -> Option<usize> {
+        self.state.lock().unwrap().written
+    }
+
+    /// Has the server believe it.
+    pub(crate) fn trusted(&self) -> impl FnOnce(&mut Config) + use<> {
+        let url = self.url.clone();
+        move |config| {
+            config.auth.mode = AuthMode::Jwt;
+            config.auth.jwks_url = Some(url);
+            config.auth.issuer = Some(token::ISSUER.to_owned());
+            config.auth.audience = Some(token::AUDIENCE.to_owned());
+        }
+    }
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// How much of an endless body was written, if it was one.
+async fn answer(mut socket: TcpStream, answers: Answers) -> Option<usize> {
+    let mut request = [0; 4096];
+    // Who lets go at once has no answer to wait for.
+    let _read = socket.read(&mut request).await;
+    let body = match answers {
+        Answers::Keys(keys) => json!({ "keys": keys }).to_string(),
+        Answers::Body(body) => body,
+        Answers::Nothing => return None,
+        Answers::ForEver => {
+            let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"keys\":[\"";
+            let mut written = head.len();
+            socket.write_all(head).await.ok()?;
+            while socket.write_all(&[b'x'; 4096]).await.is_ok() {
+                written += 4096;
+            }
+            return Some(written);
+        }
+        Answers::Slowly => {
+            let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{";
+            // It waits until the other side has had enough.
+            let _written = socket.write_all(head).await;
+            let _left = socket.read(&mut request).await;
+            return None;
+        }
+        Answers::Elsewhere(location) => {
+            let head = format!("HTTP/1.1 302 Found\r\nconnection: close\r\nlocation: {location}\r\n\r\n");
+            let _written = socket.write_all(head.as_bytes()).await;
+            return None;
+        }
+    };
+    let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+    let _written = socket.write_all((head + &body).as_bytes()).await;
+    None
+}

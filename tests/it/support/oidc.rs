@@ -1,0 +1,93 @@
+//! An OpenID Connect server that nobody here wrote: npm's `oidc-provider`, started as `tests/oidc` says.
+
+use super::Client;
+use holdpoint::config::{AuthMode, Config};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Behind this stands the algorithm of a resource's tokens.
+const RESOURCE: &str = "https://holdpoint.example/";
+
+/// A running server, which publishes keys of all three kinds. Dropping it kills it.
+pub(crate) struct Oidc {
+    client: Client,
+    child: Child,
+}
+
+impl Oidc {
+    pub(crate) fn start() -> Self {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oidc");
+        assert!(dir.join("node_modules").exists(), "run `npm ci --ignore-scripts` in {}", dir.display());
+        let mut child = Command::new("node")
+            .current_dir(dir)
+            .arg("server.mjs")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // It says there that it is not made for production as it stands.
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("node is installed");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find_map(|line| line.split_once("the issuer listens on ").map(|(_, it)| it.trim().to_owned()))
+            .expect("the issuer prints its address");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { client: Client::new(address), child }
+    }
+
+    /// Has the server believe this issuer, by what it says of itself.
+    pub(crate) async fn trusted(&self) -> impl FnOnce(&mut Config) + use<> {
+        let found = self.client.get("/.well-known/openid-configuration").await.body;
+        let text = |field: &str| found[field].as_str().map(str::to_owned);
+        let (issuer, jwks_url) = (text("issuer"), text("jwks_uri"));
+        assert!(issuer.is_some() && jwks_url.is_some(), "{found}");
+        move |config| {
+            config.auth.mode = AuthMode::Jwt;
+            config.auth.audience = Some("holdpoint".to_owned());
+            (config.auth.issuer, config.auth.jwks_url) = (issuer, jwks_url);
+        }
+    }
+
+    /// An access token for this client itself, signed so.
+    pub(crate) async fn token(&self, client: &str, algorithm: &str) -> String {
+        let resource = format!("{RESOURCE}{algorithm}");
+        let body = format!("grant_type=client_credentials&resource={resource}");
+        let request = self.client.http.post(self.client.url("/token"));
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let answer =
+            self.client.send(request.basic_auth(client, Some("only%20a%20test%27s")).body(body)).await;
+        answer.body["access_token"].as_str().unwrap_or_else(|| panic!("{:?}", answer.body)).to_owned()
+    }
+
+    /// What the token endpoint gives this page when a user has signed in there: `access_token`, `id_token`,
+    /// `refresh_token`.
+    pub(crate) async fn sign_in(&self, page: &str, user: &str, algorithm: &str) -> Value {
+        let body = json!({ "client": page, "user": user, "alg": algorithm });
+        let answer = self.client.post("/sign-in", &body).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.body);
+        answer.body
+    }
+
+    /// Publishes these keys and no others, each with its algorithm, and signs with the first. Gives them as PEM.
+    pub(crate) async fn publish(&self, keys: &[(&str, &str)]) -> Vec<String> {
+        let answer = self.client.post("/keys", &json!(keys)).await;
+        keys.iter().map(|(name, _)| answer.body[name].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The keys as they are published.
+    pub(crate) async fn published(&self) -> Vec<Value> {
+        self.client.get("/jwks").await.body["keys"].as_array().unwrap().clone()
+    }
+}
+
+impl Drop for Oidc {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}

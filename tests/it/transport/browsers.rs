@@ -1,0 +1,293 @@
+//! Pages in browsers: which may call, what they are told, and what they may begin without a word.
+
+use super::Raw;
+use crate::support::{Answer, Embedded, Scene, token};
+use holdpoint::app::App;
+use holdpoint::config::Config;
+use holdpoint::tools::ToolRegistry;
+use reqwest::Method;
+use reqwest::header::HeaderValue;
+use serde_json::json;
+use std::sync::Arc;
+
+const PAGE: &str = "https://app.example";
+const READ: &str = "idempotent-replayed, retry-after, x-request-id, x-run-id, x-vercel-ai-data-stream";
+
+async fn with_page(jwt: bool) -> Embedded {
+    Embedded::with(|config| {
+        config.server.cors_origins = vec![PAGE.to_owned(), "http://localhost:3000".to_owned()];
+        if jwt {
+            token::with_tokens(config);
+        }
+    })
+    .await
+}
+
+/// What browsers go by.
+fn told(answer: &Answer) -> Vec<(String, String)> {
+    let of_cors = |name: &str| name.starts_with("access-control-");
+    let headers = answer.headers.iter().filter(|(name, _)| of_cors(name.as_str()));
+    headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
+}
+
+fn varies_by_origin(answer: &Answer) -> bool {
+    let all = answer.headers.get_all("vary").iter();
+    all.flat_map(|value| value.to_str().unwrap().split(','))
+        .any(|name| name.trim().eq_ignore_ascii_case("origin"))
+}
+
+#[tokio::test]
+async fn e12_a_browser_that_asks_first_is_told_what_its_page_may_send_on_sqlite() {
+    for jwt in [false, true] {
+        let app = with_page(jwt).await;
+        let preflight = |origin: &str, path: &str| {
+            let request = app.client.http.request(Method::OPTIONS, app.client.url(path));
+            let request = request.header("origin", origin).header("access-control-request-method", "POST");
+            app.client.send(request.header("access-control-request-headers", "authorization,content-type"))
+        };
+        for path in ["/qa/chat_streamed", "/qa/validate_tool", "/api/threads", "/threads/x"] {
+            let answer = preflight(PAGE, path).await;
+            assert_eq!(answer.status, 204, "{path}");
+            assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
+            let methods = answer.header("access-control-allow-methods").unwrap();
+            for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+                assert!(methods.split(", ").any(|allowed| allowed == method), "{methods}");
+            }
+            let headers = answer.header("access-control-allow-headers").unwrap();
+            for header in ["authorization", "content-type", "x-stream-protocol", "x-request-id", "user-agent"]
+            {
+                assert!(headers.split(", ").any(|allowed| allowed == header), "{headers}");
+            }
+            assert_eq!(answer.header("access-control-max-age"), Some("600"));
+            assert_eq!(answer.header("access-control-allow-credentials"), None, "nothing rides on cookies");
+            assert!(varies_by_origin(&answer) && answer.header("x-request-id").is_some(), "{answer:?}");
+
+            let stranger = preflight("https://evil.example", path).await;
+            assert_eq!((stranger.status, told(&stranger)), (if jwt { 401 } else { 403 }, vec![]), "{path}");
+            assert!(varies_by_origin(&stranger), "{path}");
+        }
+        assert_eq!(app.rows.count("threads").await, 0);
+    }
+}
+
+#[tokio::test]
+async fn e12_a_page_can_read_what_it_is_answered_failures_too_on_sqlite() {
+    let app = with_page(true).await;
+    let page = app.client.as_user("acme", "ada", &[]);
+    let from = |request: reqwest::RequestBuilder| page.send(request.header("origin", PAGE));
+    let long = vec![b' '; 300 << 10];
+    let json = |path: &str, body: Vec<u8>| {
+        page.http.post(page.url(path)).header("content-type", "application/json").body(body)
+    };
+    let answers = [
+        (200, from(page.http.get(page.url("/threads"))).await),
+        (201, from(json("/threads", b"{}".to_vec())).await),
+        (400, from(json("/threads", b"{".to_vec())).await),
+        (404, from(page.http.get(page.url("/threads/x"))).await),
+        (404, from(page.http.get(page.url("/nowhere"))).await),
+        (405, from(page.http.put(page.url("/threads"))).await),
+        (413, from(json("/threads", long)).await),
+        (415, from(page.http.post(page.url("/threads")).body("{}")).await),
+        (401, app.client.send(app.client.http.get(app.client.url("/threads")).header("origin", PAGE)).await),
+    ];
+    for (status, answer) in &answers {
+        assert_eq!(answer.status, *status, "{answer:?}");
+        let expected = [("access-control-allow-origin", PAGE), ("access-control-expose-headers", READ)];
+        let mut told = told(answer);
+        told.sort();
+        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value.to_owned())), "{answer:?}");
+        assert!(varies_by_origin(answer), "{answer:?}");
+    }
+    app.rows.change("ALTER TABLE threads RENAME TO hidden").await.unwrap();
+    let broken = from(page.http.get(page.url("/threads"))).await;
+    assert_eq!((broken.status, broken.header("access-control-allow-origin")), (500, Some(PAGE)));
+    // Without an origin the answer is the same, but for what is for a browser.
+    let plain = page.get("/nowhere").await;
+    assert_eq!((plain.status, told(&plain), varies_by_origin(&plain)), (404, vec![], true));
+}
+
+#[tokio::test]
+async fn e12_no_other_origin_is_told_anything_on_sqlite() {
+    for jwt in [false, true] {
+        let app = with_page(jwt).await;
+        let page = if jwt { app.client.as_user("acme", "ada", &[]) } else { app.client.clone() };
+        let others: [&[u8]; 12] = [
+            b"https://evil.example",
+            b"https://app.example.evil.example",
+            b"https://evil-app.example",
+            b"https://app.example:443",
+            b"https://app.example:8443",
+            b"http://app.example",
+            b"HTTPS://APP.EXAMPLE",
+            b"https://app.example/",
+            b"https://app.example, https://evil.example",
+            b"null",
+            b"*",
+            b"",
+        ];
+        for origin in others {
+            let told_to = String::from_utf8_lossy(origin).into_owned();
+            let request = page.http.get(page.url("/threads"));
+            let answer = page.send(request.header("origin", HeaderValue::from_bytes(origin).unwrap())).await;
+            // A page that may not call gets no answer where it would be taken for the operator.
+            assert_eq!(answer.status, if jwt { 200 } else { 403 }, "{told_to}");
+            assert_eq!(told(&answer), [], "{told_to}");
+            assert!(varies_by_origin(&answer), "{told_to}");
+        }
+        let twice = page
+            .http
+            .get(page.url("/threads"))
+            .header("origin", PAGE)
+            .header("origin", "https://evil.example");
+        let twice = page.send(twice).await;
+        assert_eq!((twice.status, told(&twice)), (if jwt { 200 } else { 403 }, vec![]));
+    }
+}
+
+#[tokio::test]
+async fn e11_an_origin_that_is_no_text_breaks_nothing_on_sqlite() {
+    for jwt in [false, true] {
+        let app = with_page(jwt).await;
+        for (method, more) in [("GET", ""), ("OPTIONS", "access-control-request-method: \u{ff}\r\n")] {
+            for origin in [&b"\xff"[..], b"https://\xe9.example", b"\x80\x81"] {
+                let mut stranger = Raw::to(&app.client).await;
+                let head = format!("{method} /threads HTTP/1.1\r\nhost: {}\r\n{more}origin: ", stranger.host);
+                stranger.writes([head.as_bytes(), origin, b"\r\n\r\n"].concat()).await;
+                let reply = stranger.answer().await;
+                assert_eq!(reply.status, if jwt { 401 } else { 403 }, "{method} {origin:?}: {}", reply.body);
+                assert!(!reply.head.contains("access-control-"), "{}", reply.head);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_list_there_is_no_word_of_it_on_sqlite() {
+    let app = Embedded::start().await;
+    let own = app.client.http.post(app.client.url("/threads")).header("origin", app.client.base.clone());
+    let own = app.client.send(own.header("sec-fetch-site", "same-origin")).await;
+    assert_eq!((own.status, told(&own), varies_by_origin(&own)), (201, vec![], false), "its own pages post");
+}
+
+#[tokio::test]
+async fn a_page_that_is_named_is_let_in_beside_those_of_this_machine_on_sqlite() {
+    let app = with_page(false).await;
+    for (origin, site, status) in [
+        (PAGE, "cross-site", 201),
+        ("http://localhost:3000", "same-site", 201),
+        ("http://127.0.0.1:5173", "cross-site", 201),
+        ("https://evil.example", "cross-site", 403),
+        ("http://app.example", "cross-site", 403),
+    ] {
+        let request = app.client.http.post(app.client.url("/threads"));
+        let answer = app.client.send(request.header("origin", origin).header("sec-fetch-site", site)).await;
+        assert_eq!(answer.status, status, "{origin}");
+    }
+    // The name of the server is another matter: a page cannot lend it one.
+    let request = app.client.http.post(app.client.url("/threads")).header("origin", PAGE);
+    assert_eq!(app.client.send(request.header("host", "app.example")).await.status, 403);
+    assert_eq!(app.rows.count("threads").await, 3);
+}
+
+#[tokio::test]
+async fn e12_an_origin_that_no_browser_writes_is_no_setting() {
+    let build = async |origin: &str| {
+        let mut config = Config::default();
+        config.database.url = "sqlite::memory:".into();
+        config.database.max_connections = 1;
+        config.server.cors_origins = vec![PAGE.to_owned(), origin.to_owned()];
+        App::build(config, ToolRegistry::new(), vec![Arc::new(Scene::new())])
+            .await
+            .map_err(|error| error.to_string())
+    };
+    for origin in [
+        "",
+        "*",
+        "null",
+        "app.example",
+        "//app.example",
+        "https://",
+        "https://*.example",
+        "https://app.example/",
+        "https://app.example/x",
+        "https://app.example?",
+        "https://app.example#",
+        "https://ada@app.example",
+        "https://app.example:",
+        "https://app.example:0",
+        "https://app.example:443",
+        "http://app.example:80",
+        "https://app.example:65536",
+        "https://app.example:08443",
+        "https://App.example",
+        "HTTPS://app.example",
+        "https://app.example https://b.example",
+        " https://app.example",
+        "https://[::1",
+        "https://[::1]x",
+        "https://[0:0:0:0:0:0:0:1]",
+        "https://bücher.example",
+        "1https://app.example",
+    ] {
+        let refused = build(origin).await.unwrap_err();
+        assert!(refused.contains("server.cors_origins: expected origins"), "{origin:?}: {refused}");
+        assert!(refused.contains(&format!("found {origin:?}")), "{origin:?}: {refused}");
+    }
+    for origin in [
+        "http://localhost",
+        "http://localhost:3000",
+        "http://127.0.0.1",
+        "https://[::1]:8443",
+        "http://[2001:db8::1]",
+        "https://app.example:80",
+        "https://xn--bcher-kva.example",
+        "chrome-extension://abcdefghijklmnop",
+        "capacitor://localhost",
+        "tauri://localhost",
+    ] {
+        assert!(build(origin).await.is_ok(), "{origin}");
+    }
+}
+
+/// A GET may begin a turn, and images, scripts and links are GETs of which a browser tells no origin.
+#[tokio::test]
+async fn a_page_elsewhere_cannot_begin_anything_by_an_image_or_a_link() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    let get = |path: &str, site: &str, mode: &str| {
+        let request = app.client.http.get(app.client.url(path));
+        app.client
+            .send(request.header("sec-fetch-site", site.to_owned()).header("sec-fetch-mode", mode.to_owned()))
+    };
+    let chat = format!("/qa/chat_streamed/{thread}");
+    for site in ["cross-site", "same-site", "", "CROSS-SITE", "none, cross-site"] {
+        for mode in ["no-cors", "navigate", "cors"] {
+            for path in [chat.as_str(), "/qa/chat_streamed?chatId=x", "/threads", "/openapi.json", "/docs/x"]
+            {
+                let answer = get(path, site, mode).await;
+                assert_eq!((answer.status, answer.code()), (403, "forbidden"), "{path} {site} {mode}");
+                assert!(answer.message().starts_with("Sec-Fetch-Site: "), "{}", answer.message());
+            }
+        }
+        assert_eq!(get("/docs", site, "no-cors").await.status, 403, "{site}");
+        assert_eq!(get("/docs", site, "navigate").await.status, 200, "a link to the documentation");
+    }
+    assert_eq!(app.scene.requests().len(), 1, "nothing went on");
+    for (site, mode) in [("same-origin", "cors"), ("none", "navigate")] {
+        assert_eq!(get("/threads", site, mode).await.status, 200, "{site}");
+    }
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+}
+
+#[tokio::test]
+async fn who_has_a_token_need_not_be_of_this_machine_on_sqlite() {
+    let app = with_page(true).await;
+    let page = app.client.as_user("acme", "ada", &[]);
+    let request = page.http.post(page.url("/threads")).header("sec-fetch-site", "cross-site");
+    assert_eq!(
+        page.send(request.header("origin", "https://evil.example").json(&json!({}))).await.status,
+        201
+    );
+}

@@ -1,0 +1,69 @@
+//! How many connections there may be.
+
+use super::Raw;
+use crate::support::{Client, Embedded, eventually};
+use holdpoint::config::Config;
+
+async fn with(change: impl FnOnce(&mut Config)) -> (Embedded, Client) {
+    let app = Embedded::with(change).await;
+    // One that keeps no connection of its own behind the test's back.
+    let http = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+    let client = Client { http, base: app.client.base.clone() };
+    (app, client)
+}
+
+/// A connection that was of use once, and stays.
+async fn connected(client: &Client) -> Raw {
+    let mut raw = Raw::to(client).await;
+    raw.writes(raw.head("GET /healthz", &[])).await;
+    assert_eq!(raw.answer().await.status, 200);
+    raw
+}
+
+#[tokio::test]
+async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on_sqlite() {
+    let (_app, client) = with(|config| config.limits.connections_per_ip = Some(2)).await;
+    let (one, mut two) = (connected(&client).await, connected(&client).await);
+    for _ in 0..3 {
+        // A header that names another address is anybody's to write.
+        let mut third = Raw::to(&client).await;
+        let head = third.head("GET /healthz", &["x-forwarded-for: 192.0.2.7", "forwarded: for=192.0.2.7"]);
+        let _written = tokio::io::AsyncWriteExt::write_all(&mut third.socket, head.as_bytes()).await;
+        assert_eq!(third.to_the_end().await, "");
+    }
+    two.writes(two.head("GET /healthz", &[])).await;
+    assert_eq!(two.answer().await.status, 200, "those that were there stay");
+    drop(one);
+    let room = async || {
+        let mut raw = Raw::to(&client).await;
+        let head = raw.head("GET /healthz", &["connection: close"]);
+        let _written = tokio::io::AsyncWriteExt::write_all(&mut raw.socket, head.as_bytes()).await;
+        raw.to_the_end().await.starts_with("HTTP/1.1 200 ").then_some(())
+    };
+    eventually("there is room again", room).await;
+}
+
+#[tokio::test]
+async fn e4_there_are_so_many_connections_and_the_next_waits_until_one_ends_on_sqlite() {
+    let (_app, client) = with(|config| config.limits.connections = Some(2)).await;
+    let (one, mut two) = (connected(&client).await, connected(&client).await);
+    let mut third = Raw::to(&client).await;
+    third.writes(third.head("GET /healthz", &[])).await;
+    for _ in 0..50 {
+        two.writes(two.head("GET /healthz", &[])).await;
+        assert_eq!(two.answer().await.status, 200);
+    }
+    let mut byte = [0];
+    let heard = third.socket.try_read(&mut byte).map_err(|error| error.kind());
+    assert_eq!(heard, Err(std::io::ErrorKind::WouldBlock), "it waits, and is not sent away");
+    drop(one);
+    assert_eq!(third.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
+    let (app, client) = with(|config| config.limits.connections = Some(1)).await;
+    let one = connected(&client).await;
+    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.to_the_end());
+    assert_eq!(stopped.0.client.get("/healthz").await.status, 200);
+}

@@ -1,0 +1,93 @@
+//! Heads of requests: those that never come, come slowly, or are too long.
+
+use super::{PATIENCE, Raw, SOON, is_well};
+use crate::support::{Embedded, http2};
+use std::iter::repeat;
+
+async fn hurried() -> Embedded {
+    Embedded::hurried(|deadlines| deadlines.head = SOON, |_| {}).await
+}
+
+#[tokio::test]
+async fn e4_a_connection_that_asks_for_nothing_is_closed_on_sqlite() {
+    let app = hurried().await;
+    let settings = http2::frame(http2::SETTINGS, 0, 0, &[]);
+    let unfinished =
+        http2::frame(http2::HEADERS, 0, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
+    for begun in [
+        &b""[..],
+        b"G",
+        b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ",
+        b"PRI * HTTP/2.0\r\n",
+        http2::PREFACE,
+        &[http2::PREFACE, &settings].concat(),
+        &[http2::PREFACE, &settings, &unfinished].concat(),
+    ] {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(begun).await;
+        let heard = stranger.to_the_end().await;
+        assert!(!heard.contains("HTTP/1.1 200"), "{begun:?}: {heard}");
+    }
+    is_well(&app.client).await;
+}
+
+#[tokio::test]
+async fn e4_a_head_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
+    let app = hurried().await;
+    let head = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ".iter().copied();
+    let stranger = Raw::to(&app.client).await;
+    stranger.drips(head.chain(repeat(b'a'))).await;
+    let stranger = Raw::to(&app.client).await;
+    stranger.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
+
+    // Neither is the next one on a connection that was of use.
+    let mut stranger = Raw::to(&app.client).await;
+    stranger.writes(stranger.head("GET /healthz", &[])).await;
+    assert_eq!(stranger.answer().await.status, 200);
+    stranger.drips(b"GET /tools HTTP/1.1\r\nx-a: ".iter().copied().chain(repeat(b'a'))).await;
+    is_well(&app.client).await;
+}
+
+#[tokio::test]
+async fn e4_a_head_that_is_too_long_is_refused_and_harms_nobody_on_sqlite() {
+    let app = Embedded::start().await;
+    let many: String = (0..1000).map(|n| format!("x-{n}: a\r\n")).collect();
+    for (what, request, statuses) in [
+        (
+            "a long path",
+            format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(70_000)),
+            [414, 431],
+        ),
+        (
+            "a path that fits",
+            format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(8_000)),
+            [404, 404],
+        ),
+        ("many headers", format!("GET /tools HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"), [431, 431]),
+        (
+            "a long header",
+            format!("GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: {}\r\n\r\n", "a".repeat(100_000)),
+            [431, 431],
+        ),
+    ] {
+        let stranger = Raw::to(&app.client).await;
+        let (mut from, mut to) = stranger.socket.into_split();
+        // The server may answer before it has read all of it.
+        let writing = async { tokio::io::AsyncWriteExt::write_all(&mut to, request.as_bytes()).await };
+        let mut heard = Vec::new();
+        let reading = async {
+            while !heard.windows(4).any(|window| window == b"\r\n\r\n") {
+                match tokio::io::AsyncReadExt::read_buf(&mut from, &mut heard).await {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => {}
+                }
+            }
+        };
+        let both = async { tokio::join!(writing, reading) };
+        let (_written, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+        let heard = String::from_utf8_lossy(&heard).into_owned();
+        let status = heard.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        assert!(status.is_some_and(|status| statuses.contains(&status)), "{what}: {heard}");
+        is_well(&app.client).await;
+    }
+}

@@ -1,0 +1,128 @@
+//! Paths and methods that mean to be something else, and what stands on every answer.
+
+use super::Raw;
+use crate::support::{Embedded, call, token};
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::test]
+async fn e14_a_path_is_the_one_that_is_written_on_sqlite() {
+    for jwt in [false, true] {
+        let app = Embedded::with(|config| {
+            if jwt {
+                token::with_tokens(config)
+            }
+        })
+        .await;
+        let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+        let nowhere = if jwt { (401, "unauthenticated") } else { (404, "not_found") };
+        for path in [
+            "//threads".to_owned(),
+            "//qa/validate_tool".to_owned(),
+            "/qa//validate_tool".to_owned(),
+            "/qa/validate_tool/".to_owned(),
+            "/%71a/validate_tool".to_owned(),
+            "/qa/%2e%2e/threads".to_owned(),
+            "/qa/../threads".to_owned(),
+            "/healthz/../threads".to_owned(),
+            "/docs/../threads".to_owned(),
+            "/docs/%2e%2e/threads".to_owned(),
+            "/healthz/".to_owned(),
+            "/healthz/threads".to_owned(),
+            "/THREADS".to_owned(),
+            "/api/api/threads".to_owned(),
+            "/api/healthz".to_owned(),
+            "/threads;x=y".to_owned(),
+            "/threads%00".to_owned(),
+            "/threads%2f".to_owned(),
+            format!("/tool_calls/{id}/"),
+            format!("/%61pi/tool_calls/{id}"),
+        ] {
+            for method in ["GET", "POST"] {
+                let mut stranger = Raw::to(&app.client).await;
+                let lines = ["content-type: application/json", "content-length: 2"];
+                stranger.writes(stranger.head(&format!("{method} {path}"), &lines)).await;
+                stranger.writes("{}").await;
+                let reply = stranger.answer().await;
+                // What is open has no such pages, and what has them is not open.
+                let found = (reply.status, reply.code());
+                let expected =
+                    if path.starts_with("/docs/") { [nowhere, (404, "not_found")] } else { [nowhere; 2] };
+                assert!(
+                    expected.contains(&(found.0, found.1.as_str())),
+                    "{method} {path}, jwt {jwt}: {found:?}"
+                );
+            }
+        }
+        assert_eq!(app.rows.count("threads").await, 0);
+    }
+}
+
+#[tokio::test]
+async fn e14_a_method_is_the_one_that_is_written() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.client.approve(&id).await;
+    // An answer that the model has not read: whoever attaches goes on with it.
+    let chat = format!("/qa/chat_streamed/{thread}");
+    for method in ["HEAD", "OPTIONS", "TRACE", "PUT", "PATCH", "DELETE", "CONNECT", "BREW"] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        for path in [chat.as_str(), &format!("/api{chat}"), "/qa/validate_tool", "/qa/chat_streamed?chatId=x"]
+        {
+            let mut stranger = Raw::to(&app.client).await;
+            stranger.writes(stranger.head(&format!("{method} {path}"), &["connection: close"])).await;
+            let heard = stranger.to_the_end().await;
+            assert!(heard.starts_with("HTTP/1.1 405 "), "{method} {path}: {heard}");
+        }
+    }
+    // A tunnel leads to another server, which is no resource of this one.
+    let mut stranger = Raw::to(&app.client).await;
+    stranger.writes(stranger.head("CONNECT localhost:80", &["connection: close"])).await;
+    let heard = stranger.to_the_end().await;
+    assert!(heard.starts_with("HTTP/1.1 404 "), "{heard}");
+    for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
+        let request = app.client.http.get(app.client.url("/threads")).header(name, "POST");
+        assert_eq!(app.client.send(request).await.status, 200, "{name}");
+        let request =
+            app.client.http.post(app.client.url(&format!("/threads/{thread}"))).header(name, "DELETE");
+        assert_eq!(app.client.send(request).await.status, 405, "{name}");
+    }
+    assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (1, 1));
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "it was still there to go on with");
+}
+
+#[tokio::test]
+async fn e13_every_answer_says_what_a_browser_may_make_of_it_on_sqlite() {
+    let app = Embedded::with(|config| config.limits.requests_per_minute = Some(6)).await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]);
+    let refused = app.client.http.get(app.client.url("/threads")).header("host", "evil.example");
+    let answers = [
+        (200, app.client.get("/openapi.json").await),
+        (200, app.client.get("/docs").await),
+        (200, app.client.get("/healthz").await),
+        (200, app.client.get("/threads").await),
+        (404, app.client.get("/nowhere").await),
+        (405, app.client.post("/tools", &json!({})).await),
+        (400, app.client.post_raw("/threads", "{").await),
+        (403, app.client.send(refused).await),
+        (200, app.client.post(&format!("/qa/chat_streamed/{thread}"), &json!({ "content": "pay" })).await),
+        (429, app.client.get("/threads").await),
+    ];
+    for (status, answer) in &answers {
+        assert_eq!(answer.status, *status, "{answer:?}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{answer:?}");
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{answer:?}");
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{answer:?}");
+        assert_eq!(answer.header("server"), None, "{answer:?}");
+        let policies = answer.headers.get_all("content-security-policy").iter().count();
+        assert_eq!(policies, 1, "{answer:?}");
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        // Only the page of the documentation has a script to run.
+        let is_page = answer.header("content-type").is_some_and(|found| found.starts_with("text/html"));
+        assert_eq!(policy.contains("script-src 'unsafe-inline'"), is_page, "{answer:?}");
+    }
+}

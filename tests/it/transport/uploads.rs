@@ -1,0 +1,172 @@
+//! Bodies: those that come slowly, lie about themselves, or are packed.
+
+use super::{Raw, SOON, is_well};
+use crate::support::{Embedded, token};
+use std::iter::repeat;
+use std::time::Duration;
+
+const JSON: &str = "content-type: application/json";
+
+#[tokio::test]
+async fn e2_a_body_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
+    let app = Embedded::hurried(|deadlines| deadlines.body = SOON, |_| {}).await;
+    let thread = app.client.thread().await;
+    let chat = format!("POST /qa/chat_streamed/{thread}");
+    for (first, length) in [
+        ("POST /threads", "content-length: 100000"),
+        ("POST /threads", "transfer-encoding: chunked"),
+        (chat.as_str(), "content-length: 100000"),
+    ] {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(stranger.head(first, &[JSON, length, "connection: close"])).await;
+        let heard = if length.contains("chunked") {
+            stranger.drips(b"1\r\n \r\n".iter().copied().cycle()).await
+        } else {
+            stranger.drips(repeat(b' ')).await
+        };
+        assert!(heard.starts_with("HTTP/1.1 400 "), "{first}, {length}: {heard}");
+        assert!(heard.contains("body: it was not whole after 1s"), "{first}, {length}: {heard}");
+    }
+    assert_eq!(app.rows.count("threads").await, 1);
+    assert_eq!(app.rows.count("messages").await, 0);
+}
+
+#[tokio::test]
+async fn e2_a_body_of_which_nothing_comes_is_not_waited_for_on_sqlite() {
+    let app = Embedded::hurried(|deadlines| deadlines.body_piece = SOON, |_| {}).await;
+    for begun in ["", "{"] {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 10"])).await;
+        stranger.writes(begun).await;
+        let reply = stranger.answer().await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "bad_request"), "{}", reply.body);
+        assert_eq!(reply.message(), "body: nothing came for 1s");
+    }
+    assert_eq!(app.rows.count("threads").await, 0);
+}
+
+#[tokio::test]
+async fn e2_a_body_has_one_length_on_sqlite() {
+    let app = Embedded::start().await;
+    let body = r#"{"title":"x"}"#;
+    for lines in [
+        &["content-length: 13", "content-length: 14"][..],
+        &["content-length: 13, 14"],
+        &["content-length: -1"],
+        &["content-length: +13"],
+        &["content-length: 0x0d"],
+        &["content-length: 99999999999999999999999"],
+        &["transfer-encoding: xchunked"],
+        &["transfer-encoding: chunked, identity"],
+        &["transfer-encoding: gzip"],
+        &["transfer-encoding : chunked"],
+        &["transfer-encoding:\u{b}chunked"],
+        &["content-length: 13", "transfer-encoding: gzip"],
+    ] {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(stranger.head("POST /threads", &[&[JSON], lines].concat())).await;
+        // The server may be gone already.
+        let _written = tokio::io::AsyncWriteExt::write_all(&mut stranger.socket, body.as_bytes()).await;
+        assert_eq!(stranger.answer().await.status, 400, "{lines:?}");
+    }
+    assert_eq!(app.rows.count("threads").await, 0);
+
+    // A body with two lengths is read by its chunks (RFC 9112, 6.3), whichever stands first.
+    let chunked = "d\r\n{\"title\":\"x\"}\r\n0\r\n\r\n";
+    for lines in [
+        ["content-length: 4", "transfer-encoding: chunked"],
+        ["transfer-encoding: chunked", "content-length: 4"],
+    ] {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(stranger.head("POST /threads", &[&[JSON], &lines[..]].concat())).await;
+        stranger.writes(chunked).await;
+        let reply = stranger.answer().await;
+        assert_eq!((reply.status, reply.json()["title"].as_str()), (201, Some("x")), "{lines:?}");
+    }
+    assert_eq!(app.rows.count("threads").await, 2);
+}
+
+#[tokio::test]
+async fn e2_a_body_that_is_shorter_than_it_says_does_nothing_on_sqlite() {
+    let app = Embedded::start().await;
+    let mut stranger = Raw::to(&app.client).await;
+    stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 100"])).await;
+    stranger.writes(r#"{"title":"x"}"#).await;
+    tokio::io::AsyncWriteExt::shutdown(&mut stranger.socket).await.unwrap();
+    let heard = stranger.to_the_end().await;
+    assert!(!heard.starts_with("HTTP/1.1 2"), "{heard}");
+    assert_eq!(app.rows.count("threads").await, 0);
+}
+
+#[tokio::test]
+async fn e2_a_packed_body_is_not_unpacked_on_sqlite() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    // {"title":"x"}, packed by gzip without compressing.
+    let packed = [
+        &b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x0d\0\xf2\xff"[..],
+        br#"{"title":"x"}"#,
+        b"\x1d\x2f\x5b\x3c\x0d\0\0\0",
+    ]
+    .concat();
+    for path in ["/threads".to_owned(), format!("/qa/chat_streamed/{thread}"), "/qa/validate_tool".to_owned()]
+    {
+        for encoding in ["gzip", "GZIP", "br", "deflate", "zstd", "identity, gzip", "x"] {
+            let request =
+                app.client.http.post(app.client.url(&path)).header("content-type", "application/json");
+            let request = request.header("content-encoding", encoding).body(packed.clone());
+            let answer = app.client.send(request).await;
+            assert_eq!((answer.status, answer.code()), (415, "unsupported_media_type"), "{path}: {encoding}");
+            assert!(answer.message().starts_with("Content-Encoding: "), "{}", answer.message());
+        }
+    }
+    let plain = app.client.http.post(app.client.url("/threads")).header("content-type", "application/json");
+    let plain = plain.header("content-encoding", "identity").body(r#"{"title":"x"}"#);
+    assert_eq!(app.client.send(plain).await.status, 201);
+    assert_eq!(app.rows.count("threads").await, 2);
+}
+
+#[tokio::test]
+async fn e1_who_sends_all_of_a_body_before_reading_is_told_why_it_is_refused_on_sqlite() {
+    let app = Embedded::with(|config| {
+        token::with_tokens(config);
+        config.limits.requests_per_minute = Some(1);
+    })
+    .await;
+    let ada = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
+    let bob = format!("authorization: Bearer {}", token::token("acme", "bob", &[]));
+    let body = vec![b' '; 4 << 20];
+    let length = format!("content-length: {}", body.len());
+    for (status, lines) in [
+        (401, vec![]),
+        (413, vec![ada.as_str()]),
+        (429, vec![ada.as_str()]),
+        (415, vec![bob.as_str(), "content-encoding: gzip"]),
+    ] {
+        let mut stranger = Raw::to(&app.client).await;
+        let lines = [vec![JSON, length.as_str(), "connection: close"], lines].concat();
+        stranger.writes(stranger.head("POST /threads", &lines)).await;
+        stranger.writes(&body).await;
+        let heard = stranger.to_the_end().await;
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {heard}");
+        assert!(heard.contains("{\"error\":{"), "{status}: {heard}");
+    }
+}
+
+#[tokio::test]
+async fn e1_nobody_reads_the_body_of_a_stranger_on_sqlite() {
+    let app =
+        Embedded::hurried(|deadlines| deadlines.body = Duration::from_secs(600), token::with_tokens).await;
+    for path in ["/threads", "/qa/chat_streamed", "/qa/validate_tool", "/nowhere"] {
+        for lines in
+            [&["content-length: 16000000"][..], &["content-length: 16000000", "expect: 100-continue"]]
+        {
+            let mut stranger = Raw::to(&app.client).await;
+            stranger.writes(stranger.head(&format!("POST {path}"), &[&[JSON], lines].concat())).await;
+            // Not a byte of it was sent.
+            let reply = stranger.answer().await;
+            assert_eq!((reply.status, reply.code().as_str()), (401, "unauthenticated"), "{path}");
+        }
+    }
+    is_well(&app.client).await;
+}
