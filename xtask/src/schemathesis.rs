@@ -79,9 +79,11 @@ impl Server {
         let log = File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
         let mut command = Command::new(root.join("target/debug/holdpoint"));
         command.args(["--bind", "127.0.0.1:0", "--database-url", "sqlite://holdpoint.db"]);
-        command.current_dir(folder).envs([("HOLDPOINT_LOG__LEVEL", "warn"), ("HOLDPOINT_AUTH__MODE", mode)]);
-        command.envs([("HOLDPOINT_AUTH__ISSUER", ISSUER), ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE)]);
-        command.env("HOLDPOINT_AUTH__SECRET", SECRET);
+        command.current_dir(folder).env("HOLDPOINT_LOG__LEVEL", "warn");
+        if mode == "jwt" {
+            command.envs([("HOLDPOINT_AUTH__MODE", mode), ("HOLDPOINT_AUTH__SECRET", SECRET)]);
+            command.envs([("HOLDPOINT_AUTH__ISSUER", ISSUER), ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE)]);
+        }
         // One caller who never rests is what the rates are against.
         for rate in ["REQUESTS_PER_MINUTE", "TURNS_PER_MINUTE", "DECISIONS_PER_MINUTE"] {
             command.env(format!("HOLDPOINT_LIMITS__{rate}"), "0");
