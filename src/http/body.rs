@@ -41,8 +41,15 @@ pub(super) struct Strict<T>(pub(super) T);
 
 async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {
     let value = match text(request, body).await? {
-        Some(text) => strict_json::parse(&text, DEPTH_MAX)
-            .map_err(|error| ApiError::bad_request(format!("body: {error}")))?,
+        Some(text) => {
+            let value = strict_json::parse(&text, DEPTH_MAX);
+            let value = value.map_err(|error| ApiError::bad_request(format!("body: {error}")))?;
+            // serde would take a list for the fields in their order, and null for no body.
+            if !value.is_object() {
+                return Err(ApiError::bad_request("body: expected a JSON object").into());
+            }
+            value
+        }
         None if T::IS_REQUIRED => return Err(ApiError::bad_request("body: expected a JSON object").into()),
         None => Value::Null,
     };

@@ -6,12 +6,12 @@ use crate::chat::{Ask, PostedMessage};
 use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
-use poem_openapi::types::{Any, Type};
+use poem_openapi::types::Type;
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, Object};
 use serde_json::Value;
 
 /// Longest name a caller may give a thread or a message, in characters.
-pub(super) const CLIENT_ID_MAX: usize = 64;
+const CLIENT_ID_MAX: usize = 64;
 
 /// What to ask. All of it is optional, other fields are ignored: pages post their whole state; of a field that is
 /// there twice the last counts. Nothing at all means to go on.
@@ -19,23 +19,54 @@ pub(super) const CLIENT_ID_MAX: usize = 64;
 struct ChatRequest {
     /// The words of a new user message; absent, null or empty means to go on.
     content: Option<String>,
-    /// The model to ask.
+    /// The model to ask, one of `GET /qa/models`; absent means the default.
     model: Option<String>,
-    /// The tools the model may see; absent means all.
+    /// The tools the model may see, of `GET /tools`; absent means all.
     tool_selection: Option<Vec<String>>,
-    /// The thread, where the path names none.
+    /// The conversation as the page holds it, where `content` is absent. Only the words of its user messages are read.
+    messages: Option<Vec<PostedView>>,
+    /// The last message of the conversation alone, where `content` is absent.
+    message: Option<PostedView>,
+}
+
+/// The same, of a thread that the body names.
+#[derive(Debug, Object)]
+struct ChatByIdRequest {
+    /// A thread's id, or the caller's own name for one: 1 to 64 characters.
+    #[oai(validator(min_length = 1, max_length = 64))]
+    id: String,
+    #[oai(flatten)]
+    request: ChatRequest,
+}
+
+/// A message as a page holds it.
+#[derive(Debug, Object)]
+#[oai(rename = "PostedMessage")]
+struct PostedView {
+    /// The page's name for it.
     id: Option<String>,
-    /// The conversation as the page holds it. Only the words of its user messages are read.
-    messages: Option<Vec<Any<Value>>>,
-    /// The last message of the conversation alone.
-    message: Option<Any<Value>>,
+    /// user, assistant or another one.
+    role: String,
+    /// Its words.
+    content: String,
 }
 
 /// A chat's body: documented as [`ChatRequest`], read forgivingly.
 pub(super) struct ChatBody {
     /// The thread that it names.
-    pub(super) id: Option<String>,
+    id: Option<String>,
     pub(super) ask: Ask,
+}
+
+/// The body of a chat that names its thread.
+pub(super) struct ChatByIdBody {
+    pub(super) id: String,
+    pub(super) ask: Ask,
+}
+
+fn documented_as<T: Type>(required: bool) -> Option<MetaRequest> {
+    let content = vec![MetaMediaType { content_type: body::CONTENT_TYPE, schema: T::schema_ref() }];
+    Some(MetaRequest { description: None, content, required })
 }
 
 impl<'a> ApiExtractor<'a> for ChatBody {
@@ -49,9 +80,7 @@ impl<'a> ApiExtractor<'a> for ChatBody {
     }
 
     fn request_meta() -> Option<MetaRequest> {
-        let schema = ChatRequest::schema_ref();
-        let content = vec![MetaMediaType { content_type: body::CONTENT_TYPE, schema }];
-        Some(MetaRequest { description: None, content, required: false })
+        documented_as::<ChatRequest>(false)
     }
 
     async fn from_request(
@@ -65,6 +94,34 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         let value = serde_json::from_str(&text)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
         Ok(Self::read(value)?)
+    }
+}
+
+impl<'a> ApiExtractor<'a> for ChatByIdBody {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::RequestObject];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        ChatByIdRequest::register(registry);
+    }
+
+    fn request_meta() -> Option<MetaRequest> {
+        documented_as::<ChatByIdRequest>(true)
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        body: &mut RequestBody,
+        options: ExtractParamOptions<()>,
+    ) -> Result<Self> {
+        let ChatBody { id, ask } = ChatBody::from_request(request, body, options).await?;
+        let id = id.filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
+        let id = id.ok_or_else(|| {
+            ApiError::bad_request(format!("id: expected the thread's name, 1 to {CLIENT_ID_MAX} characters"))
+        })?;
+        Ok(Self { id, ask })
     }
 }
 

@@ -279,6 +279,11 @@ pub(super) fn shaped(error: poem::Error) -> Response {
     ours.into_response()
 }
 
+/// Whether it says that the resource has no such method.
+pub(super) fn refuses_method(response: &Response) -> bool {
+    response.status() == StatusCode::METHOD_NOT_ALLOWED
+}
+
 /// A readiness answer.
 pub(super) fn readiness(ready: bool) -> Response {
     if ready {

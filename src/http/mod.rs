@@ -2,6 +2,7 @@
 //!
 //! To add a resource: a file like `tools.rs`, named in [`Routes`] and [`api`], then `cargo xtask openapi`.
 
+mod allow;
 mod auth;
 mod body;
 mod call;
@@ -9,6 +10,7 @@ mod chat_body;
 mod connections;
 mod cors;
 mod deadlines;
+mod document;
 mod error;
 mod front;
 pub(crate) mod operating;
@@ -33,16 +35,18 @@ use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
+use allow::Allowed;
 pub(crate) use auth::Authenticator;
 pub(crate) use cors::Cors;
 pub use deadlines::Deadlines;
 use front::Front;
 use operating::{Measured, Scrape};
-use poem::endpoint::{BoxEndpoint, make};
+use poem::endpoint::{BoxEndpoint, make, make_sync};
 use poem::http::header::CONTENT_SECURITY_POLICY;
 use poem::middleware::SetHeader;
-use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, get};
-use poem_openapi::OpenApiService;
+use poem::web::Html;
+use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
+use poem_openapi::{ExtraHeader, OpenApiService};
 pub(crate) use rates::Rates;
 use std::sync::Arc;
 pub(crate) use turn_stream::Streaming;
@@ -96,14 +100,23 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         tools::ToolRoutes(api),
     );
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
-        .description("A chat backend that streams to the AI SDK and holds dangerous tool calls for a human.")
+        .description(
+            "A chat backend that streams to the AI SDK and holds dangerous tool calls for a human. \
+             No text that is sent may hold the character U+0000.",
+        )
         .server("/")
         .server("/api")
+        .extra_response_header::<String, _>(
+            ExtraHeader::new(request_id::HEADER).description("Names the request, in the log too."),
+        )
 }
+
+/// What is served beside the routes of the document.
+const BESIDE: [&str; 6] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
 
 /// The OpenAPI document.
 pub(crate) fn document(with: Api) -> String {
-    api(with).spec()
+    format!("{:#}", document::refined(&api(with).spec()))
 }
 
 /// The whole server as one endpoint.
@@ -114,20 +127,30 @@ pub(crate) fn endpoint(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
-    let spec = Arc::<str>::from(service.spec());
+    let spec = service.spec();
+    let document = document::refined(&spec);
+    let allowed = Arc::new(Allowed::of(&document, &BESIDE));
+    let document: Arc<str> = format!("{document:#}").into();
     let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
+    let served = document.clone();
     let mut routes = operating::health(&with, tasks.clone())
-        .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
+        .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
+        // The page holds the document as the derives alone would have it.
+        let page = service.swagger_ui_html().replace(&spec, &document);
+        let page = Route::new().at("/", get(make_sync(move |_| Html(page.clone()))));
         let safe = SetHeader::new().overriding(CONTENT_SECURITY_POLICY, DOCS_POLICY);
-        routes = routes.nest("/docs", service.swagger_ui().with(safe));
+        routes = routes.nest("/docs", page.with(safe));
     }
     if settings.metrics {
         routes = operating::metrics_here(routes, with.scrape.clone());
     }
     let routes = routes.nest("/api", api(with)).nest("/", service);
     let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let front = Front::new(routes, settings, auth, rates, tasks, clock);
+    let front = Front::new(routes, settings, auth, rates, tasks, clock).around(move |front, request| {
+        let allowed = allowed.clone();
+        async move { allowed.answer(&front, request).await }
+    });
     Measured { inner: front, metrics }.boxed()
 }
 

@@ -90,8 +90,8 @@ impl IntoResponse for DataStream {
 }
 
 /// The size of a page that nobody asked for, and the largest.
-const PAGE_SIZE: u64 = 50;
-const PAGE_SIZE_MAX: u64 = 200;
+pub(super) const PAGE_SIZE: u64 = 50;
+pub(super) const PAGE_SIZE_MAX: u64 = 200;
 
 /// A page's size as asked for.
 pub(super) fn page_size(asked: Option<u64>) -> Result<u64, ApiError> {

@@ -3,7 +3,7 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::{JsonObject, Strict};
-use super::chat_body::{CLIENT_ID_MAX, ChatBody};
+use super::chat_body::{ChatBody, ChatByIdBody};
 use super::error::ApiError;
 use super::payload::{DataStream, Json, Tag};
 use super::rates::StreamPlace;
@@ -69,6 +69,7 @@ struct ValidateTool {
     /// Inputs to run in place of the proposed ones; absent or null means as proposed. Ignored when rejecting.
     validated_inputs: Option<JsonObject>,
     /// Why not, for the model and the record: at most 2000 characters.
+    #[oai(validator(max_length = 2000))]
     reason: Option<String>,
     /// The `input_hash` of what was shown: 409 `stale` if it is out of date.
     input_hash: Option<String>,
@@ -140,15 +141,11 @@ impl Qa {
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
         _dialect: Header<Option<Dialect>>,
-        body: ChatBody,
+        body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
-        let id = body.id.filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
-        let id = id.ok_or_else(|| {
-            ApiError::bad_request(format!("id: expected the thread's name, 1 to {CLIENT_ID_MAX} characters"))
-        })?;
         let place = self.0.rates.stream(&caller.0)?;
         self.0.rates.turn(&caller.0)?;
-        let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(id), body.ask).await?;
+        let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(body.id), body.ask).await?;
         Ok(self.stream_of(&started, request_id, place))
     }
 

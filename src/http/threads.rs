@@ -45,7 +45,8 @@ struct ThreadView {
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct CreateThread {
-    /// Its title: 1 to 200 characters.
+    /// Its title: 1 to 200 characters, one of which can be seen.
+    #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: Option<String>,
     /// The thread that it is a part of.
     parent_id: Option<String>,
@@ -56,7 +57,8 @@ struct CreateThread {
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct UpdateThread {
-    /// Its title: 1 to 200 characters.
+    /// Its title: 1 to 200 characters, one of which can be seen.
+    #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: String,
 }
 
@@ -208,8 +210,10 @@ async fn view(read: &Read, thread: Thread) -> Result<ThreadView, ApiError> {
 }
 
 fn title(text: String) -> Result<String, ApiError> {
-    if text.trim().is_empty() || text.chars().count() > TITLE_MAX {
-        return Err(ApiError::bad_request(format!("title: expected 1 to {TITLE_MAX} characters")));
+    let can_be_seen = |c| !matches!(c, '\0'..=' ' | '\u{7f}'..='\u{a0}');
+    if !text.contains(can_be_seen) || text.chars().count() > TITLE_MAX {
+        let expected = format!("title: expected 1 to {TITLE_MAX} characters, one of which can be seen");
+        return Err(ApiError::bad_request(expected));
     }
     Ok(text)
 }

@@ -344,3 +344,26 @@ async fn where_a_new_message_cancels_the_holds_are_gone_and_the_model_is_told() 
     assert_eq!(answer, Some("Cancelled, the tool did not run."));
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 0);
 }
+
+#[tokio::test]
+async fn a_list_or_null_is_not_an_object_of_which_it_has_the_fields() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let call = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let bodies = [
+        ("/threads", "POST", json!([null, null])),
+        ("/threads", "POST", json!(["A title"])),
+        ("/threads", "POST", json!(null)),
+        (&format!("/threads/{thread}"), "PATCH", json!(["A title"])),
+        ("/qa/validate_tool", "POST", json!([call, true])),
+        ("/qa/validate_tool", "POST", json!(null)),
+    ];
+    for (path, method, body) in bodies {
+        let request = app.client.http.request(method.parse().unwrap(), app.client.url(path)).json(&body);
+        let answer = app.client.send(request).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{method} {path} {body}");
+        assert_eq!(answer.message(), "body: expected a JSON object", "{method} {path} {body}");
+    }
+    let threads = app.client.get("/threads").await.body;
+    assert_eq!(threads["results"].as_array().unwrap().len(), 1, "{threads}");
+}

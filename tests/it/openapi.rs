@@ -1,5 +1,6 @@
 //! The OpenAPI document: the one that is committed, and whole.
 
+use crate::support::Embedded;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,7 +61,7 @@ fn the_committed_document_is_the_one_of_this_server() {
 
 #[tokio::test]
 async fn the_served_document_is_the_printed_one() {
-    let app = crate::support::Embedded::start().await;
+    let app = Embedded::start().await;
     let served = app.client.get("/openapi.json").await;
     assert_eq!((served.status, served.header("content-type")), (200, Some("application/json")));
     assert_eq!(served.body, document());
@@ -108,7 +109,7 @@ fn every_operation_asks_for_a_token() {
     assert_eq!((&scheme["type"], &scheme["scheme"]), (&json!("http"), &json!("bearer")));
     for (route, operation) in operations(&document) {
         assert_eq!(operation["security"], json!([{ "bearer": [] }]), "{route}");
-        assert!(operation["responses"]["401"]["headers"].get("WWW-AUTHENTICATE").is_some(), "{route}");
+        assert!(operation["responses"]["401"]["headers"].get("www-authenticate").is_some(), "{route}");
     }
 }
 
@@ -136,8 +137,18 @@ fn every_path_parameter_is_declared_and_every_reference_leads_somewhere() {
     assert!(references > 100, "{references}");
 }
 
+/// Every schema that is posted, with the operation that takes it.
+fn posted(document: &Value) -> BTreeMap<String, String> {
+    let reference = "/requestBody/content/application~1json/schema/$ref";
+    let of = |(route, operation): (String, &Value)| {
+        let name = operation.pointer(reference)?.as_str()?.rsplit('/').next()?.to_owned();
+        Some((name, route))
+    };
+    operations(document).into_iter().filter_map(of).collect()
+}
+
 #[test]
-fn only_validated_may_be_null() {
+fn only_validated_and_what_is_posted_may_be_null() {
     let document = document();
     assert_eq!(document["openapi"], "3.0.0", "where null is said by nullable");
     let mut nullable = Vec::new();
@@ -148,6 +159,10 @@ fn only_validated_may_be_null() {
             nullable.push(path.to_owned());
         }
     });
+    let posted = posted(&document);
+    let is_posted =
+        |path: &String| posted.keys().any(|name| path.starts_with(&format!("#/components/schemas/{name}/")));
+    nullable.retain(|path| !is_posted(path));
     assert_eq!(nullable, ["#/components/schemas/ToolCall/properties/validated/nullable"]);
 }
 
@@ -157,4 +172,101 @@ fn paths_are_there_once_and_the_servers_are_the_root_and_api() {
     assert_eq!(document["servers"], json!([{ "url": "/" }, { "url": "/api" }]));
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.keys().all(|path| !path.starts_with("/api")), "{:?}", paths.keys());
+}
+
+#[test]
+fn the_document_says_where_no_other_field_is_taken() {
+    let document = document();
+    let posted = posted(&document);
+    assert!(posted.len() >= 5, "{posted:?}");
+    for (name, route) in posted {
+        let schema = &document["components"]["schemas"][&name];
+        let closed = schema["additionalProperties"] == false;
+        assert_eq!(closed, !route.contains("/qa/chat_streamed"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_examples_of_the_document_can_be_posted() {
+    let app = Embedded::start().await;
+    let document = document();
+    let mut tried = 0;
+    for (route, operation) in operations(&document) {
+        let Some(body) = operation.pointer("/requestBody/content/application~1json") else { continue };
+        let (method, path) = route.split_once(' ').unwrap();
+        let path = path.replace("{thread_id}", &app.client.thread().await);
+        let method = method.to_uppercase().parse().unwrap();
+        let request = app.client.http.request(method, app.client.url(&path)).json(&body["example"]);
+        let answer = app.client.send(request).await;
+        // The call that the example decides is nobody's.
+        let expected: &[u16] = if path == "/qa/validate_tool" { &[404] } else { &[200, 201] };
+        assert!(expected.contains(&answer.status), "{route}: {}", answer.status);
+        tried += 1;
+    }
+    assert!(tried >= 5, "{tried}");
+}
+
+#[test]
+fn links_lead_to_operations_and_to_what_those_take() {
+    let document = document();
+    let operations = operations(&document);
+    let by_id = |id: &Value| operations.values().find(|operation| operation["operationId"] == *id);
+    let mut links = 0;
+    for (route, operation) in &operations {
+        for response in operation["responses"].as_object().unwrap().values() {
+            for link in response["links"].as_object().into_iter().flat_map(|all| all.values()) {
+                links += 1;
+                let to = by_id(&link["operationId"]).unwrap_or_else(|| panic!("{route}: {link}"));
+                let takes = to["parameters"].as_array().cloned().unwrap_or_default();
+                for name in link["parameters"].as_object().into_iter().flat_map(|all| all.keys()) {
+                    assert!(takes.iter().any(|parameter| parameter["name"] == **name), "{route}: {link}");
+                }
+                for value in link["parameters"].as_object().into_iter().flat_map(|all| all.values()) {
+                    if let Some(header) = value.as_str().unwrap().strip_prefix("$response.header.") {
+                        assert!(response["headers"][header].is_object(), "{route}: {header}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(links >= 10, "{links}");
+}
+
+#[tokio::test]
+async fn a_method_that_a_resource_does_not_have_is_405_with_those_that_it_has() {
+    let app = Embedded::start().await;
+    let document = document();
+    let mut resources: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for route in operations(&document).keys() {
+        let (method, path) = route.split_once(' ').unwrap();
+        resources.entry(path.to_owned()).or_default().push(method.to_uppercase());
+    }
+    for path in ["/healthz", "/readyz", "/openapi.json", "/docs"] {
+        resources.insert(path.to_owned(), vec!["GET".to_owned()]);
+    }
+    let mut refused = 0;
+    for (path, methods) in &mut resources {
+        if methods.contains(&"GET".to_owned()) && !path.starts_with("/qa/chat_streamed") {
+            methods.push("HEAD".to_owned());
+        }
+        methods.sort();
+        for method in ["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "TRACE"] {
+            if methods.iter().any(|known| known == method) {
+                continue;
+            }
+            let under: &[&str] = if path.contains('{') { &["", "/api"] } else { &[""] };
+            for under in under {
+                let path = format!("{under}{path}").replace("{name}", "list_files");
+                let path = path.replace(['{', '}'], "");
+                let request = app.client.http.request(method.parse().unwrap(), app.client.url(&path));
+                let answer = app.client.send(request).await;
+                assert_eq!(answer.status, 405, "{method} {path}");
+                let mut allowed: Vec<&str> = answer.header("allow").unwrap_or_default().split(", ").collect();
+                allowed.sort_unstable();
+                assert_eq!(allowed, *methods, "{method} {path}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 80, "{refused}");
 }

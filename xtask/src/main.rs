@@ -5,6 +5,7 @@
 mod layout;
 mod openapi;
 mod process;
+mod schemathesis;
 mod steps;
 mod tooling;
 
@@ -50,12 +51,12 @@ fn dispatch(args: &[String]) -> Result<()> {
 
 fn print_help() {
     println!("cargo xtask <command>\n");
-    println!("  {:<10} every step below, in this order, up to the first that fails", "test");
+    println!("  {:<12} every step below, in this order, up to the first that fails", "test");
     for step in steps::STEPS {
-        println!("  {:<10}   {}", step.command, step.summary);
+        println!("  {:<12}   {}", step.command, step.summary);
     }
-    println!("  {:<10} write openapi/holdpoint.json from the code", "openapi");
-    println!("  {:<10} this list", "help");
+    println!("  {:<12} write openapi/holdpoint.json from the code", "openapi");
+    println!("  {:<12} this list", "help");
 }
 
 /// An argument that is silently dropped looks like one that worked.

@@ -2,12 +2,13 @@
 
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::{layout, no_more_arguments, tooling};
+use crate::{layout, no_more_arguments, schemathesis, tooling};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -21,7 +22,7 @@ pub(crate) struct Step {
 }
 
 /// Every feature, in one build for all steps: what is off by default is tested too.
-const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
+pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
 
 /// Cheapest first, so that a slip costs seconds and not a build.
 pub(crate) const STEPS: &[Step] = &[
@@ -58,6 +59,18 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "the fuzz targets, for a minute; an argument says how many seconds",
         action: fuzz,
     },
+    Step {
+        name: "kubernetes",
+        command: "kubernetes",
+        summary: "deploy/kubernetes.yaml by the schemas of Kubernetes",
+        action: kubernetes,
+    },
+    Step {
+        name: "schemathesis",
+        command: "schemathesis",
+        summary: "schemathesis over the OpenAPI document, for two minutes; arguments: seconds, seed",
+        action: schemathesis::check,
+    },
 ];
 
 impl Step {
@@ -77,6 +90,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     // Minutes of compiling should not end in the news that a program is missing.
     tooling::require_node()?;
     tooling::require_postgres()?;
+    tooling::require_python()?;
     run_steps(root, STEPS)
 }
 
@@ -108,12 +122,12 @@ fn announce(line: &str) {
 }
 
 fn summary(taken: &[(&str, Duration)]) -> String {
-    let mut table = format!("\n{:<8} {:>8}\n", "step", "seconds");
+    let mut table = format!("\n{:<12} {:>8}\n", "step", "seconds");
     for (name, time) in taken {
-        table.push_str(&format!("{name:<8} {:>8.1}\n", time.as_secs_f64()));
+        table.push_str(&format!("{name:<12} {:>8.1}\n", time.as_secs_f64()));
     }
     let total: Duration = taken.iter().map(|(_, time)| *time).sum();
-    table.push_str(&format!("{:<8} {:>8.1}\n", "all", total.as_secs_f64()));
+    table.push_str(&format!("{:<12} {:>8.1}\n", "all", total.as_secs_f64()));
     table
 }
 
@@ -191,6 +205,12 @@ fn fuzz(root: &Path, args: &[String]) -> Result<()> {
     run(command.args(WITH_ALL).args(["--", "--nocapture"]).env("HOLDPOINT_FUZZ_SECONDS", seconds))
 }
 
+fn kubernetes(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("kubernetes", args)?;
+    let mut command = Command::new(tooling::python_programs(root)?.join("kubernetes-validate"));
+    run(command.current_dir(root).args(["--strict", "deploy/kubernetes.yaml"]))
+}
+
 fn prepare_tests(root: &Path) -> Result<()> {
     tooling::require_node()?;
     tooling::require_postgres()?;
@@ -246,7 +266,13 @@ mod tests {
         let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
         assert_eq!(
             lines,
-            ["", "step      seconds", "fmt           1.5", "clippy       60.0", "all          61.5"]
+            [
+                "",
+                "step          seconds",
+                "fmt               1.5",
+                "clippy           60.0",
+                "all              61.5"
+            ]
         );
     }
 }

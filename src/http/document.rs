@@ -1,0 +1,200 @@
+//! The OpenAPI document: what the routes say of themselves, and what their derives cannot say.
+
+use super::payload::{PAGE_SIZE, PAGE_SIZE_MAX};
+use poem::http::Method;
+use serde_json::{Map, Value, json};
+
+/// The operations that read their body forgivingly: other fields, and other shapes of them, are let pass.
+const FORGIVING: [&str; 2] = ["chat", "chatById"];
+
+/// What follows from an answer: the operation and its status, then the operation that takes a value of it, where that
+/// goes, and which value it is. Links that a path's own ids make plain are not named.
+const LINKS: [(&str, &str, &str, &str, &str); 10] = [
+    ("chat", "200", "getRun", "run_id", "$response.header.x-run-id"),
+    ("chat", "200", "cancelRun", "run_id", "$response.header.x-run-id"),
+    ("chatById", "200", "getRun", "run_id", "$response.header.x-run-id"),
+    ("chatById", "200", "cancelRun", "run_id", "$response.header.x-run-id"),
+    ("getRun", "200", "validateTool", BODY_TOOL_CALL_ID, "$response.body#/pending/0"),
+    ("getRun", "200", "getToolCall", "tool_call_id", "$response.body#/pending/0"),
+    ("getRun", "200", "cancelToolCall", "tool_call_id", "$response.body#/pending/0"),
+    ("validateTool", "200", "getToolCall", "tool_call_id", "$response.body#/toolCallId"),
+    ("validateTool", "200", "validateTool", BODY_TOOL_CALL_ID, "$response.body#/toolCallId"),
+    ("cancelToolCall", "200", "getToolCall", "tool_call_id", "$response.body#/tool_call_id"),
+];
+/// Of the body, not of the path.
+const BODY_TOOL_CALL_ID: &str = "toolCallId";
+
+/// What may be posted, for who tries it.
+fn example(operation: &str) -> Option<Value> {
+    Some(match operation {
+        "chat" => json!({ "content": "delete notes.txt" }),
+        "chatById" => json!({ "id": "page-1", "content": "delete notes.txt" }),
+        "createThread" => json!({ "title": "Spring cleaning" }),
+        "updateThread" => json!({ "title": "Summer cleaning" }),
+        "validateTool" => {
+            json!({ "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8057", "isValidated": true })
+        }
+        _ => return None,
+    })
+}
+
+/// The words of a field that knows only some.
+const WORDS: [(&str, &str, &[&str]); 9] = [
+    ("ToolCall", "state", &STATES),
+    ("ToolCall", "risk_level", &RISKS),
+    ("Tool", "risk_level", &RISKS),
+    ("ValidateToolResult", "state", &STATES),
+    ("CancelToolCallResult", "state", &STATES),
+    ("Decision", "decision", &["approve", "reject", "expire", "cancel"]),
+    ("Message", "role", &["user", "assistant"]),
+    ("Message", "status", &["complete", "streaming", "interrupted", "superseded"]),
+    ("Run", "status", &["running", "waiting", "completed", "failed", "cancelled"]),
+];
+const STATES: [&str; 10] = [
+    "pending",
+    "approved",
+    "executing",
+    "succeeded",
+    "failed",
+    "interrupted",
+    "rejected",
+    "expired",
+    "cancelled",
+    "invalid",
+];
+const RISKS: [&str; 3] = ["low", "medium", "high"];
+
+/// Where an operation says what is posted to it.
+const BODY: &str = "/requestBody/content/application~1json";
+
+/// The document of these routes, from what they say of themselves.
+pub(super) fn refined(spec: &str) -> Value {
+    let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
+    let mut strict = Vec::new();
+    for operation in operations(&mut document) {
+        let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
+        for parameter in items(operation.get_mut("parameters")) {
+            shape_parameter(&id, parameter);
+        }
+        for (status, response) in fields(operation.get_mut("responses")) {
+            complete(&id, status, response);
+        }
+        if let (Some(example), Some(body)) = (example(&id), operation.pointer_mut(BODY)) {
+            set(body, json!({ "example": example }));
+        }
+        let body = operation.pointer(BODY).and_then(|body| body.pointer("/schema/$ref"));
+        if let Some(body) = body.and_then(Value::as_str) {
+            strict.push((body.trim_start_matches('#').to_owned(), !FORGIVING.contains(&id.as_str())));
+        }
+    }
+    for (schema, body) in fields(document.pointer_mut("/components/schemas")) {
+        for (name, property) in fields(body.get_mut("properties")) {
+            shape_field(schema, name, property);
+        }
+    }
+    for (pointer, strict) in strict {
+        if let Some(Value::Object(schema)) = document.pointer_mut(&pointer) {
+            shape_body(schema, strict);
+        }
+    }
+    document
+}
+
+/// Which methods each path has, as patterns of the document: `/threads/{thread_id}`.
+pub(super) fn methods(document: &Value) -> impl Iterator<Item = (&str, Vec<Method>)> {
+    let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
+    paths.map(|(path, item)| {
+        let names = item.as_object().into_iter().flat_map(Map::keys);
+        let methods = names.filter_map(|name| Method::from_bytes(name.to_ascii_uppercase().as_bytes()).ok());
+        (path.as_str(), methods.collect())
+    })
+}
+
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    fields(document.get_mut("paths")).flat_map(|(_, item)| fields(Some(item))).map(|(_, operation)| operation)
+}
+
+fn fields(value: Option<&mut Value>) -> impl Iterator<Item = (&String, &mut Value)> {
+    value.and_then(Value::as_object_mut).into_iter().flatten()
+}
+
+fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+    value.and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn set(value: &mut Value, more: Value) {
+    if let (Value::Object(fields), Value::Object(more)) = (value, more) {
+        fields.extend(more);
+    }
+}
+
+/// Names say shapes, the same ones everywhere.
+fn shape_field(schema: &str, name: &str, property: &mut Value) {
+    let words = WORDS.iter().find(|words| (words.0, words.1) == (schema, name));
+    let one_of_many = property.pointer_mut("/items").filter(|_| (schema, name) == ("Run", "pending"));
+    if let Some(id) = one_of_many {
+        set(id, json!({ "format": "uuid" }));
+    } else if let Some((_, _, words)) = words {
+        set(property, json!({ "enum": words }));
+    } else if name == "at" || name.ends_with("_at") {
+        set(property, json!({ "format": "date-time" }));
+    } else if name.ends_with("_hash") {
+        set(property, json!({ "pattern": "^[0-9a-f]{64}$" }));
+    } else if (name.ends_with("_id") && name != "client_id") || name == BODY_TOOL_CALL_ID {
+        set(property, json!({ "format": "uuid" }));
+    }
+}
+
+fn shape_parameter(operation: &str, parameter: &mut Value) {
+    let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
+    let shape = match (operation, name) {
+        // There it may be the caller's own name for it.
+        ("chat" | "attach", "thread_id") => return,
+        (_, "page_size") => json!({ "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE }),
+        ("listMessages", "cursor") => json!({ "pattern": "^[0-9]{1,18}$" }),
+        (_, "cursor") => json!({ "format": "uuid" }),
+        (_, name) if name.ends_with("_id") => json!({ "format": "uuid" }),
+        _ => return,
+    };
+    if let Some(schema) = parameter.get_mut("schema") {
+        set(schema, shape);
+    }
+}
+
+/// What is posted: a field that may be absent may be null too, and only a forgiving reader lets others pass.
+fn shape_body(schema: &mut Map<String, Value>, strict: bool) {
+    let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    for (name, property) in fields(schema.get_mut("properties")) {
+        if property.get("type").is_some() && !required.iter().any(|needed| needed == name) {
+            set(property, json!({ "nullable": true }));
+        }
+    }
+    if strict {
+        schema.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+}
+
+fn complete(operation: &str, status: &str, response: &mut Value) {
+    if let Some(Value::Object(headers)) = response.get_mut("headers") {
+        // As they are sent, and as links have to write them.
+        let lower = |(name, header): (String, Value)| (name.to_ascii_lowercase(), header);
+        *headers = std::mem::take(headers).into_iter().map(lower).collect();
+        if status == "405" {
+            let allow = json!({ "description": "The methods that it has.", "required": true, "schema": { "type": "string" } });
+            headers.insert("allow".to_owned(), allow);
+        }
+    }
+    let from_here = LINKS.iter().filter(|link| (link.0, link.1) == (operation, status));
+    let links: Map<String, Value> = from_here
+        .map(|(_, _, to, place, value)| {
+            let link = match *place {
+                BODY_TOOL_CALL_ID => json!({ "operationId": to, "requestBody": { *place: value } }),
+                _ => json!({ "operationId": to, "parameters": { *place: value } }),
+            };
+            ((*to).to_owned(), link)
+        })
+        .collect();
+    if !links.is_empty() {
+        set(response, json!({ "links": links }));
+    }
+}

@@ -1,0 +1,61 @@
+//! The files for those who run it: what they set is what the server knows.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+
+const KUBERNETES: &str = include_str!("../../deploy/kubernetes.yaml");
+const CONTAINERFILE: &str = include_str!("../../Containerfile");
+
+/// The server's variables in a file, a line each.
+fn variables(file: &str) -> BTreeMap<&str, &str> {
+    let lines = file.lines().map(|line| line.trim().trim_start_matches("ENV "));
+    let pairs = lines.filter(|line| line.starts_with("HOLDPOINT_"));
+    pairs
+        .map(|line| line.split_once(": ").or(line.split_once('=')).unwrap())
+        .map(|(name, value)| (name, value.trim_matches('"')))
+        .collect()
+}
+
+/// The server with these variables, as far as it goes without serving.
+fn migrate(variables: &BTreeMap<&str, &str>) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    command.arg("migrate").env_clear().envs(variables).current_dir(&dir);
+    // The one of the file is nobody's.
+    command.env("HOLDPOINT_DATABASE__URL", "sqlite://holdpoint.db").output().unwrap()
+}
+
+#[test]
+fn what_the_files_set_is_a_configuration_on_sqlite() {
+    let kubernetes = variables(KUBERNETES);
+    assert!(kubernetes.len() >= 15, "{kubernetes:?}");
+    let done = migrate(&kubernetes);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+
+    let mut misspelt = kubernetes.clone();
+    misspelt.insert("HOLDPOINT_SERVER__GRAZE", "45s");
+    let refused = migrate(&misspelt);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("graze"), "{told}");
+}
+
+#[test]
+fn the_image_does_not_start_until_somebody_says_who_may_call_on_sqlite() {
+    let image = variables(CONTAINERFILE);
+    assert_eq!(image.len(), 1, "{image:?}");
+    let refused = migrate(&image);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && told.contains("auth.mode"), "{told}");
+
+    let mut said = variables(KUBERNETES);
+    said.extend(image);
+    assert!(migrate(&said).status.success());
+}
+
+#[test]
+fn kubernetes_waits_for_longer_than_the_server_lets_work_finish() {
+    let grace: u64 = variables(KUBERNETES)["HOLDPOINT_SERVER__GRACE"].trim_end_matches('s').parse().unwrap();
+    let (_, period) = KUBERNETES.split_once("terminationGracePeriodSeconds: ").unwrap();
+    let period: u64 = period.lines().next().unwrap().parse().unwrap();
+    assert!(period >= grace + 10, "{period} s, of which {grace} s for work");
+}

@@ -1,0 +1,72 @@
+//! The examples, as who has just read them starts them.
+
+use crate::support::{Process, eventually, postgres_if_chosen};
+use serde_json::json;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Starts the example in a folder of its own. `cargo test` builds it beside the server's binary.
+async fn start(example: &str) -> (TempDir, Process) {
+    let dir = tempfile::tempdir().unwrap();
+    let built = Path::new(env!("CARGO_BIN_EXE_holdpoint")).with_file_name("examples").join(example);
+    assert!(built.exists(), "{} is not there; run: cargo build --examples", built.display());
+    let mut command = Command::new(built);
+    if let Some(url) = postgres_if_chosen().await {
+        command.env("HOLDPOINT_DATABASE__URL", url);
+    }
+    let process = Process::spawn(command.current_dir(dir.path()));
+    (dir, process)
+}
+
+async fn ends(mut process: Process) {
+    process.interrupt();
+    let well = eventually("the example ends", async || process.ended()).await;
+    assert!(well);
+}
+
+#[tokio::test]
+async fn the_tool_of_ones_own_is_held_and_runs_on_a_yes() {
+    let (_dir, process) = start("own_tool").await;
+    let client = &process.client;
+    let tools = client.get("/tools").await.body;
+    assert_eq!(tools["results"].as_array().unwrap().len(), 1, "{tools}");
+    assert_eq!(tools["results"][0]["hil"], true, "{tools}");
+
+    let thread = client.thread().await;
+    let turn = client.say(&thread, "delete old.txt").await;
+    let [call] = turn.pending().try_into().unwrap();
+    let done = client.approve(&call).await;
+    assert_eq!((done.status, &done.body["result"]), (200, &json!("old.txt")), "{}", done.body);
+
+    client.go_on(&thread).await;
+    let [again] = client.say(&thread, "delete old.txt").await.pending().try_into().unwrap();
+    let failed = client.approve(&again).await;
+    assert_eq!(failed.body["state"], "failed", "{}", failed.body);
+    assert!(failed.body["result"].as_str().unwrap().contains("there is no such note"), "{}", failed.body);
+    ends(process).await;
+}
+
+#[tokio::test]
+async fn an_app_of_ones_own_has_holdpoint_below_a_prefix_and_leaves_in_order() {
+    let (dir, process) = start("embed").await;
+    let client = &process.client;
+    let own = client.base.strip_suffix("/chat").expect("it is below /chat");
+    let hello = client.send(client.http.get(own)).await;
+    assert_eq!(hello.status, 200);
+    assert_eq!(client.send(client.http.get(format!("{own}/threads"))).await.status, 404, "below /chat alone");
+
+    let files = dir.path().join("holdpoint-files");
+    std::fs::write(files.join("old.txt"), "old news").unwrap();
+    let thread = client.thread().await;
+    let turn = client.say(&thread, "delete old.txt").await;
+    let [call] = turn.pending().try_into().unwrap();
+    assert!(files.join("old.txt").exists());
+    let done = client.approve(&call).await;
+    assert_eq!((done.status, &done.body["state"]), (200, &json!("succeeded")), "{}", done.body);
+    assert!(!files.join("old.txt").exists());
+
+    let refused = client.send(client.http.put(client.url("/threads"))).await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("POST, GET, HEAD")));
+    ends(process).await;
+}

@@ -1,0 +1,121 @@
+//! schemathesis over the whole OpenAPI document: every route is asked what the document allows and what it does not,
+//! one by one and in chains, and whatever it answers has to be in the document.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process::{capture, cargo, run};
+use crate::steps::WITH_ALL;
+use crate::tooling;
+
+const HERE: &str = "tests/schemathesis";
+/// The servers' folders, made anew for each run, and left for who looks into a failure.
+const SERVED: &str = "target/schemathesis";
+
+/// What the tokens of mode `jwt` are signed with, and what they have to say.
+const SECRET: &str = "nobody-uses-this-key-but-schemathesis";
+const ISSUER: &str = "https://issuer.example";
+const AUDIENCE: &str = "holdpoint";
+
+/// `cargo xtask schemathesis [seconds [seed]]`: half of the time in each mode.
+pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
+    let (seconds, seed) = match args {
+        [] => (Ok(120), Ok(1)),
+        [seconds] => (seconds.parse::<u32>(), Ok(1)),
+        [seconds, seed] => (seconds.parse(), seed.parse::<u32>()),
+        _ => bail!("`cargo xtask schemathesis` takes a number of seconds and a seed"),
+    };
+    let (Ok(seconds), Ok(seed)) = (seconds, seed) else {
+        bail!("`cargo xtask schemathesis`: expected numbers, got {args:?}");
+    };
+    let programs = tooling::python_programs(root)?;
+    // With the features of the tests' build, so that it is there already.
+    run(cargo(root, &["build", "--workspace", "--locked"]).args(WITH_ALL))?;
+    let program = |name: &str| Command::new(programs.join(name));
+    for mode in ["none", "jwt"] {
+        println!("mode {mode}");
+        let folder = fresh_folder(root, mode)?;
+        let mut server = Server::start(root, &folder, mode)?;
+        let mut token = program("python");
+        token.arg(root.join(HERE).join("token.py")).args([SECRET, ISSUER, AUDIENCE]);
+        let token = String::from_utf8(capture(&mut token)?)?;
+        let mut schemathesis = program("schemathesis");
+        schemathesis.current_dir(root).envs([("MODE", mode), ("TOKEN", token.trim())]);
+        schemathesis.args(["--config-file", &format!("{HERE}/schemathesis.toml"), "run"]);
+        schemathesis.arg(format!("{}/openapi.json", server.address));
+        schemathesis.args(["--max-time", &seconds.div_ceil(2).to_string(), "--seed", &seed.to_string()]);
+        run(&mut schemathesis)?;
+        server.stop()?;
+        run(program("python").arg(root.join(HERE).join("proof.py")).arg(folder.join("holdpoint.db")))?;
+    }
+    Ok(())
+}
+
+fn fresh_folder(root: &Path, mode: &str) -> Result<PathBuf> {
+    let folder = root.join(SERVED).join(mode);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("could not empty {}", folder.display()))?;
+    }
+    let files = folder.join("holdpoint-files");
+    fs::create_dir_all(&files)
+        .and_then(|()| fs::write(files.join("notes.txt"), "old news\n"))
+        .with_context(|| format!("could not write into {}", files.display()))?;
+    Ok(folder)
+}
+
+/// A running server. Dropping it kills it.
+struct Server {
+    address: String,
+    child: Child,
+    /// Open as long as it runs: what it writes has to find a reader.
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(root: &Path, folder: &Path, mode: &str) -> Result<Self> {
+        let log = folder.join("server.log");
+        let log = File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
+        let mut command = Command::new(root.join("target/debug/holdpoint"));
+        command.args(["--bind", "127.0.0.1:0", "--database-url", "sqlite://holdpoint.db"]);
+        command.current_dir(folder).env("HOLDPOINT_LOG__LEVEL", "warn");
+        if mode == "jwt" {
+            command.envs([("HOLDPOINT_AUTH__MODE", mode), ("HOLDPOINT_AUTH__SECRET", SECRET)]);
+            command.envs([("HOLDPOINT_AUTH__ISSUER", ISSUER), ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE)]);
+        }
+        // One caller who never rests is what the rates are against.
+        for rate in ["REQUESTS_PER_MINUTE", "TURNS_PER_MINUTE", "DECISIONS_PER_MINUTE"] {
+            command.env(format!("HOLDPOINT_LIMITS__{rate}"), "0");
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().context("could not start the server")?;
+        let stdout = BufReader::new(child.stdout.take().context("the server has no output")?);
+        let mut server = Self { address: String::new(), child, stdout };
+        for line in server.stdout.by_ref().lines() {
+            if let Some((_, address)) = line?.split_once("holdpoint listens on ") {
+                server.address = address.trim().to_owned();
+                return Ok(server);
+            }
+        }
+        bail!("the server did not start; see server.log below {SERVED}")
+    }
+
+    /// As an operator stops it; it has to be there still, and to end well.
+    fn stop(&mut self) -> Result<()> {
+        run(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server ended with {status}; see server.log below {SERVED}");
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _killed = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}
