@@ -141,18 +141,17 @@ async fn who_waits_with_fewer_roles_for_a_call_under_way_goes_on_without_their_t
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
     let (thread, id) = app.held("wait_for_me", "a").await;
-    let approving = tokio::spawn({
-        let (client, id) = (app.client.clone(), id.clone());
-        async move { client.approve(&id).await }
-    });
-    app.ledger.wait_begun().await;
     app.scene.calls(&[call("p1", "look", &json!({ "note": "b" }))]).says("No.");
-    // Its head comes at once; the rest when the call has ended.
-    let going_on = alice.http.post(alice.url(&format!("/qa/chat_streamed/{thread}"))).send().await.unwrap();
-    assert_eq!(going_on.status(), 200);
-    app.ledger.go.add_permits(1);
-    let told = going_on.text().await.unwrap();
-    assert_eq!(approving.await.unwrap().body["state"], "succeeded");
+    let going_on = async {
+        app.ledger.wait_begun().await;
+        let stream = alice.http.post(alice.url(&format!("/qa/chat_streamed/{thread}"))).send().await.unwrap();
+        // Its head comes at once; the rest when the call has ended.
+        assert_eq!(stream.status(), 200);
+        app.ledger.go.add_permits(1);
+        stream.text().await.unwrap()
+    };
+    let (approved, told) = tokio::join!(app.client.approve(&id), going_on);
+    assert_eq!(approved.body["state"], "succeeded");
     assert!(told.contains("There is no tool named"), "{told}");
     assert_eq!(app.ledger.lines(), ["wait_for_me a"]);
 }
