@@ -271,7 +271,7 @@ fn h1_a_start_that_fails_and_a_configuration_that_is_shown_tell_no_secret() {
     let run = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         command.args(arguments).env_clear().current_dir(dir.path());
-        command.env("HOLDPOINT_MODEL__API_KEY", MODEL_KEY).env("HOLDPOINT_AUTH__SECRET", token::SECRET);
+        command.env("HOLDPOINT_MODEL__API_KEY", MODEL_KEY).envs(token::VARIABLES);
         let output = command.envs(variables.iter().copied()).output().unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
@@ -292,14 +292,16 @@ fn h1_a_start_that_fails_and_a_configuration_that_is_shown_tell_no_secret() {
         said.push(ended);
     }
     let file = dir.path().join("other.toml");
-    let secrets = format!(
-        "[auth]\nsecret = \"{}\"\njwks_url = \"https://a:{PASSWORD}@b/\"\n[model]\napi_key = \"{MODEL_KEY}\"\n\
-         base_url = \"https://a:{PASSWORD}@b/\"\n[database]\nurl = \"postgres://a:{PASSWORD}@b/c\"\n",
-        token::SECRET
-    );
-    std::fs::write(&file, secrets).unwrap();
-    let config = Config::load(&Flags { file: Some(file), ..Flags::default() }).unwrap();
-    said.push((true, format!("{config:?} {config:#?}")));
+    let keys = format!("jwks_url = \"https://a:{PASSWORD}@b/\"");
+    for keys in [format!("secret = \"{}\"", token::SECRET), keys] {
+        let secrets = format!(
+            "[auth]\nmode = \"jwt\"\nissuer = \"i\"\naudience = \"a\"\n{keys}\n[model]\napi_key = \"{MODEL_KEY}\"\n\
+             base_url = \"https://a:{PASSWORD}@b/\"\n[database]\nurl = \"postgres://a:{PASSWORD}@b/c\"\n",
+        );
+        std::fs::write(&file, secrets).unwrap();
+        let config = Config::load(&Flags { file: Some(file.clone()), ..Flags::default() }).unwrap();
+        said.push((true, format!("{config:?} {config:#?}")));
+    }
     for secret in [MODEL_KEY, token::SECRET, PASSWORD] {
         for (_, said) in &said {
             assert!(!said.contains(secret), "{secret} in {said}");

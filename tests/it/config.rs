@@ -179,15 +179,19 @@ fn a_wrong_value_of_any_key_is_an_error_that_names_it() {
 
 #[test]
 fn there_is_a_wrong_value_for_every_key() {
-    let place = Place::with_file(
-        "model = { name = \"m\", base_url = \"http://m\", api_key = \"k\", system_prompt = \"s\" }\n\
-         log = { format = \"json\", level = \"info\" }\ntools.pay.run_roles = \"a\"\n\
-         server.metrics_bind = \"127.0.0.1:0\"\n\
-         auth = { secret = \"s\", jwks_url = \"j\", issuer = \"i\", audience = \"a\", default_tenant = \"t\" }",
-    );
+    let secret = format!("secret = \"{}\"", "s".repeat(32));
+    let printed = [&secret, "jwks_url = \"https://j\""].map(|keys| {
+        let place = Place::with_file(&format!(
+            "model = {{ name = \"m\", base_url = \"http://m\", api_key = \"k\", system_prompt = \"s\" }}\n\
+             log = {{ format = \"json\", level = \"info\" }}\ntools.pay.run_roles = \"a\"\n\
+             server.metrics_bind = \"127.0.0.1:0\"\n\
+             auth = {{ mode = \"jwt\", issuer = \"i\", audience = \"a\", default_tenant = \"t\", {keys} }}",
+        ));
+        place.in_force(&[])
+    });
     let mut section = String::new();
     let mut missing = Vec::new();
-    for line in place.in_force(&[]).lines() {
+    for line in printed.concat().lines() {
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']').to_owned();
         } else if let Some((key, _)) = line.split_once(" = ") {
@@ -355,7 +359,8 @@ fn secrets_are_never_said() {
 #[test]
 fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
     let place = Place::with_file("server.grace = \"90s\"\n[tools.pay]\nrun_roles = [\"clerk\"]");
-    let variables = [("HOLDPOINT_MODEL__OPTIONS", "{\"temperature\":0.5}"), ("HOLDPOINT_AUTH__ISSUER", "me")];
+    let variables =
+        [("HOLDPOINT_MODEL__OPTIONS", "{\"temperature\":0.5}"), ("HOLDPOINT_AUTH__DEFAULT_TENANT", "me")];
     let printed = place.in_force(&variables);
     for line in [
         "bind = \"127.0.0.1:8080\"",
@@ -364,7 +369,7 @@ fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
         "url = \"sqlite://holdpoint.db\"",
         "run_roles = [\"clerk\"]",
         "temperature = 0.5",
-        "issuer = \"me\"",
+        "default_tenant = \"me\"",
         "pending_ttl = \"1day\"",
         "requests_per_minute = 0",
         "body_bytes = 262144",
@@ -381,12 +386,16 @@ fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
 
 #[test]
 fn what_is_in_force_is_printed_without_its_secrets() {
-    let place = Place::with_file(
-        "[database]\nurl = \"postgres://me:hunter2@db/x\"\n\
-         [model]\napi_key = \"hunter2\"\nbase_url = \"https://me:hunter2@m.example/v1\"\n\
-         [auth]\nsecret = \"hunter2\"\njwks_url = \"https://id.example/?token=hunter2\"",
-    );
-    let printed = place.in_force(&[]);
+    let secret = format!("secret = \"{}\"", "hunter2".repeat(5));
+    let printed = [&secret, "jwks_url = \"https://id.example/?token=hunter2\""].map(|keys| {
+        let place = Place::with_file(&format!(
+            "[database]\nurl = \"postgres://me:hunter2@db/x\"\n\
+             [model]\napi_key = \"hunter2\"\nbase_url = \"https://me:hunter2@m.example/v1\"\n\
+             [auth]\nmode = \"jwt\"\nissuer = \"i\"\naudience = \"a\"\n{keys}",
+        ));
+        place.in_force(&[])
+    });
+    let printed = printed.concat();
     assert!(!printed.contains("hunter2"), "{printed}");
     for line in [
         "url = \"postgres://me:***@db/x\"",

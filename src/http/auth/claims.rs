@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 
 /// Longest name of a user or a tenant, in characters.
 const NAME_CHARS_MAX: usize = 256;
-/// Claims that only ID tokens have (OpenID Connect Core, 3.1.3.6 and 3.3.2.11). `nonce` is not one of them: some issuers
-/// put it into access tokens too.
+/// Claims that only ID tokens have (OpenID Connect Core, 3.1.3.6 and 3.3.2.11).
 const OF_ID_TOKENS: [&str; 2] = ["at_hash", "c_hash"];
-/// Claims in which some issuers say what a token is for, and what it says in those that are not for access.
+/// What ID tokens have (OpenID Connect Core, 2), and the access tokens of some issuers, which say that they are some.
+const OF_SIGN_INS: &str = "nonce";
+/// Claims in which some issuers say what a token is for, and what it says in those that are for access or are not.
 const PURPOSES: [&str; 2] = ["token_use", "typ"];
+const ACCESS: [&str; 2] = ["access", "bearer"];
 const OTHER_PURPOSES: [&str; 4] = ["id", "refresh", "offline", "logout"];
 
 /// Which claims say what.
@@ -53,11 +55,15 @@ impl Claims {
 
 /// An ID or a refresh token is no access token, where that can be seen.
 fn check_purpose(claims: &Map<String, Value>) -> Result<(), Refusal> {
-    if OF_ID_TOKENS.iter().any(|claim| claims.contains_key(*claim)) {
+    let says = |words: &[&str]| {
+        let mut purposes = PURPOSES.iter().filter_map(|claim| claims.get(*claim)?.as_str());
+        purposes.any(|is| words.iter().any(|word| is.eq_ignore_ascii_case(word)))
+    };
+    let of_a_sign_in = claims.contains_key(OF_SIGN_INS) && !says(&ACCESS);
+    if of_a_sign_in || OF_ID_TOKENS.iter().any(|claim| claims.contains_key(*claim)) {
         return Err(Refusal::not_known("it is an ID token"));
     }
-    let mut purposes = PURPOSES.iter().filter_map(|claim| claims.get(*claim)?.as_str());
-    match purposes.any(|is| OTHER_PURPOSES.iter().any(|other| is.eq_ignore_ascii_case(other))) {
+    match says(&OTHER_PURPOSES) {
         true => Err(Refusal::not_known("it is not for access")),
         false => Ok(()),
     }
