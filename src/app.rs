@@ -215,12 +215,8 @@ impl App {
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
         let deadlines = Deadlines::default();
-        let streaming = Streaming {
-            tasks: tasks.clone(),
-            metrics: metrics.clone(),
-            piece_bytes: config.limits.stream_buffer_bytes,
-            taking: deadlines.taking,
-        };
+        let streaming =
+            Streaming { metrics: metrics.clone(), piece_bytes: config.limits.stream_buffer_bytes };
         let rates = Arc::new(Rates::new(&caps));
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
         let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
@@ -249,8 +245,7 @@ impl App {
     /// The same server, with other deadlines for its clients.
     #[must_use]
     pub fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
-        self.deadlines = deadlines;
-        self.api.streaming.taking = deadlines.taking;
+        self.deadlines = deadlines.tellable();
         self
     }
 

@@ -2,6 +2,7 @@
 //!
 //! To add a resource: a file like `tools.rs`, named in [`Routes`] and [`api`], then `cargo xtask openapi`.
 
+mod activity;
 mod auth;
 mod body;
 mod call;
@@ -19,6 +20,7 @@ mod request_id;
 mod runs;
 pub(crate) mod server;
 mod shares;
+mod taking;
 mod threads;
 mod tools;
 mod turn_stream;
@@ -33,13 +35,13 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tools::ToolRegistry;
 pub(crate) use auth::Authenticator;
+use bytes::Bytes;
 pub(crate) use cors::Cors;
 pub use deadlines::Deadlines;
-use front::Front;
-use operating::{Measured, Scrape};
+use front::{Door, Front};
+use operating::Scrape;
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
-use poem::middleware::SetHeader;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, get};
 use poem_openapi::OpenApiService;
 pub(crate) use rates::Rates;
@@ -113,23 +115,28 @@ pub(crate) fn endpoint(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
-    let spec = Arc::<str>::from(service.spec());
+    let spec = Bytes::from(service.spec());
     let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
     let mut routes = operating::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
     if settings.docs {
-        let safe = SetHeader::new().overriding(CONTENT_SECURITY_POLICY, DOCS_POLICY);
-        routes = routes.nest("/docs", service.swagger_ui().with(safe));
+        let page = Bytes::from(service.swagger_ui_html());
+        let docs = Arc::new(make(move |_| docs_answer(page.clone())));
+        routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
         routes = operating::metrics_here(routes, with.scrape.clone());
     }
     let routes = routes.nest("/api", api(with)).nest("/", service);
     let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let front = Front::new(routes, settings, auth, rates, tasks, clock);
-    Measured { inner: front, metrics }.boxed()
+    Front(Arc::new(Door { inner: routes, settings, auth, rates, tasks, clock, metrics })).boxed()
 }
 
-async fn document_answer(spec: Arc<str>) -> poem::Result<Response> {
-    Ok(spec.to_string().with_content_type("application/json").into_response())
+async fn docs_answer(page: Bytes) -> poem::Result<Response> {
+    let answer = page.with_content_type("text/html; charset=utf-8");
+    Ok(answer.with_header(CONTENT_SECURITY_POLICY, DOCS_POLICY).into_response())
+}
+
+async fn document_answer(spec: Bytes) -> poem::Result<Response> {
+    Ok(spec.with_content_type("application/json").into_response())
 }

@@ -8,9 +8,7 @@ use crate::domain::clock::Clock;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::store::{Store, StoreError};
 use poem::endpoint::{BoxEndpoint, make};
-use poem::{
-    Endpoint, EndpointExt, IntoEndpoint, IntoResponse, PathPattern, Request, Response, Result, Route, get,
-};
+use poem::{EndpointExt, IntoEndpoint, IntoResponse, PathPattern, Request, Response, Result, Route, get};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -117,26 +115,8 @@ async fn ready(store: Store, tasks: Tasks) -> Result<Response> {
     Ok(error::readiness(ready.is_ok()))
 }
 
-/// An endpoint whose answers are counted and timed.
-pub(super) struct Measured<E> {
-    pub(super) inner: E,
-    pub(super) metrics: Metrics,
-}
-
-impl<E: Endpoint<Output = Response>> Endpoint for Measured<E> {
-    type Output = Response;
-
-    async fn call(&self, request: Request) -> Result<Response> {
-        let (method, began) = (request.method().clone(), Instant::now());
-        let response = self.inner.call(request).await?;
-        let route = response.data::<PathPattern>().and_then(|pattern| template(&pattern.0));
-        self.metrics.answered(route, method.as_str(), response.status().as_u16(), began.elapsed());
-        Ok(response)
-    }
-}
-
 /// A route by its template, which is the same under `/api`. Where there is none, the router names what it looked in.
-fn template(pattern: &str) -> Option<&str> {
+pub(super) fn template(pattern: &str) -> Option<&str> {
     let route = pattern.strip_prefix("/api").unwrap_or(pattern);
     (!route.is_empty()).then_some(route)
 }

@@ -9,7 +9,9 @@ use crate::config::Caps;
 use crate::domain::Principal;
 use governor::clock::Clock;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use poem::{FromRequest, Request, RequestBody, Result};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// After so many requests those who made none for a while are forgotten.
@@ -72,7 +74,7 @@ impl Rates {
     /// A place among the streams that the caller reads.
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamPlace, ApiError> {
         let place = self.streams.take(User::of(caller));
-        place.map(StreamPlace).map_err(|max| {
+        place.map(|share| StreamPlace(Arc::new(share))).map_err(|max| {
             ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
         })
     }
@@ -86,9 +88,15 @@ impl Rates {
     }
 }
 
-/// A stream that somebody reads; it is one until this is dropped.
-#[derive(Debug)]
-pub(super) struct StreamPlace(#[expect(dead_code, reason = "it is there to be dropped")] Share<User>);
+/// A stream that somebody reads; it is one until the last of this is dropped. The front puts it there.
+#[derive(Debug, Clone)]
+pub(super) struct StreamPlace(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Share<User>>);
+
+impl<'a> FromRequest<'a> for StreamPlace {
+    async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
+        Ok(request.data::<Self>().cloned().ok_or_else(ApiError::internal)?)
+    }
+}
 
 /// So many a minute, of each user: that many at once, and then one whenever one's share of the minute is over.
 #[derive(Debug)]

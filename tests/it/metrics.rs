@@ -1,6 +1,6 @@
 //! What is counted, as a scraper sees it: the numbers, and that nothing made up is a label.
 
-use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen};
+use crate::support::{Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen};
 use holdpoint::llm::ModelEvent;
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
@@ -120,6 +120,23 @@ async fn requests_are_counted_by_route_and_what_is_made_up_is_no_label() {
     for made_up in ["drop_all", "made", "MADEUP", &thread, &id, "local", "default"] {
         assert!(!scrape.0.contains(made_up), "{made_up} in {}", scrape.0);
     }
+}
+
+#[tokio::test]
+async fn a_request_whose_client_left_is_counted_when_it_is_answered() {
+    let app = Embedded::start().await;
+    for how in Leave::ALL {
+        let (_, id) = app.held("wait_for_me", &format!("{how:?}")).await;
+        let decision = json!({ "toolCallId": id, "isValidated": true });
+        let client = Leaver::sends(&app.client, how, "/qa/validate_tool", &decision).await;
+        app.ledger.wait_begun().await;
+        let _connection = client.leaves().await;
+        app.ledger.go.add_permits(1);
+        app.client.becomes(&id, "succeeded").await;
+    }
+    let sample = "holdpoint_http_requests_total{route=\"/qa/validate_tool\",method=\"POST\",status=\"2xx\"}";
+    let counted = async || (Scrape::of(&app.client).await.get(sample) == Some(5.0)).then_some(());
+    eventually("all of them are counted", counted).await;
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! How many connections there may be.
 
-use super::Raw;
-use crate::support::{Client, Embedded, eventually};
+use super::{PACE, PATIENCE, Raw, SOON};
+use crate::support::{Client, Embedded, eventually, http2};
 use holdpoint::config::Config;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 async fn with(change: impl FnOnce(&mut Config)) -> (Embedded, Client) {
     let app = Embedded::with(change).await;
@@ -66,4 +69,65 @@ async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
     let one = connected(&client).await;
     let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.to_the_end());
     assert_eq!(stopped.0.client.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn e4_a_connection_may_rest_for_longer_than_a_head_may_take_on_sqlite() {
+    let app = Embedded::hurried(|deadlines| deadlines.head = SOON, |_| {}).await;
+    let mut pooled = connected(&app.client).await;
+    // One that never asks is closed meanwhile.
+    Raw::to(&app.client).await.to_the_end().await;
+    pooled.writes(pooled.head("GET /healthz", &[])).await;
+    assert_eq!(pooled.answer().await.status, 200);
+}
+
+#[tokio::test]
+async fn e4_a_connection_that_rests_for_too_long_is_closed_on_sqlite() {
+    let app = Embedded::hurried(|deadlines| deadlines.idle = SOON, |_| {}).await;
+    let heard = connected(&app.client).await.to_the_end().await;
+    assert_eq!(heard, "");
+
+    // With HTTP/2 also one whose other side says that it is there.
+    let mut stranger = Raw::to(&app.client).await;
+    let flags = http2::END_HEADERS | http2::END_STREAM;
+    let head = http2::frame(http2::HEADERS, flags, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
+    stranger.writes([http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &head].concat()).await;
+    let (mut from, mut to) = stranger.socket.into_split();
+    let is_there = async {
+        while to.write_all(&http2::frame(http2::PING, 0, 0, &[0; 8])).await.is_ok() {
+            tokio::time::sleep(PACE).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let mut read = Vec::new();
+    let reading = async { while from.read_buf(&mut read).await.is_ok_and(|count| count > 0) {} };
+    tokio::select! {
+        () = is_there => {}
+        ended = timeout(PATIENCE, reading) => ended.expect("the server lets go"),
+    }
+    let kinds: Vec<u8> = http2::frames(&read).iter().map(|frame| frame.kind).collect();
+    assert!(kinds.contains(&http2::DATA) && kinds.contains(&http2::GOAWAY), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_deadline_that_no_clock_can_tell_is_none_on_sqlite() {
+    let app = Embedded::hurried(
+        |deadlines| {
+            deadlines.head = Duration::MAX;
+            deadlines.idle = Duration::MAX;
+            deadlines.body_piece = Duration::MAX;
+            deadlines.body = Duration::MAX;
+            deadlines.taking = Duration::MAX;
+            deadlines.ping = Duration::MAX;
+        },
+        |_| {},
+    )
+    .await;
+    let over_http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let over_http2 = Client { http: over_http2, base: app.client.base.clone() };
+    for client in [&app.client, &over_http2] {
+        let thread = client.thread().await;
+        app.scene.says("Hello.");
+        assert_eq!(client.say(&thread, "hi").await.text(), "Hello.");
+    }
 }

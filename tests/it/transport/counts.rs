@@ -1,5 +1,6 @@
 //! How often a user may do something, and how much at once.
 
+use super::Raw;
 use crate::support::{Answer, Client, Embedded, Place, Turn, eventually, token};
 use futures::future::join_all;
 use holdpoint::config::Limits;
@@ -149,6 +150,32 @@ async fn e5_a_user_reads_so_many_streams_at_once() {
     // So does the end.
     let over = async || (ada.begin(&threads[2], &json!("hi")).await.status() == 200).then_some(());
     eventually("there is room again", over).await;
+}
+
+#[tokio::test]
+async fn e5_a_user_sends_no_more_bodies_of_chats_at_once_than_there_may_be_streams_on_sqlite() {
+    let app = limited(|limits| limits.streams_per_user = Some(2)).await;
+    let token = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
+    let lines = ["content-type: application/json", "content-length: 16", "expect: 100-continue", &token];
+    let asks = async |path: &str| {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(stranger.head(&format!("POST {path}"), &lines)).await;
+        stranger
+    };
+    let mut reading = Vec::new();
+    for path in ["/qa/chat_streamed", "/api/qa/chat_streamed/x"] {
+        let mut stranger = asks(path).await;
+        assert!(stranger.answer_head().await.starts_with("http/1.1 100 "), "its body is read");
+        reading.push(stranger);
+    }
+    let reply = asks("/qa/chat_streamed/x").await.answer().await;
+    assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.body);
+    assert_eq!(reply.message(), "More than 2 streams of this user at once.");
+    for mut stranger in reading {
+        stranger.writes(r#"{"content":"hi"}"#).await;
+        assert!([400, 404].contains(&stranger.answer().await.status));
+    }
+    assert_eq!(asks("/qa/chat_streamed/x").await.answer_head().await.get(..13), Some("http/1.1 100 "));
 }
 
 #[tokio::test]
