@@ -6,7 +6,7 @@ use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
 pub use crate::http::Deadlines;
-use crate::http::operating::{self, Scrape};
+use crate::http::operating::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
@@ -252,17 +252,21 @@ impl App {
     /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
     /// names of this machine, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
+        http::endpoint(self.api.clone(), self.settings(), self.auth.clone(), self.tasks.clone())
+    }
+
+    fn settings(&self) -> http::Settings {
         let server = &self.config.server;
         let loopback = server.bind.ip().is_loopback();
-        let settings = http::Settings {
+        http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
             docs: server.docs.unwrap_or(loopback),
-            metrics: loopback && server.metrics_bind.is_none(),
+            // With tokens there is a proxy, which may be on this machine and let everybody in.
+            metrics: loopback && server.metrics_bind.is_none() && self.config.faces_only_this_machine(),
             cors: Cors::new(&server.cors_origins),
             deadlines: self.deadlines,
-        };
-        http::endpoint(self.api.clone(), settings, self.auth.clone(), self.tasks.clone())
+        }
     }
 
     /// The metrics, in the text format of OpenMetrics: what `/metrics` answers, for an app that has a route of its
@@ -298,14 +302,17 @@ impl App {
             deadlines: self.deadlines,
             grace: self.config.server.grace,
         };
-        let (endpoint, operating) = (self.endpoint(), operating::endpoint(&self.api, self.tasks.clone()));
+        let endpoint = self.endpoint();
+        let on_loopback = beside.as_ref().is_some_and(|(_, address)| address.ip().is_loopback());
+        let operators =
+            http::operators_endpoint(self.api.clone(), self.settings(), on_loopback, self.tasks.clone());
         // Until the end: how a server stops is worth seeing too.
         let over = CancellationToken::new();
         let serve_metrics = async {
             match beside {
-                Some(listener) => {
+                Some((listener, _)) => {
                     let limits = http::server::Limits { grace: LAST_SCRAPE, ..limits };
-                    http::server::serve(listener, operating, Tasks::new(), over.cancelled(), limits).await
+                    http::server::serve(listener, operators, Tasks::new(), over.cancelled(), limits).await
                 }
                 None => Ok(()),
             }
@@ -321,10 +328,10 @@ impl App {
     }
 }
 
-async fn metrics_listener(address: SocketAddr) -> Result<TcpListener, AppError> {
+async fn metrics_listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), AppError> {
     let failed = |error| AppError::new("server.metrics_bind", format!("{address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     tracing::info!(%address, "the metrics are served");
-    Ok(listener)
+    Ok((listener, address))
 }

@@ -42,7 +42,7 @@ use front::{Door, Front};
 use operating::Scrape;
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
-use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, get};
+use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::OpenApiService;
 pub(crate) use rates::Rates;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(crate) struct Settings {
     pub(crate) chat_body_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
-    /// Whether `/metrics` is.
+    /// Whether `/metrics` is, beside the routes.
     pub(crate) metrics: bool,
     /// Whose pages may call.
     pub(crate) cors: Cors,
@@ -116,7 +116,6 @@ pub(crate) fn endpoint(
 ) -> BoxEndpoint<'static> {
     let service = api(with.clone());
     let spec = Bytes::from(service.spec());
-    let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
     let mut routes = operating::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(spec.clone()))));
     if settings.docs {
@@ -125,11 +124,35 @@ pub(crate) fn endpoint(
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
-        routes = operating::metrics_here(routes, with.scrape.clone());
+        routes = operating::metrics(routes, with.scrape.clone());
     }
-    let routes = routes.nest("/api", api(with)).nest("/", service);
-    let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    Front(Arc::new(Door { inner: routes, settings, auth, rates, tasks, clock, metrics })).boxed()
+    let routes = routes.nest("/api", api(with.clone())).nest("/", service);
+    behind_the_front(routes, with, settings, auth, tasks)
+}
+
+/// What listens where operators alone can reach it: health, readiness, metrics.
+pub(crate) fn operators_endpoint(
+    with: Api,
+    settings: Settings,
+    on_loopback: bool,
+    tasks: Tasks,
+) -> BoxEndpoint<'static> {
+    let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
+    let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
+    let routes = operating::metrics(operating::health(&with, tasks.clone()), with.scrape.clone());
+    behind_the_front(routes, with, settings, auth, tasks)
+}
+
+fn behind_the_front(
+    routes: Route,
+    with: Api,
+    settings: Settings,
+    auth: Arc<Authenticator>,
+    tasks: Tasks,
+) -> BoxEndpoint<'static> {
+    let inner = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
+    let Api { rates, clock, metrics, .. } = with;
+    Front(Arc::new(Door { inner, settings, auth, rates, tasks, clock, metrics })).boxed()
 }
 
 async fn docs_answer(page: Bytes) -> poem::Result<Response> {

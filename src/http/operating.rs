@@ -1,14 +1,13 @@
 //! What operators and their machines ask: whether the process lives, whether it is ready, what it has counted.
 
 use super::Api;
-use super::auth::loopback;
 use super::error::{self, ApiError};
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::store::{Store, StoreError};
-use poem::endpoint::{BoxEndpoint, make};
-use poem::{EndpointExt, IntoEndpoint, IntoResponse, PathPattern, Request, Response, Result, Route, get};
+use poem::endpoint::make;
+use poem::{IntoResponse, PathPattern, Response, Result, Route, get};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -77,31 +76,13 @@ pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
         .at("/readyz", get(make(move |_| ready(store.clone(), tasks.clone()))))
 }
 
-/// `/metrics` beside the routes: for this machine, by its name, or a page elsewhere could read it (DNS rebinding).
-pub(super) fn metrics_here(routes: Route, scrape: Scrape) -> Route {
-    let answer = make(move |request: Request| {
-        let scrape = scrape.clone();
-        async move {
-            loopback::check(&request)?;
-            Ok::<_, poem::Error>(metrics(&scrape).await)
-        }
-    });
-    routes.at("/metrics", get(answer))
-}
-
-/// What listens where operators alone can reach it: health, readiness, metrics.
-pub(crate) fn endpoint(with: &Api, tasks: Tasks) -> BoxEndpoint<'static> {
-    let scrape = with.scrape.clone();
+/// The routes with `/metrics`.
+pub(super) fn metrics(routes: Route, scrape: Scrape) -> Route {
     let answer = make(move |_| {
         let scrape = scrape.clone();
-        async move { Ok::<_, poem::Error>(metrics(&scrape).await) }
+        async move { Ok::<_, poem::Error>(scrape.text().await.with_content_type(CONTENT_TYPE)) }
     });
-    let routes = health(with, tasks).at("/metrics", get(answer));
-    routes.into_endpoint().catch_all_error(async |error| error::shaped(error)).boxed()
-}
-
-async fn metrics(scrape: &Scrape) -> Response {
-    scrape.text().await.with_content_type(CONTENT_TYPE).into_response()
+    routes.at("/metrics", get(answer))
 }
 
 async fn ready(store: Store, tasks: Tasks) -> Result<Response> {

@@ -1,6 +1,6 @@
 //! What is counted, as a scraper sees it: the numbers, and that nothing made up is a label.
 
-use crate::support::{Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen};
+use crate::support::{Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen, token};
 use holdpoint::llm::ModelEvent;
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
@@ -236,8 +236,12 @@ async fn metrics_face_this_machine_alone_and_are_nowhere_else() {
         config.auth.allow_insecure = true;
     })
     .await;
-    assert_eq!(open.client.get("/healthz").await.status, 200);
-    assert_eq!(open.client.get("/metrics").await.status, 404);
+    // Where tokens are asked for there is a proxy, and it may be on this machine.
+    let known = Embedded::with(token::with_tokens).await;
+    for app in [open, known] {
+        assert_eq!(app.client.get("/healthz").await.status, 200);
+        assert_eq!(app.client.get("/metrics").await.status, 404);
+    }
 }
 
 fn holdpoint(dir: &tempfile::TempDir) -> Command {
@@ -268,6 +272,12 @@ async fn metrics_can_have_a_listener_of_their_own_with_health_beside_them_and_no
         .await
         .has("holdpoint_http_requests_total{route=\"/threads\",method=\"POST\",status=\"2xx\"}", 1.0);
     assert_eq!(server.client.get("/metrics").await.status, 404);
+    // On loopback it is as much this machine's as the routes are.
+    let foreign = beside.http.get(beside.url("/metrics")).header("host", "evil.example");
+    assert_eq!(beside.send(foreign).await.status, 403);
+    let answer = beside.get("/metrics").await;
+    assert!(answer.header("x-request-id").is_some(), "{answer:?}");
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
     for path in ["/healthz", "/readyz"] {
         assert_eq!(beside.get(path).await.status, 200, "{path}");
     }
