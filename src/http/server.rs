@@ -40,6 +40,9 @@ const FAULTY_STREAMS: usize = 100;
 /// How long the loop rests when the system has no socket to give.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
+/// How often the log may say that an address has too many connections.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
 /// What a server allows its clients, and itself when it stops.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -85,6 +88,7 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
     let endpoint = Arc::new(endpoint);
     let builder = builder(&deadlines);
     let connections = Connections::new(&caps);
+    let mut warned = None;
     tokio::pin!(stop);
     loop {
         let accepting = async {
@@ -104,7 +108,11 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
             }
         };
         let Some(place) = connections.place(peer.ip(), room) else {
-            tracing::debug!(address = %peer.ip(), "an address has its share of connections");
+            if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
+                warned = Some(Instant::now());
+                let address = peer.ip();
+                tracing::warn!(%address, "limits.connections_per_ip: an address has its share; the next is closed");
+            }
             continue;
         };
         let remote = RemoteAddr(peer.into());
