@@ -212,12 +212,20 @@ impl App {
         };
         let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
         let caps = config.limits.caps(config.auth.mode);
-        let chat =
-            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
+        let rates = Arc::new(Rates::new(&caps));
+        let chat = Chat::new(
+            store.clone(),
+            tasks.clone(),
+            agent,
+            approvals.clone(),
+            models.clone(),
+            approval,
+            caps,
+            rates.clone(),
+        );
         let deadlines = Deadlines::default();
         let streaming =
             Streaming { metrics: metrics.clone(), piece_bytes: config.limits.stream_buffer_bytes };
-        let rates = Arc::new(Rates::new(&caps));
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
         let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
         Ok(Self { config, api, auth, tasks, deadlines })

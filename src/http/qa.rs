@@ -124,7 +124,6 @@ impl Qa {
         _dialect: Header<Option<Dialect>>,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        self.0.rates.turn(&caller.0)?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::Known(thread_id.0), body.ask).await?;
         Ok(self.stream_of(&started, request_id, place))
     }
@@ -147,7 +146,6 @@ impl Qa {
         let id = id.ok_or_else(|| {
             ApiError::bad_request(format!("id: expected the thread's name, 1 to {CLIENT_ID_MAX} characters"))
         })?;
-        self.0.rates.turn(&caller.0)?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(id), body.ask).await?;
         Ok(self.stream_of(&started, request_id, place))
     }

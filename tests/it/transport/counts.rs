@@ -82,7 +82,6 @@ async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
     assert_eq!(ada.turn_by_id(&json!({ "id": "mine", "content": "hi" })).await.status, 200);
     let message = "More than 2 turns in a minute.";
     limited_turn(&ada.say(&two, "hi").await, message);
-    limited_turn(&ada.go_on(&one).await, message);
     limited_turn(&ada.turn_by_id(&json!({ "id": "other", "content": "hi" })).await, message);
     let under_api = ada.post(&format!("/api/qa/chat_streamed/{two}"), &json!({ "content": "hi" })).await;
     assert_limited(&under_api, message, 30);
@@ -91,9 +90,33 @@ async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
     assert_eq!(app.rows.count("messages").await, 4);
     // What asks no model is no turn, and another user has their own.
     assert_eq!(ada.get(&format!("/qa/chat_streamed/{one}")).await.status, 200);
+    assert_eq!(ada.go_on(&one).await.refused(), (409, "nothing_to_continue".to_owned()));
     let bob = app.client.as_user("acme", "bob", &[]);
     let his = bob.thread().await;
     assert_eq!(bob.say(&his, "hi").await.status, 200);
+}
+
+#[tokio::test]
+async fn e10_a_turn_counts_however_it_begins() {
+    let app = limited(|limits| limits.turns_per_minute = Some(3)).await;
+    let ada = app.client.as_user("acme", "ada", &[]);
+    let threads = [ada.thread().await, ada.thread().await];
+    for thread in &threads {
+        app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
+        let call = ada.say(thread, "pay").await.pending()[0].clone();
+        assert_eq!(ada.go_on(thread).await.status, 200, "it is told that it waits, and asks no model");
+        assert_eq!(ada.approve(&call).await.status, 200);
+    }
+    // A page that looks has the model read what was decided.
+    let looks = |thread: &str| ada.read(ada.http.get(ada.url(&format!("/qa/chat_streamed/{thread}"))));
+    app.scene.says("Paid.");
+    assert_eq!(looks(&threads[0]).await.text(), "Paid.");
+    let message = "More than 3 turns in a minute.";
+    limited_turn(&looks(&threads[1]).await, message);
+    limited_turn(&ada.go_on(&threads[1]).await, message);
+    assert_eq!(looks(&threads[0]).await.status, 200, "there is nothing to go on with");
+    assert_eq!(app.scene.requests().len(), 3);
+    assert_eq!(app.rows.count("runs WHERE status = 'waiting'").await, 1);
 }
 
 #[tokio::test]
