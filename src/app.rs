@@ -28,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 /// How long a metrics request that is under way at the end may take.
 const LAST_SCRAPE: Duration = Duration::from_secs(1);
 
+/// What a process opens beside the connections of its clients: to the database, to models, to the issuer.
+const OTHER_FILES: u64 = 100;
+
 /// A server, ready to serve.
 #[derive(Debug)]
 pub struct App {
@@ -151,6 +154,24 @@ async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Re
         why if url.is_empty() => AppError::new("database.url", why),
         why => AppError::new("database.url", why.replace(url, "…")),
     })
+}
+
+/// Lets this process open as many files as the system lets it, and says where that is too few for
+/// `limits.connections`.
+pub fn open_many_files(config: &Config) {
+    let connections = config.limits.caps(config.auth.mode).connections;
+    let wanted = connections.map_or(0, |max| u64::from(max.get()) + OTHER_FILES);
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(allowed) if allowed < wanted => {
+            tracing::warn!(
+                allowed,
+                wanted,
+                "limits.connections: this process may open fewer files than that"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
 }
 
 impl App {

@@ -1,9 +1,12 @@
 //! How many connections there may be.
 
 use super::{PACE, PATIENCE, Raw, SOON};
-use crate::support::{Client, Embedded, eventually, http2};
+use crate::support::{Client, Embedded, Process, eventually, http2};
+use holdpoint::app::Deadlines;
 use holdpoint::config::Config;
+use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -63,6 +66,47 @@ async fn e4_there_are_so_many_connections_and_the_next_waits_until_one_ends_on_s
     assert_eq!(third.answer().await.status, 200);
 }
 
+fn started(command: &mut Command, variables: &[(&str, &str)]) -> (Process, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let command = command.env_clear().current_dir(dir.path()).envs(variables.iter().copied());
+    (Process::spawn_heard(command), dir)
+}
+
+#[tokio::test]
+async fn an_address_that_has_its_share_is_in_the_log_once_a_minute_on_sqlite() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    let (server, _dir) = started(&mut command, &[("HOLDPOINT_LIMITS__CONNECTIONS_PER_IP", "1")]);
+    let one = connected(&server.client).await;
+    for _ in 0..5 {
+        assert_eq!(Raw::to(&server.client).await.to_the_end().await, "");
+    }
+    drop(one);
+    let printed = server.finish();
+    assert_eq!(printed.matches("limits.connections_per_ip").count(), 1, "{printed}");
+}
+
+#[tokio::test]
+async fn a_server_opens_as_many_files_as_it_may_on_sqlite() {
+    let limited = |limit: &str| {
+        let mut command = Command::new("/bin/bash");
+        let script = format!("ulimit {limit} && exec {}", env!("CARGO_BIN_EXE_holdpoint"));
+        command.args(["-c", &script]);
+        command
+    };
+    let (server, _dir) = started(&mut limited("-S -n 64"), &[]);
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        all.push(connected(&server.client).await);
+    }
+    drop(all);
+    let printed = server.finish();
+    assert!(!printed.contains("limits.connections"), "{printed}");
+
+    let (server, _dir) = started(&mut limited("-n 256"), &[("HOLDPOINT_LIMITS__CONNECTIONS", "200")]);
+    let printed = server.finish();
+    assert_eq!(printed.matches("limits.connections").count(), 1, "{printed}");
+}
+
 #[tokio::test]
 async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
     let (app, client) = with(|config| config.limits.connections = Some(1)).await;
@@ -83,7 +127,12 @@ async fn e4_a_connection_may_rest_for_longer_than_a_head_may_take_on_sqlite() {
 
 #[tokio::test]
 async fn e4_a_connection_that_rests_for_too_long_is_closed_on_sqlite() {
-    let app = Embedded::hurried(|deadlines| deadlines.idle = SOON, |_| {}).await;
+    let hurry = |deadlines: &mut Deadlines| {
+        deadlines.idle = SOON;
+        // For leaving, once it is told.
+        deadlines.taking = SOON;
+    };
+    let app = Embedded::hurried(hurry, |_| {}).await;
     let heard = connected(&app.client).await.to_the_end().await;
     assert_eq!(heard, "");
 
