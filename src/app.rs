@@ -6,7 +6,7 @@ use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
 use crate::domain::clock::{Clock, SystemClock};
 pub use crate::http::Deadlines;
-use crate::http::operating::{self, Scrape};
+use crate::http::operating::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
@@ -27,6 +27,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a metrics request that is under way at the end may take.
 const LAST_SCRAPE: Duration = Duration::from_secs(1);
+
+/// What a process opens beside the connections of its clients: to the database, to models, to the issuer.
+const OTHER_FILES: u64 = 100;
 
 /// A server, ready to serve.
 #[derive(Debug)]
@@ -153,6 +156,24 @@ async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Re
     })
 }
 
+/// Lets this process open as many files as the system lets it, and says where that is too few for
+/// `limits.connections`.
+pub fn open_many_files(config: &Config) {
+    let connections = config.limits.caps(config.auth.mode).connections;
+    let wanted = connections.map_or(0, |max| u64::from(max.get()) + OTHER_FILES);
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(allowed) if allowed < wanted => {
+            tracing::warn!(
+                allowed,
+                wanted,
+                "limits.connections: this process may open fewer files than that"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
+}
+
 impl App {
     /// Joins a server with these tools and models, of which the first is the default; brings the schema up to
     /// date, and puts in order what an earlier process left behind.
@@ -213,16 +234,20 @@ impl App {
         };
         let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
         let caps = config.limits.caps(config.auth.mode);
-        let chat =
-            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
-        let deadlines = Deadlines::default();
-        let streaming = Streaming {
-            tasks: tasks.clone(),
-            metrics: metrics.clone(),
-            piece_bytes: config.limits.stream_buffer_bytes,
-            taking: deadlines.taking,
-        };
         let rates = Arc::new(Rates::new(&caps));
+        let chat = Chat::new(
+            store.clone(),
+            tasks.clone(),
+            agent,
+            approvals.clone(),
+            models.clone(),
+            approval,
+            caps,
+            rates.clone(),
+        );
+        let deadlines = Deadlines::default();
+        let streaming =
+            Streaming { metrics: metrics.clone(), piece_bytes: config.limits.stream_buffer_bytes };
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
         let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
         Ok(Self { config, api, auth, tasks, deadlines })
@@ -250,25 +275,28 @@ impl App {
     /// The same server, with other deadlines for its clients.
     #[must_use]
     pub fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
-        self.deadlines = deadlines;
-        self.api.streaming.taking = deadlines.taking;
+        self.deadlines = deadlines.tellable();
         self
     }
 
     /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
     /// names of this machine, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
+        http::endpoint(self.api.clone(), self.settings(), self.auth.clone(), self.tasks.clone())
+    }
+
+    fn settings(&self) -> http::Settings {
         let server = &self.config.server;
         let loopback = server.bind.ip().is_loopback();
-        let settings = http::Settings {
+        http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
             docs: self.config.serves_docs(),
-            metrics: loopback && server.metrics_bind.is_none(),
+            // With tokens there is a proxy, which may be on this machine and let everybody in.
+            metrics: loopback && server.metrics_bind.is_none() && self.config.faces_only_this_machine(),
             cors: Cors::new(&server.cors_origins),
             deadlines: self.deadlines,
-        };
-        http::endpoint(self.api.clone(), settings, self.auth.clone(), self.tasks.clone())
+        }
     }
 
     /// The metrics, in the text format of OpenMetrics: what `/metrics` answers, for an app that has a route of its
@@ -304,14 +332,17 @@ impl App {
             deadlines: self.deadlines,
             grace: self.config.server.grace,
         };
-        let (endpoint, operating) = (self.endpoint(), operating::endpoint(&self.api, self.tasks.clone()));
+        let endpoint = self.endpoint();
+        let on_loopback = beside.as_ref().is_some_and(|(_, address)| address.ip().is_loopback());
+        let operators =
+            http::operators_endpoint(self.api.clone(), self.settings(), on_loopback, self.tasks.clone());
         // Until the end: how a server stops is worth seeing too.
         let over = CancellationToken::new();
         let serve_metrics = async {
             match beside {
-                Some(listener) => {
+                Some((listener, _)) => {
                     let limits = http::server::Limits { grace: LAST_SCRAPE, ..limits };
-                    http::server::serve(listener, operating, Tasks::new(), over.cancelled(), limits).await
+                    http::server::serve(listener, operators, Tasks::new(), over.cancelled(), limits).await
                 }
                 None => Ok(()),
             }
@@ -327,10 +358,10 @@ impl App {
     }
 }
 
-async fn metrics_listener(address: SocketAddr) -> Result<TcpListener, AppError> {
+async fn metrics_listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), AppError> {
     let failed = |error| AppError::new("server.metrics_bind", format!("{address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     tracing::info!(%address, "the metrics are served");
-    Ok(listener)
+    Ok((listener, address))
 }

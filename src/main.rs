@@ -57,6 +57,7 @@ async fn main() -> anyhow::Result<()> {
         println!("the schema is up to date");
         return Ok(());
     }
+    app::open_many_files(&config);
     let tools = app::demo_tools(&config)?;
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;

@@ -4,6 +4,7 @@
 //! program, names of tools and models that the operator chose. No tenant, no user, no id, and nothing that a
 //! client or a model made up.
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::Counter;
@@ -14,8 +15,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What the bytes of [`Metrics::text`] are.
@@ -305,8 +306,7 @@ impl Metrics {
 
     /// How many calls wait for a person, and for how long the first of them has; `None` while nobody knows.
     pub(crate) fn pending(&self, found: Option<(u64, Duration)>) {
-        // What is guarded stays whole even if a holder panicked: each change is one call.
-        *self.0.pending.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.0.pending.0.lock() = found;
     }
 
     /// Somebody answered about a call.
@@ -390,7 +390,7 @@ struct Pending(Mutex<Option<(u64, Duration)>>);
 
 impl Collector for Pending {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let found = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = *self.0.lock();
         let Some((count, oldest)) = found else { return Ok(()) };
         let help = "Tool calls that wait for a person now, of all processes; absent while the database is";
         let count = ConstGauge::new(count);

@@ -8,6 +8,8 @@ use crate::domain::message::{Body, Message};
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
 use crate::tools::ToolRegistry;
+use std::fmt;
+use std::num::NonZeroU32;
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -77,6 +79,9 @@ pub(crate) enum AskError {
         /// As many as there may be.
         max: u32,
     },
+    /// They had the model asked too often lately.
+    #[error(transparent)]
+    TooOften(#[from] TooOften),
     /// Calls wait for a person, and a new message may not pass them.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
@@ -89,6 +94,22 @@ pub(crate) enum AskError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Somebody had the model asked as often as they may for now.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {max} turns in a minute")]
+pub(crate) struct TooOften {
+    /// In a minute.
+    pub(crate) max: NonZeroU32,
+    /// When they may again.
+    pub(crate) seconds: u64,
+}
+
+/// How often somebody may have the model asked.
+pub(crate) trait Pace: fmt::Debug + Send + Sync {
+    /// Counts a turn that is about to begin.
+    fn count_turn(&self, principal: &Principal) -> Result<(), TooOften>;
 }
 
 /// What a request wants, seen against what is stored.
@@ -224,7 +245,7 @@ impl Chat {
             };
         }
         if !matches!(intent, Intent::Continue) {
-            self.check_turns(write, thread).await?;
+            self.check_turns(write, principal, thread).await?;
         }
         let question = match intent {
             Intent::Continue => return self.go_on(write, principal, thread).await,
@@ -262,17 +283,28 @@ impl Chat {
         }
     }
 
-    /// Refuses where as many turns are under way as there may be. Of use in the transaction that begins one.
-    async fn check_turns(&self, write: &Write, thread: &Thread) -> Result<(), AskError> {
+    /// Refuses where as many turns are under way as there may be, or this would be one too many in a minute. Of use in
+    /// the transaction that begins one.
+    async fn check_turns(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+    ) -> Result<(), AskError> {
         match self.full(write, thread).await? {
-            None => Ok(()),
+            None => Ok(self.pace.count_turn(principal)?),
             Some((of, max)) => Err(AskError::TooManyTurns { of, max }),
         }
     }
 
-    /// Whether one more turn may begin.
-    pub(super) async fn has_room(&self, write: &Write, thread: &Thread) -> Result<bool, StoreError> {
-        Ok(self.full(write, thread).await?.is_none())
+    /// Whether one more turn may begin, which is counted then.
+    pub(super) async fn has_room(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+    ) -> Result<bool, StoreError> {
+        Ok(self.full(write, thread).await?.is_none() && self.pace.count_turn(principal).is_ok())
     }
 
     /// Whose turns under way are as many as there may be, and how many that is.
@@ -311,7 +343,7 @@ impl Chat {
                 }
             }
         }
-        self.check_turns(write, thread).await?;
+        self.check_turns(write, principal, thread).await?;
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
         resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
     }

@@ -5,8 +5,9 @@
 
 use crate::domain::id::RunId;
 use crate::domain::turn::TurnEvent;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What one turn said.
@@ -76,11 +77,6 @@ impl Reader {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded stays whole even if a holder panicked: each change is one call.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The turns that this process runs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveTurns(Arc<Mutex<HashMap<RunId, Arc<TurnLog>>>>);
@@ -94,16 +90,16 @@ impl LiveTurns {
 
     /// Lets others find this log as the run's.
     pub(super) fn adopt(&self, run: RunId, log: &Arc<TurnLog>) {
-        lock(&self.0).insert(run, log.clone());
+        self.0.lock().insert(run, log.clone());
     }
 
     pub(super) fn find(&self, run: RunId) -> Option<Arc<TurnLog>> {
-        lock(&self.0).get(&run).cloned()
+        self.0.lock().get(&run).cloned()
     }
 
     /// Forgets a turn, unless the run has begun another.
     pub(super) fn end(&self, run: RunId, log: &Arc<TurnLog>) {
-        let mut turns = lock(&self.0);
+        let mut turns = self.0.lock();
         if turns.get(&run).is_some_and(|current| Arc::ptr_eq(current, log)) {
             turns.remove(&run);
         }

@@ -10,7 +10,7 @@ mod cancel;
 pub(crate) mod live;
 mod turn;
 
-pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedMessage, ThreadName};
+pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, Pace, PostedMessage, ThreadName, TooOften};
 pub(crate) use cancel::CancelRunError;
 
 use crate::agent::{Agent, Tasks};
@@ -33,6 +33,7 @@ pub(crate) struct Chat {
     models: Arc<[Arc<dyn LanguageModel>]>,
     settings: config::Approval,
     caps: config::Caps,
+    pace: Arc<dyn Pace>,
     live: LiveTurns,
 }
 
@@ -44,6 +45,7 @@ pub(crate) struct Started {
 }
 
 impl Chat {
+    #[expect(clippy::too_many_arguments, reason = "it is joined in one place")]
     pub(crate) fn new(
         store: Store,
         tasks: Tasks,
@@ -52,8 +54,9 @@ impl Chat {
         models: Arc<[Arc<dyn LanguageModel>]>,
         settings: config::Approval,
         caps: config::Caps,
+        pace: Arc<dyn Pace>,
     ) -> Self {
-        Self { store, tasks, agent, approvals, models, settings, caps, live: LiveTurns::default() }
+        Self { store, tasks, agent, approvals, models, settings, caps, pace, live: LiveTurns::default() }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

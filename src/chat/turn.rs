@@ -168,7 +168,10 @@ impl Telling {
         // Somebody else may have gone on meanwhile, up to another hold: this yes is not for that one.
         let now = write.held_calls(run.assistant_message_id).await?;
         let same = now.iter().map(|call| call.id).eq(held.iter().map(|call| call.id));
-        let goes_on = all_ended && same && !chat.tasks.is_stopping() && chat.has_room(&write, thread).await?;
+        let goes_on = all_ended
+            && same
+            && !chat.tasks.is_stopping()
+            && chat.has_room(&write, principal, thread).await?;
         let lease = if goes_on { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
         if lease.is_some() {
             chat.live.adopt(self.run_id, &self.log);

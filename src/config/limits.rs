@@ -40,7 +40,8 @@ pub struct Limits {
     /// `connections`: open ones of one process. The next wait until one ends.
     pub connections: Option<u32>,
     /// `connections_per_ip`: of one address, at one process; a network of IPv6 (/64) is one. The next are closed at
-    /// once. Behind a proxy all come from its address, whatever its headers say.
+    /// once. No limit unless it is set, in any mode: behind a proxy, which TLS takes, all come from its address,
+    /// whatever its headers say.
     pub connections_per_ip: Option<u32>,
 }
 
@@ -116,7 +117,7 @@ impl Limits {
             turns_per_tenant: cap(self.turns_per_tenant, 200),
             streams_per_user: cap(self.streams_per_user, 20),
             connections: cap(self.connections, 10_000),
-            connections_per_ip: cap(self.connections_per_ip, 100),
+            connections_per_ip: cap(self.connections_per_ip, 0),
         }
     }
 }
@@ -143,7 +144,7 @@ mod tests {
     fn what_counts_is_limited_where_there_are_strangers_or_where_it_is_said() {
         let limits = Limits::default();
         assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 8]);
-        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 20, 10_000, 100]);
+        assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 20, 10_000, 0]);
         for mode in [AuthMode::None, AuthMode::Jwt] {
             let set = Limits {
                 requests_per_minute: Some(1),

@@ -17,8 +17,8 @@ pub struct Server {
     pub cors_origins: Vec<String>,
     /// `docs`: whether `/docs` is served; if absent, only on loopback.
     pub docs: Option<bool>,
-    /// `metrics_bind`: an address of its own for `/metrics`; if absent, it is served beside the routes, on loopback
-    /// only.
+    /// `metrics_bind`: an address of its own for `/metrics`, which on loopback answers to the names of this machine
+    /// alone; if absent, `/metrics` is served beside the routes where only this machine is faced.
     #[serde(deserialize_with = "super::sources::some_address")]
     pub metrics_bind: Option<SocketAddr>,
     /// `grace`: how long a stopping server lets what is under way finish; then it is given up.

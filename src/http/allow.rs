@@ -1,9 +1,9 @@
 //! `Allow`: which methods a resource has, said where one is refused (RFC 9110, 15.5.6).
 
 use super::{document, error};
+use poem::Response;
 use poem::http::header::ALLOW;
 use poem::http::{HeaderValue, Method};
-use poem::{Endpoint, Request, Response, Result};
 use serde_json::Value;
 
 /// The methods of every path.
@@ -24,18 +24,11 @@ impl Allowed {
         Self(all.filter_map(|(path, methods)| Some((segments(path), value(path, &methods)?))).collect())
     }
 
-    /// What the endpoint answers, with the methods that there are where it refuses one.
-    pub(super) async fn answer(
-        &self,
-        endpoint: &impl Endpoint<Output = Response>,
-        request: Request,
-    ) -> Result<Response> {
-        let allowed = self.at(request.uri().path());
-        let mut response = endpoint.call(request).await?;
-        if let Some(methods) = allowed.filter(|_| error::refuses_method(&response)) {
+    /// Names the methods that there are at this path, where the answer refuses one.
+    pub(super) fn tell(&self, path: &str, response: &mut Response) {
+        if let Some(methods) = self.at(path).filter(|_| error::refuses_method(response)) {
             response.headers_mut().insert(ALLOW, methods);
         }
-        Ok(response)
     }
 
     fn at(&self, path: &str) -> Option<HeaderValue> {

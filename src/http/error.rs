@@ -5,7 +5,7 @@
 
 use super::payload::Json;
 use crate::approvals::DecideError;
-use crate::chat::{AskError, CancelRunError};
+use crate::chat::{AskError, CancelRunError, TooOften};
 use crate::domain::call::{State, ToolCall};
 use crate::store::StoreError;
 use poem::http::{HeaderValue, StatusCode, header};
@@ -13,6 +13,7 @@ use poem::{IntoResponse, Response};
 use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};
+use std::num::NonZeroU32;
 
 /// When to ask again where turns under way are in the way: nobody knows when one ends.
 const TURN_SECONDS: u64 = 5;
@@ -135,6 +136,11 @@ impl ApiError {
         Self::RateLimited(body("rate_limited", message, None), seconds.to_string())
     }
 
+    /// The caller did this as often as they may for now; `seconds` from now they may again.
+    pub(super) fn too_often(max: NonZeroU32, what: &str, seconds: u64) -> Self {
+        Self::rate_limited(format!("More than {max} {what} in a minute."), seconds)
+    }
+
     /// A fault of the server.
     pub(super) fn internal() -> Self {
         Self::Internal(body("internal", "The server failed.", None))
@@ -183,6 +189,7 @@ impl From<AskError> for ApiError {
             AskError::TooManyTurns { of, max } => {
                 Self::rate_limited(format!("More than {max} turns of this {of} at once."), TURN_SECONDS)
             }
+            AskError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "turns", seconds),
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
             }

@@ -1,23 +1,31 @@
 //! What every request passes: its id, who may call at all, the length of its body, and a task of its own.
 //!
 //! The task is why a client that goes away cannot end what its request has begun: the server drops a
-//! connection's future at once, and with it whatever that future owns, a database transaction or a tool.
+//! connection's future at once, and with it whatever that future owns, a database transaction or a tool. Its answer is
+//! counted and logged there too, whoever waits for it.
 
 use super::Settings;
+use super::activity::Open;
+use super::allow::Allowed;
 use super::auth::{self, Authenticator};
 use super::error::{self, ApiError};
+use super::operating;
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
+use super::taking::watched;
 use super::trace;
 use super::upload;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
+use crate::metrics::Metrics;
+use futures::FutureExt;
 use poem::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
 use poem::http::{HeaderValue, Method};
-use poem::{Body, Endpoint, IntoResponse, Request, Response, Result};
+use poem::{Body, Endpoint, IntoResponse, PathPattern, Request, Response, Result};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -25,59 +33,57 @@ use tracing::{Instrument, Span};
 /// What an answer may do that a browser takes for a page: nothing.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-pub(super) struct Front<E> {
-    inner: Arc<E>,
-    settings: Settings,
-    auth: Arc<Authenticator>,
-    rates: Arc<Rates>,
-    tasks: Tasks,
-    clock: Arc<dyn Clock>,
+/// Everything behind the front, and what it asks.
+pub(super) struct Front<E>(pub(super) Arc<Door<E>>);
+
+pub(super) struct Door<E> {
+    pub(super) inner: E,
+    pub(super) settings: Settings,
+    pub(super) auth: Arc<Authenticator>,
+    pub(super) rates: Arc<Rates>,
+    pub(super) tasks: Tasks,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Metrics,
+    pub(super) allowed: Allowed,
 }
 
 fn is_chat(path: &str) -> bool {
     path.strip_prefix("/api").unwrap_or(path).starts_with("/qa/chat_streamed")
 }
 
-impl<E> Front<E> {
-    pub(super) fn new(
-        inner: E,
-        settings: Settings,
-        auth: Arc<Authenticator>,
-        rates: Arc<Rates>,
-        tasks: Tasks,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { inner: Arc::new(inner), settings, auth, rates, tasks, clock }
-    }
-
-    fn body_bytes_max(&self, path: &str) -> usize {
-        if is_chat(path) { self.settings.chat_body_bytes } else { self.settings.body_bytes }
-    }
-
+impl<E: Endpoint<Output = Response>> Door<E> {
     /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
-        if let Some(principal) = self.auth.principal(request).await? {
-            Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
-            // Whoever looks whether the server is well is never in the way.
-            if !auth::is_open(request.uri().path()) {
-                self.rates.request(&principal)?;
+        let principal = self.auth.principal(request).await?;
+        if auth::is_open(request.uri().path()) {
+            // Whoever looks whether the server is well is never in the way, and nobody's body is read.
+            return match *request.method() {
+                Method::GET | Method::HEAD => Ok(()),
+                _ => Err(ApiError::method_not_allowed()),
+            };
+        }
+        let principal = principal.ok_or_else(ApiError::unauthenticated)?;
+        Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
+        self.rates.request(&principal)?;
+        let chat = is_chat(request.uri().path());
+        if chat {
+            // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for
+            // a GET.
+            if request.method() == Method::HEAD {
+                return Err(ApiError::method_not_allowed());
             }
-            request.extensions_mut().insert(principal);
+            // Before the body: so nobody has more of them here than streams.
+            let place = self.rates.stream(&principal)?;
+            request.extensions_mut().insert(place);
         }
-        // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for a GET.
-        if request.method() == Method::HEAD && is_chat(request.uri().path()) {
-            return Err(ApiError::method_not_allowed());
-        }
-        let max = self.body_bytes_max(request.uri().path());
+        request.extensions_mut().insert(principal);
+        let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
         let body = upload::read(request, max, &self.settings.deadlines).await?;
         request.set_body(Body::from_bytes(body));
         Ok(())
     }
 
-    async fn answer(&self, mut request: Request) -> Response
-    where
-        E: Endpoint<Output = Response> + 'static,
-    {
+    async fn answer(&self, mut request: Request) -> Response {
         if let Err(error) = self.admit(&mut request).await {
             self.tasks.spawn(upload::drain(request));
             return error.into_response();
@@ -85,16 +91,51 @@ impl<E> Front<E> {
         if request.uri().path() == "/" && self.settings.docs {
             return error::redirect("/docs");
         }
-        let inner = self.inner.clone();
-        let answering = async move { inner.get_response(request).await };
-        match self.tasks.spawn(answering).await {
-            Ok(response) => response,
-            Err(error) => {
-                // Its own words would be those of the panic.
-                tracing::error!(panicked = error.is_panic(), "a request broke");
-                ApiError::internal().into_response()
-            }
+        let answering = AssertUnwindSafe(self.inner.get_response(request)).catch_unwind();
+        answering.await.unwrap_or_else(|_| {
+            // What it said is in the log already.
+            tracing::error!("a request broke");
+            ApiError::internal().into_response()
+        })
+    }
+
+    /// Answers, counts the answer, and says so.
+    async fn call(&self, mut request: Request, id: RequestId) -> Response {
+        let began = Instant::now();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let open_to_all = auth::is_open(&path);
+        let open = request.extensions().get::<Open>().cloned();
+        let cors = &self.settings.cors;
+        let welcome = cors.welcome(&request);
+        if let Some(welcome) = &welcome {
+            request.extensions_mut().insert(welcome.clone());
         }
+        let mut response = match welcome.as_ref().and_then(|welcome| welcome.preflight(&request)) {
+            Some(response) => response,
+            None => self.answer(request).await,
+        };
+        cors.tell(welcome.as_ref(), &mut response);
+        self.allowed.tell(&path, &mut response);
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(&id.0) {
+            headers.insert(HEADER, id);
+        }
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
+        if !open_to_all {
+            // What is for one caller is not for whoever asks the same proxy next.
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
+        }
+        let (status, time) = (response.status().as_u16(), began.elapsed());
+        let route = response.data::<PathPattern>().and_then(|pattern| operating::template(&pattern.0));
+        self.metrics.answered(route, method.as_str(), status, time);
+        let duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        trace::answered(&Span::current(), method.as_str(), &response);
+        tracing::info!(status, duration_ms, "answered");
+        watched(response, self.settings.deadlines.taking, &self.tasks, open)
     }
 }
 
@@ -102,7 +143,8 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
-        let id = RequestId::of(&request, || self.clock.uuid().to_string());
+        let door = self.0.clone();
+        let id = RequestId::of(&request, || door.clock.uuid().to_string());
         request.extensions_mut().insert(id.clone());
         let span = tracing::error_span!(
             "request",
@@ -119,35 +161,11 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             http.response.status_code = tracing::field::Empty,
         );
         trace::continued(&span, &request);
-        let method = request.method().clone();
-        let open = auth::is_open(request.uri().path());
-        let began = Instant::now();
-        let cors = &self.settings.cors;
-        let welcome = cors.welcome(&request);
-        if let Some(welcome) = &welcome {
-            request.extensions_mut().insert(welcome.clone());
-        }
-        let mut response = match welcome.as_ref().and_then(|welcome| welcome.preflight(&request)) {
-            Some(response) => response,
-            None => self.answer(request).instrument(span.clone()).await,
-        };
-        cors.tell(welcome.as_ref(), &mut response);
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        trace::answered(&span, method.as_str(), &response);
-        span.in_scope(|| tracing::info!(status = response.status().as_u16(), duration_ms, "answered"));
-        let headers = response.headers_mut();
-        if let Ok(id) = HeaderValue::from_str(&id.0) {
-            headers.insert(HEADER, id);
-        }
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
-        if !open {
-            // What is for one caller is not for whoever asks the same proxy next.
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
-        }
-        Ok(response)
+        let answering = async move { door.call(request, id).await }.instrument(span);
+        Ok(self.0.tasks.spawn(answering).await.unwrap_or_else(|error| {
+            // Its own words would be those of a panic.
+            tracing::error!(panicked = error.is_panic(), "a request was not answered");
+            ApiError::internal().into_response()
+        }))
     }
 }

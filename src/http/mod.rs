@@ -2,6 +2,7 @@
 //!
 //! To add a resource: a file like `tools.rs`, named in [`Routes`] and [`api`], then `cargo xtask openapi`.
 
+mod activity;
 mod allow;
 mod auth;
 mod body;
@@ -21,6 +22,7 @@ mod request_id;
 mod runs;
 pub(crate) mod server;
 mod shares;
+mod taking;
 mod threads;
 mod tools;
 mod trace;
@@ -37,17 +39,17 @@ use crate::store::Store;
 use crate::tools::ToolRegistry;
 use allow::Allowed;
 pub(crate) use auth::Authenticator;
+use bytes::Bytes;
 pub(crate) use cors::Cors;
 pub use deadlines::Deadlines;
-use front::Front;
-use operating::{Measured, Scrape};
-use poem::endpoint::{BoxEndpoint, make, make_sync};
+use front::{Door, Front};
+use operating::Scrape;
+use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
-use poem::middleware::SetHeader;
-use poem::web::Html;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::{ExtraHeader, OpenApiService};
 pub(crate) use rates::Rates;
+use serde_json::Value;
 use std::sync::Arc;
 pub(crate) use turn_stream::Streaming;
 
@@ -81,7 +83,7 @@ pub(crate) struct Settings {
     pub(crate) chat_body_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
-    /// Whether `/metrics` is.
+    /// Whether `/metrics` is, beside the routes.
     pub(crate) metrics: bool,
     /// Whose pages may call.
     pub(crate) cors: Cors,
@@ -129,31 +131,55 @@ pub(crate) fn endpoint(
     let service = api(with.clone());
     let spec = service.spec();
     let document = document::refined(&spec);
-    let allowed = Arc::new(Allowed::of(&document, &BESIDE));
-    let document: Arc<str> = format!("{document:#}").into();
-    let (clock, metrics, rates) = (with.clock.clone(), with.metrics.clone(), with.rates.clone());
-    let served = document.clone();
+    let allowed = Allowed::of(&document, &BESIDE);
+    let document = format!("{document:#}");
+    let served = Bytes::from(document.clone());
     let mut routes = operating::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
         // The page holds the document as the derives alone would have it.
-        let page = service.swagger_ui_html().replace(&spec, &document);
-        let page = Route::new().at("/", get(make_sync(move |_| Html(page.clone()))));
-        let safe = SetHeader::new().overriding(CONTENT_SECURITY_POLICY, DOCS_POLICY);
-        routes = routes.nest("/docs", page.with(safe));
+        let page = Bytes::from(service.swagger_ui_html().replace(&spec, &document));
+        let docs = Arc::new(make(move |_| docs_answer(page.clone())));
+        routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
-        routes = operating::metrics_here(routes, with.scrape.clone());
+        routes = operating::metrics(routes, with.scrape.clone());
     }
-    let routes = routes.nest("/api", api(with)).nest("/", service);
-    let routes = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let front = Front::new(routes, settings, auth, rates, tasks, clock).around(move |front, request| {
-        let allowed = allowed.clone();
-        async move { allowed.answer(&front, request).await }
-    });
-    Measured { inner: front, metrics }.boxed()
+    let routes = routes.nest("/api", api(with.clone())).nest("/", service);
+    behind_the_front(routes, allowed, with, settings, auth, tasks)
 }
 
-async fn document_answer(spec: Arc<str>) -> poem::Result<Response> {
-    Ok(spec.to_string().with_content_type("application/json").into_response())
+/// What listens where operators alone can reach it: health, readiness, metrics.
+pub(crate) fn operators_endpoint(
+    with: Api,
+    settings: Settings,
+    on_loopback: bool,
+    tasks: Tasks,
+) -> BoxEndpoint<'static> {
+    let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
+    let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
+    let routes = operating::metrics(operating::health(&with, tasks.clone()), with.scrape.clone());
+    behind_the_front(routes, Allowed::of(&Value::Null, &BESIDE), with, settings, auth, tasks)
+}
+
+fn behind_the_front(
+    routes: Route,
+    allowed: Allowed,
+    with: Api,
+    settings: Settings,
+    auth: Arc<Authenticator>,
+    tasks: Tasks,
+) -> BoxEndpoint<'static> {
+    let inner = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
+    let Api { rates, clock, metrics, .. } = with;
+    Front(Arc::new(Door { inner, settings, auth, rates, tasks, clock, metrics, allowed })).boxed()
+}
+
+async fn docs_answer(page: Bytes) -> poem::Result<Response> {
+    let answer = page.with_content_type("text/html; charset=utf-8");
+    Ok(answer.with_header(CONTENT_SECURITY_POLICY, DOCS_POLICY).into_response())
+}
+
+async fn document_answer(spec: Bytes) -> poem::Result<Response> {
+    Ok(spec.with_content_type("application/json").into_response())
 }

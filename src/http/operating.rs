@@ -1,16 +1,13 @@
 //! What operators and their machines ask: whether the process lives, whether it is ready, what it has counted.
 
 use super::Api;
-use super::auth::loopback;
 use super::error::{self, ApiError};
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::store::{Store, StoreError};
-use poem::endpoint::{BoxEndpoint, make};
-use poem::{
-    Endpoint, EndpointExt, IntoEndpoint, IntoResponse, PathPattern, Request, Response, Result, Route, get,
-};
+use poem::endpoint::make;
+use poem::{IntoResponse, PathPattern, Response, Result, Route, get};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -79,31 +76,13 @@ pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
         .at("/readyz", get(make(move |_| ready(store.clone(), tasks.clone()))))
 }
 
-/// `/metrics` beside the routes: for this machine, by its name, or a page elsewhere could read it (DNS rebinding).
-pub(super) fn metrics_here(routes: Route, scrape: Scrape) -> Route {
-    let answer = make(move |request: Request| {
-        let scrape = scrape.clone();
-        async move {
-            loopback::check(&request)?;
-            Ok::<_, poem::Error>(metrics(&scrape).await)
-        }
-    });
-    routes.at("/metrics", get(answer))
-}
-
-/// What listens where operators alone can reach it: health, readiness, metrics.
-pub(crate) fn endpoint(with: &Api, tasks: Tasks) -> BoxEndpoint<'static> {
-    let scrape = with.scrape.clone();
+/// The routes with `/metrics`.
+pub(super) fn metrics(routes: Route, scrape: Scrape) -> Route {
     let answer = make(move |_| {
         let scrape = scrape.clone();
-        async move { Ok::<_, poem::Error>(metrics(&scrape).await) }
+        async move { Ok::<_, poem::Error>(scrape.text().await.with_content_type(CONTENT_TYPE)) }
     });
-    let routes = health(with, tasks).at("/metrics", get(answer));
-    routes.into_endpoint().catch_all_error(async |error| error::shaped(error)).boxed()
-}
-
-async fn metrics(scrape: &Scrape) -> Response {
-    scrape.text().await.with_content_type(CONTENT_TYPE).into_response()
+    routes.at("/metrics", get(answer))
 }
 
 async fn ready(store: Store, tasks: Tasks) -> Result<Response> {
@@ -117,26 +96,8 @@ async fn ready(store: Store, tasks: Tasks) -> Result<Response> {
     Ok(error::readiness(ready.is_ok()))
 }
 
-/// An endpoint whose answers are counted and timed.
-pub(super) struct Measured<E> {
-    pub(super) inner: E,
-    pub(super) metrics: Metrics,
-}
-
-impl<E: Endpoint<Output = Response>> Endpoint for Measured<E> {
-    type Output = Response;
-
-    async fn call(&self, request: Request) -> Result<Response> {
-        let (method, began) = (request.method().clone(), Instant::now());
-        let response = self.inner.call(request).await?;
-        let route = response.data::<PathPattern>().and_then(|pattern| template(&pattern.0));
-        self.metrics.answered(route, method.as_str(), response.status().as_u16(), began.elapsed());
-        Ok(response)
-    }
-}
-
 /// A route by its template, which is the same under `/api`. Where there is none, the router names what it looked in.
-fn template(pattern: &str) -> Option<&str> {
+pub(super) fn template(pattern: &str) -> Option<&str> {
     let route = pattern.strip_prefix("/api").unwrap_or(pattern);
     (!route.is_empty()).then_some(route)
 }

@@ -117,6 +117,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
+        place: StreamPlace,
         /// A thread's id, or the caller's own name for it.
         thread_id: Path<String>,
         /// The dialect to answer in.
@@ -124,8 +125,6 @@ impl Qa {
         _dialect: Header<Option<Dialect>>,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let place = self.0.rates.stream(&caller.0)?;
-        self.0.rates.turn(&caller.0)?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::Known(thread_id.0), body.ask).await?;
         Ok(self.stream_of(&started, request_id, place))
     }
@@ -138,13 +137,12 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
+        place: StreamPlace,
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
         _dialect: Header<Option<Dialect>>,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
-        let place = self.0.rates.stream(&caller.0)?;
-        self.0.rates.turn(&caller.0)?;
         let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(body.id), body.ask).await?;
         Ok(self.stream_of(&started, request_id, place))
     }
@@ -162,6 +160,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
+        place: StreamPlace,
         /// A thread's id, or the caller's own name for it.
         thread_id: Path<String>,
         /// What the page calls the chat. Not read: the path names the thread.
@@ -171,7 +170,6 @@ impl Qa {
         #[oai(name = "x-stream-protocol")]
         _dialect: Header<Option<Dialect>>,
     ) -> Result<AttachedStream, ApiError> {
-        let place = self.0.rates.stream(&caller.0)?;
         let started = self.0.chat.attach(&caller.0, &thread_id.0).await?;
         Ok(self.attached(started.as_ref(), request_id, place))
     }
@@ -185,6 +183,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
+        place: StreamPlace,
         /// A thread's id, or the caller's own name for it.
         #[oai(name = "chatId")]
         chat_id: Query<String>,
@@ -192,7 +191,6 @@ impl Qa {
         #[oai(name = "x-stream-protocol")]
         _dialect: Header<Option<Dialect>>,
     ) -> Result<AttachedStream, ApiError> {
-        let place = self.0.rates.stream(&caller.0)?;
         let started = match self.0.chat.attach(&caller.0, &chat_id.0).await {
             Err(AskError::NoThread) => None,
             found => found?,

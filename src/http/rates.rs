@@ -5,11 +5,14 @@
 
 use super::error::ApiError;
 use super::shares::{Share, Shares};
+use crate::chat::{Pace, TooOften};
 use crate::config::Caps;
 use crate::domain::Principal;
 use governor::clock::Clock;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use poem::{FromRequest, Request, RequestBody, Result};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// After so many requests those who made none for a while are forgotten.
@@ -43,9 +46,9 @@ pub(crate) struct Rates {
 impl Rates {
     pub(crate) fn new(caps: &Caps) -> Self {
         Self {
-            requests: caps.requests_per_minute.map(|max| Rate::new("requests", max)),
-            turns: caps.turns_per_minute.map(|max| Rate::new("turns", max)),
-            decisions: caps.decisions_per_minute.map(|max| Rate::new("decisions", max)),
+            requests: caps.requests_per_minute.map(Rate::new),
+            turns: caps.turns_per_minute.map(Rate::new),
+            decisions: caps.decisions_per_minute.map(Rate::new),
             streams: Shares::new(caps.streams_per_user),
             counted: AtomicU32::new(0),
         }
@@ -57,22 +60,19 @@ impl Rates {
             self.forget_idle();
         }
         count(self.requests.as_ref(), caller)
-    }
-
-    /// Counts a request that may have the model asked.
-    pub(super) fn turn(&self, caller: &Principal) -> Result<(), ApiError> {
-        count(self.turns.as_ref(), caller)
+            .map_err(|TooOften { max, seconds }| ApiError::too_often(max, "requests", seconds))
     }
 
     /// Counts a decision.
     pub(super) fn decision(&self, caller: &Principal) -> Result<(), ApiError> {
         count(self.decisions.as_ref(), caller)
+            .map_err(|TooOften { max, seconds }| ApiError::too_often(max, "decisions", seconds))
     }
 
     /// A place among the streams that the caller reads.
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamPlace, ApiError> {
         let place = self.streams.take(User::of(caller));
-        place.map(StreamPlace).map_err(|max| {
+        place.map(|share| StreamPlace(Arc::new(share))).map_err(|max| {
             ApiError::rate_limited(format!("More than {max} streams of this user at once."), STREAM_SECONDS)
         })
     }
@@ -86,31 +86,42 @@ impl Rates {
     }
 }
 
-/// A stream that somebody reads; it is one until this is dropped.
-#[derive(Debug)]
-pub(super) struct StreamPlace(#[expect(dead_code, reason = "it is there to be dropped")] Share<User>);
+impl Pace for Rates {
+    fn count_turn(&self, principal: &Principal) -> Result<(), TooOften> {
+        count(self.turns.as_ref(), principal)
+    }
+}
+
+/// A stream that somebody reads; it is one until the last of this is dropped. The front puts it there.
+#[derive(Debug, Clone)]
+pub(super) struct StreamPlace(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Share<User>>);
+
+impl<'a> FromRequest<'a> for StreamPlace {
+    async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
+        Ok(request.data::<Self>().cloned().ok_or_else(ApiError::internal)?)
+    }
+}
 
 /// So many a minute, of each user: that many at once, and then one whenever one's share of the minute is over.
 #[derive(Debug)]
 struct Rate {
-    what: &'static str,
     max: NonZeroU32,
     limiter: DefaultKeyedRateLimiter<User>,
 }
 
 impl Rate {
-    fn new(what: &'static str, max: NonZeroU32) -> Self {
-        Self { what, max, limiter: RateLimiter::dashmap(Quota::per_minute(max)) }
+    fn new(max: NonZeroU32) -> Self {
+        Self { max, limiter: RateLimiter::dashmap(Quota::per_minute(max)) }
     }
 }
 
-fn count(rate: Option<&Rate>, caller: &Principal) -> Result<(), ApiError> {
+fn count(rate: Option<&Rate>, caller: &Principal) -> Result<(), TooOften> {
     let Some(rate) = rate else { return Ok(()) };
     rate.limiter.check_key(&User::of(caller)).map_err(|until| {
         let wait = until.wait_time_from(rate.limiter.clock().now());
         // The whole second in which it may go.
         let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
-        ApiError::rate_limited(format!("More than {} {} in a minute.", rate.max, rate.what), seconds)
+        TooOften { max: rate.max, seconds }
     })
 }
 

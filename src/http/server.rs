@@ -3,23 +3,25 @@
 //! `poem::Server` notices a client that left only when it next writes; this loop drops the connection at once.
 //! It also counts connections, and gives clients that send or take nothing a deadline, which that server does not.
 
+use super::activity::{Activity, Fate};
 use super::connections::Connections;
 use super::deadlines::Deadlines;
 use crate::agent::Tasks;
 use crate::config::Caps;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use poem::Endpoint;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
+use poem::{Endpoint, Request};
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep_until};
 use tokio_io_timeout::TimeoutStream;
+use tokio_util::io::InspectReader;
 
 /// The most that a request's head may be long, in bytes, and how many headers it may have.
 const HEAD_BYTES: u32 = 64 << 10;
@@ -38,6 +40,9 @@ const FAULTY_STREAMS: usize = 100;
 /// How long the loop rests when the system has no socket to give.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
+/// How often the log may say that an address has too many connections.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
 /// What a server allows its clients, and itself when it stops.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -50,8 +55,8 @@ fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(deadlines.head)
+        // hyper's own deadline for a head runs while a connection rests, too.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES as usize)
         .max_headers(HEADERS);
     builder
@@ -83,7 +88,7 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
     let endpoint = Arc::new(endpoint);
     let builder = builder(&deadlines);
     let connections = Connections::new(&caps);
-    let graceful = GracefulShutdown::new();
+    let mut warned = None;
     tokio::pin!(stop);
     loop {
         let accepting = async {
@@ -103,47 +108,93 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
             }
         };
         let Some(place) = connections.place(peer.ip(), room) else {
-            tracing::debug!(address = %peer.ip(), "an address has its share of connections");
+            if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
+                warned = Some(Instant::now());
+                let address = peer.ip();
+                tracing::warn!(%address, "limits.connections_per_ip: an address has its share; the next is closed");
+            }
             continue;
         };
+        let remote = RemoteAddr(peer.into());
+        let (builder, endpoint, local) = (builder.clone(), endpoint.clone(), local.clone());
+        let stopping = tasks.clone();
+        tasks.spawn(async move {
+            let _place = place;
+            let serving = Connection { builder, endpoint, local, remote, deadlines };
+            serving.serve(socket, &stopping).await;
+        });
+    }
+    // Whoever finds that no connection is taken finds that nothing is begun either.
+    tasks.stop();
+    drop(listener);
+    tasks.finish(grace, async {}).await;
+    Ok(())
+}
+
+/// One connection.
+struct Connection<E> {
+    builder: auto::Builder<TokioExecutor>,
+    endpoint: Arc<E>,
+    local: LocalAddr,
+    remote: RemoteAddr,
+    deadlines: Deadlines,
+}
+
+impl<E: Endpoint + 'static> Connection<E> {
+    /// Serves until the client is gone, or has had its time.
+    async fn serve(self, socket: TcpStream, tasks: &Tasks) {
+        let Self { builder, endpoint, local, remote, deadlines } = self;
         // Words are small and wanted now.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "a socket keeps its delay");
         }
         let mut socket = TimeoutStream::new(socket);
         socket.set_write_timeout(Some(deadlines.taking));
-        let (endpoint, local, remote) = (endpoint.clone(), local.clone(), RemoteAddr(peer.into()));
-        let asked = Arc::new(Notify::new());
-        let first = asked.clone();
+        let activity = Activity::new();
+        let hears = activity.clone();
+        let socket = Box::pin(InspectReader::new(socket, move |bytes: &[u8]| hears.hears(bytes)));
+        let asks = activity.clone();
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            asked.notify_one();
-            let request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
+            let open = asks.asks(request.version());
+            let mut request: Request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
+            request.extensions_mut().insert(open);
             let endpoint = endpoint.clone();
             async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
         });
-        let connection = builder.serve_connection(TokioIo::new(Box::pin(socket)), service).into_owned();
-        let connection = graceful.watch(connection);
-        // hyper's own deadline begins with the first byte, and HTTP/2 has none.
-        let asks_in_time = async move {
-            if tokio::time::timeout(deadlines.head, first.notified()).await.is_ok() {
-                std::future::pending().await
-            }
-        };
-        tasks.spawn(async move {
-            let _place = place;
-            tokio::select! {
-                ended = connection => {
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
+        let mut told = None;
+        loop {
+            let fate = activity.fate(&deadlines, told);
+            let due = async {
+                match fate {
+                    Some((at, fate)) => {
+                        sleep_until(at).await;
+                        fate
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            let fate = tokio::select! {
+                ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(%error, "a connection ended early");
                     }
+                    return;
                 }
-                () = asks_in_time => tracing::debug!("a connection asked for nothing in time"),
+                () = activity.changed() => continue,
+                () = tasks.stopping(), if told.is_none() => Fate::Leave,
+                fate = due => fate,
+            };
+            match fate {
+                Fate::Leave => {
+                    connection.as_mut().graceful_shutdown();
+                    told = Some(Instant::now());
+                }
+                Fate::Close => {
+                    tracing::debug!("a connection asked for nothing in time");
+                    return;
+                }
             }
-        });
+        }
     }
-    // Whoever finds that no connection is taken finds that nothing is begun either.
-    tasks.stop();
-    drop(listener);
-    tasks.finish(grace, graceful.shutdown()).await;
-    Ok(())
 }

@@ -1,9 +1,10 @@
 //! How many of something each may have at once.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 type Taken<K> = Arc<Mutex<HashMap<K, u32>>>;
 
@@ -27,7 +28,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// One for this one, or how many they have already.
     pub(super) fn take(&self, of: K) -> Result<Share<K>, NonZeroU32> {
         let Some(max) = self.max else { return Ok(Share(None)) };
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let count = taken.entry(of.clone()).or_default();
         if *count >= max.get() {
             return Err(max);
@@ -40,7 +41,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
 impl<K: Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
         let Some((of, taken)) = self.0.take() else { return };
-        let mut taken = lock(&taken);
+        let mut taken = taken.lock();
         if let Some(count) = taken.get_mut(&of) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -48,9 +49,4 @@ impl<K: Eq + Hash> Drop for Share<K> {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded stays whole even if a holder panicked: nothing in between can.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -37,6 +37,10 @@ pub(super) async fn read(
             return Err(ApiError::body_too_large(bytes_max));
         }
     }
+    // A connection that is given up leaves no error behind it.
+    if declared.is_some_and(|declared| body.len() < declared) {
+        return Err(ApiError::bad_request("body: it broke off"));
+    }
     Ok(body.freeze())
 }
 

@@ -34,6 +34,7 @@ use crate::domain::event::EventType;
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
+use parking_lot::Mutex;
 use sea_orm::sqlx;
 use sea_orm::{
     AccessMode, ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
@@ -43,7 +44,7 @@ use sea_orm::{
 use serde_json::Value;
 use std::fs::File;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -322,7 +323,7 @@ impl Write {
     /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         self.read.tx.commit().await?;
-        for (tool, state) in self.reached.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        for (tool, state) in self.reached.into_inner() {
             self.metrics.call_reached(&tool, state);
         }
         Ok(())
@@ -331,9 +332,7 @@ impl Write {
     fn count(&self, event: EventType, actor: &str, data: &Value) {
         let tool = data.get("tool_name").and_then(Value::as_str);
         if let (Some(state), Some(tool)) = (events::state_reached(event, actor), tool) {
-            // What is guarded stays whole even if a holder panicked: each change is one call.
-            let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-            reached.push((tool.to_owned(), state));
+            self.reached.lock().push((tool.to_owned(), state));
         }
     }
 

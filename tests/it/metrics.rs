@@ -1,6 +1,6 @@
 //! What is counted, as a scraper sees it: the numbers, and that nothing made up is a label.
 
-use crate::support::{Client, Embedded, Process, call, eventually, postgres_if_chosen};
+use crate::support::{Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen, token};
 use holdpoint::llm::ModelEvent;
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
@@ -123,6 +123,23 @@ async fn requests_are_counted_by_route_and_what_is_made_up_is_no_label() {
 }
 
 #[tokio::test]
+async fn a_request_whose_client_left_is_counted_when_it_is_answered() {
+    let app = Embedded::start().await;
+    for how in Leave::ALL {
+        let (_, id) = app.held("wait_for_me", &format!("{how:?}")).await;
+        let decision = json!({ "toolCallId": id, "isValidated": true });
+        let client = Leaver::sends(&app.client, how, "/qa/validate_tool", &decision).await;
+        app.ledger.wait_begun().await;
+        let _connection = client.leaves().await;
+        app.ledger.go.add_permits(1);
+        app.client.becomes(&id, "succeeded").await;
+    }
+    let sample = "holdpoint_http_requests_total{route=\"/qa/validate_tool\",method=\"POST\",status=\"2xx\"}";
+    let counted = async || (Scrape::of(&app.client).await.get(sample) == Some(5.0)).then_some(());
+    eventually("all of them are counted", counted).await;
+}
+
+#[tokio::test]
 async fn what_is_under_way_is_counted_while_it_is() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
@@ -219,8 +236,12 @@ async fn metrics_face_this_machine_alone_and_are_nowhere_else() {
         config.auth.allow_insecure = true;
     })
     .await;
-    assert_eq!(open.client.get("/healthz").await.status, 200);
-    assert_eq!(open.client.get("/metrics").await.status, 404);
+    // Where tokens are asked for there is a proxy, and it may be on this machine.
+    let known = Embedded::with(token::with_tokens).await;
+    for app in [open, known] {
+        assert_eq!(app.client.get("/healthz").await.status, 200);
+        assert_eq!(app.client.get("/metrics").await.status, 404);
+    }
 }
 
 fn holdpoint(dir: &tempfile::TempDir) -> Command {
@@ -251,6 +272,12 @@ async fn metrics_can_have_a_listener_of_their_own_with_health_beside_them_and_no
         .await
         .has("holdpoint_http_requests_total{route=\"/threads\",method=\"POST\",status=\"2xx\"}", 1.0);
     assert_eq!(server.client.get("/metrics").await.status, 404);
+    // On loopback it is as much this machine's as the routes are.
+    let foreign = beside.http.get(beside.url("/metrics")).header("host", "evil.example");
+    assert_eq!(beside.send(foreign).await.status, 403);
+    let answer = beside.get("/metrics").await;
+    assert!(answer.header("x-request-id").is_some(), "{answer:?}");
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
     for path in ["/healthz", "/readyz"] {
         assert_eq!(beside.get(path).await.status, 200, "{path}");
     }

@@ -4,16 +4,20 @@
 //! it: the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
 //! (DNS rebinding), and so has an `Origin` that the configuration does not name, or any page in the user's browser
 //! could decide for them. What a page elsewhere asks for without an `Origin`, as for an image, browsers say in
-//! `Sec-Fetch-Site` (Fetch Metadata); a link to the documentation may stand anywhere.
+//! `Sec-Fetch-Site` (Fetch Metadata); a link to the documentation may stand anywhere. A proxy on this machine calls by
+//! its name for whoever asks it; what it says of them has to name this machine as well, as a page's development server
+//! does.
 
 use crate::http::cors::Welcome;
 use crate::http::error::ApiError;
 use poem::Request;
-use poem::http::header::{HOST, ORIGIN};
+use poem::http::header::{FORWARDED, HOST, ORIGIN};
 use poem::http::{HeaderName, Method};
 use std::net::IpAddr;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Refuses a request that did not come from this machine by this machine's name.
@@ -25,6 +29,11 @@ pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
     };
     if !names_loopback(host) {
         return Err(ApiError::forbidden("Host: expected localhost, 127.0.0.1 or [::1]."));
+    }
+    if comes_from_elsewhere(request) {
+        let message = "Forwarded, X-Forwarded-For, X-Forwarded-Host: expected none, or this machine alone; \
+                       without authentication nobody else may be let in.";
+        return Err(ApiError::forbidden(message));
     }
     if request.data::<Welcome>().is_some() {
         return Ok(());
@@ -39,6 +48,26 @@ pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
         return Err(ApiError::forbidden("Sec-Fetch-Site: expected a page of this server."));
     }
     Ok(())
+}
+
+/// Whether a proxy says that it asks for somebody who is not on this machine.
+fn comes_from_elsewhere(request: &Request) -> bool {
+    let headers = request.headers();
+    let is_elsewhere = |name: &HeaderName| {
+        headers.get_all(name).iter().any(|value| {
+            let mut named = value.to_str().unwrap_or_default().split(',');
+            !named.all(|address| is_here(address.trim()))
+        })
+    };
+    headers.contains_key(FORWARDED) || is_elsewhere(&X_FORWARDED_FOR) || is_elsewhere(&X_FORWARDED_HOST)
+}
+
+/// Whether this is an address or a name of this machine. Addresses of IPv6 come without brackets, too.
+fn is_here(named: &str) -> bool {
+    match named.parse::<IpAddr>() {
+        Ok(ip) => ip.to_canonical().is_loopback(),
+        Err(_) => names_loopback(named),
+    }
 }
 
 /// Whether a browser says that a page of another site has it ask. Other clients do not say.
@@ -71,7 +100,8 @@ fn names_loopback(authority: &str) -> bool {
     if !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return false;
     }
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 #[cfg(test)]

@@ -282,6 +282,44 @@ async fn a_page_elsewhere_cannot_begin_anything_by_an_image_or_a_link() {
 }
 
 #[tokio::test]
+async fn who_comes_through_a_proxy_from_elsewhere_is_not_of_this_machine() {
+    for jwt in [false, true] {
+        let app = with_page(jwt).await;
+        let client = if jwt { app.client.as_user("acme", "ada", &[]) } else { app.client.clone() };
+        for (name, value, status) in [
+            ("x-forwarded-host", "localhost:3000", 200),
+            ("x-forwarded-host", "127.0.0.1", 200),
+            ("x-forwarded-for", "::1", 200),
+            ("x-forwarded-for", "::ffff:127.0.0.1", 200),
+            ("x-forwarded-for", "127.0.0.1, ::1", 200),
+            ("x-forwarded-host", "evil.example", 403),
+            ("x-forwarded-host", "localhost.evil.example", 403),
+            ("x-forwarded-host", "localhost, evil.example", 403),
+            ("x-forwarded-for", "192.0.2.7", 403),
+            ("x-forwarded-for", "127.0.0.1, 192.0.2.7", 403),
+            ("x-forwarded-for", "192.0.2.7, 127.0.0.1", 403),
+            ("x-forwarded-for", "2001:db8::1", 403),
+            ("x-forwarded-for", "unknown", 403),
+            ("x-forwarded-for", "", 403),
+            ("forwarded", "for=127.0.0.1", 403),
+        ] {
+            for page in [None, Some(PAGE)] {
+                let mut request = client.http.get(client.url("/threads")).header(name, value);
+                if let Some(page) = page {
+                    request = request.header("origin", page);
+                }
+                let answer = client.send(request).await;
+                let expected = if jwt { 200 } else { status };
+                assert_eq!(answer.status, expected, "{name}: {value}, jwt {jwt}: {answer:?}");
+            }
+        }
+        let twice = client.http.get(client.url("/threads")).header("x-forwarded-for", "::1");
+        let twice = client.send(twice.header("x-forwarded-for", "192.0.2.7")).await;
+        assert_eq!(twice.status, if jwt { 200 } else { 403 });
+    }
+}
+
+#[tokio::test]
 async fn who_has_a_token_need_not_be_of_this_machine_on_sqlite() {
     let app = with_page(true).await;
     let page = app.client.as_user("acme", "ada", &[]);

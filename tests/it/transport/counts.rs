@@ -1,5 +1,6 @@
 //! How often a user may do something, and how much at once.
 
+use super::Raw;
 use crate::support::{Answer, Client, Embedded, Place, Turn, eventually, token};
 use futures::future::join_all;
 use holdpoint::config::Limits;
@@ -81,7 +82,6 @@ async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
     assert_eq!(ada.turn_by_id(&json!({ "id": "mine", "content": "hi" })).await.status, 200);
     let message = "More than 2 turns in a minute.";
     limited_turn(&ada.say(&two, "hi").await, message);
-    limited_turn(&ada.go_on(&one).await, message);
     limited_turn(&ada.turn_by_id(&json!({ "id": "other", "content": "hi" })).await, message);
     let under_api = ada.post(&format!("/api/qa/chat_streamed/{two}"), &json!({ "content": "hi" })).await;
     assert_limited(&under_api, message, 30);
@@ -90,9 +90,33 @@ async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
     assert_eq!(app.rows.count("messages").await, 4);
     // What asks no model is no turn, and another user has their own.
     assert_eq!(ada.get(&format!("/qa/chat_streamed/{one}")).await.status, 200);
+    assert_eq!(ada.go_on(&one).await.refused(), (409, "nothing_to_continue".to_owned()));
     let bob = app.client.as_user("acme", "bob", &[]);
     let his = bob.thread().await;
     assert_eq!(bob.say(&his, "hi").await.status, 200);
+}
+
+#[tokio::test]
+async fn e10_a_turn_counts_however_it_begins() {
+    let app = limited(|limits| limits.turns_per_minute = Some(3)).await;
+    let ada = app.client.as_user("acme", "ada", &[]);
+    let threads = [ada.thread().await, ada.thread().await];
+    for thread in &threads {
+        app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
+        let call = ada.say(thread, "pay").await.pending()[0].clone();
+        assert_eq!(ada.go_on(thread).await.status, 200, "it is told that it waits, and asks no model");
+        assert_eq!(ada.approve(&call).await.status, 200);
+    }
+    // A page that looks has the model read what was decided.
+    let looks = |thread: &str| ada.read(ada.http.get(ada.url(&format!("/qa/chat_streamed/{thread}"))));
+    app.scene.says("Paid.");
+    assert_eq!(looks(&threads[0]).await.text(), "Paid.");
+    let message = "More than 3 turns in a minute.";
+    limited_turn(&looks(&threads[1]).await, message);
+    limited_turn(&ada.go_on(&threads[1]).await, message);
+    assert_eq!(looks(&threads[0]).await.status, 200, "there is nothing to go on with");
+    assert_eq!(app.scene.requests().len(), 3);
+    assert_eq!(app.rows.count("runs WHERE status = 'waiting'").await, 1);
 }
 
 #[tokio::test]
@@ -149,6 +173,32 @@ async fn e5_a_user_reads_so_many_streams_at_once() {
     // So does the end.
     let over = async || (ada.begin(&threads[2], &json!("hi")).await.status() == 200).then_some(());
     eventually("there is room again", over).await;
+}
+
+#[tokio::test]
+async fn e5_a_user_sends_no_more_bodies_of_chats_at_once_than_there_may_be_streams_on_sqlite() {
+    let app = limited(|limits| limits.streams_per_user = Some(2)).await;
+    let token = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
+    let lines = ["content-type: application/json", "content-length: 16", "expect: 100-continue", &token];
+    let asks = async |path: &str| {
+        let mut stranger = Raw::to(&app.client).await;
+        stranger.writes(stranger.head(&format!("POST {path}"), &lines)).await;
+        stranger
+    };
+    let mut reading = Vec::new();
+    for path in ["/qa/chat_streamed", "/api/qa/chat_streamed/x"] {
+        let mut stranger = asks(path).await;
+        assert!(stranger.answer_head().await.starts_with("http/1.1 100 "), "its body is read");
+        reading.push(stranger);
+    }
+    let reply = asks("/qa/chat_streamed/x").await.answer().await;
+    assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"), "{}", reply.body);
+    assert_eq!(reply.message(), "More than 2 streams of this user at once.");
+    for mut stranger in reading {
+        stranger.writes(r#"{"content":"hi"}"#).await;
+        assert!([400, 404].contains(&stranger.answer().await.status));
+    }
+    assert_eq!(asks("/qa/chat_streamed/x").await.answer_head().await.get(..13), Some("http/1.1 100 "));
 }
 
 #[tokio::test]

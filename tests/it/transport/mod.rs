@@ -106,15 +106,20 @@ impl Raw {
         String::from_utf8_lossy(&read).into_owned()
     }
 
-    /// The next answer.
-    async fn answer(&mut self) -> Reply {
+    /// The head of the next answer.
+    async fn answer_head(&mut self) -> String {
         let end = loop {
             match self.read.windows(4).position(|window| window == b"\r\n\r\n") {
                 Some(end) => break end + 4,
                 None => assert!(self.reads().await, "no answer: {:?}", String::from_utf8_lossy(&self.read)),
             }
         };
-        let head = String::from_utf8(self.read.drain(..end).collect()).unwrap().to_lowercase();
+        String::from_utf8(self.read.drain(..end).collect()).unwrap().to_lowercase()
+    }
+
+    /// The next answer.
+    async fn answer(&mut self) -> Reply {
+        let head = self.answer_head().await;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.map_or(0, |length| length.parse().unwrap());
         while self.read.len() < length {

@@ -58,56 +58,77 @@ async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_goes_on() {
     assert!(heard.len() < 18 * MIB && !heard.ends_with("0\r\n\r\n"), "{} bytes, and no end", heard.len());
 }
 
-/// Opens a stream that gives no room for an answer, and asks for a turn of the thread.
-async fn opens_without_room(client: &Client, thread: &str) -> Raw {
+/// A connection on which streams begin with so much room for their answers, and these requests.
+async fn with_room(client: &Client, room: u8, requests: &[Vec<u8>]) -> Raw {
     let mut stranger = narrow(client).await;
-    // SETTINGS_INITIAL_WINDOW_SIZE = 0
-    let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
-    let request = [
-        http2::PREFACE,
-        &settings,
-        &http2::frame(http2::HEADERS, http2::END_HEADERS, http2::FIRST, &head),
-        &http2::frame(http2::DATA, http2::END_STREAM, http2::FIRST, br#"{"content":"hi"}"#),
-    ];
-    stranger.writes(request.concat()).await;
+    // SETTINGS_INITIAL_WINDOW_SIZE
+    let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, room]);
+    stranger.writes([http2::PREFACE, &settings, &requests.concat()].concat()).await;
     stranger
 }
 
-/// Gives room at last; whether the stream was cut off meanwhile, without a byte.
-async fn was_cut_off(stranger: &mut Raw) -> bool {
-    let room = http2::frame(http2::WINDOW_UPDATE, 0, http2::FIRST, &100_000_u32.to_be_bytes());
-    stranger.writes(room).await;
-    loop {
-        for frame in http2::frames(&stranger.read) {
-            match frame.kind {
-                http2::RST_STREAM => return true,
-                http2::DATA => return false,
-                _ => {}
-            }
-        }
-        assert!(stranger.reads().await, "the connection stays");
-    }
+fn gets(stream: u32, path: &str) -> Vec<u8> {
+    let flags = http2::END_HEADERS | http2::END_STREAM;
+    http2::frame(http2::HEADERS, flags, stream, &http2::head("GET", path, "localhost"))
+}
+
+fn asks(stream: u32, thread: &str) -> Vec<u8> {
+    let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
+    let head = http2::frame(http2::HEADERS, http2::END_HEADERS, stream, &head);
+    [head, http2::frame(http2::DATA, http2::END_STREAM, stream, br#"{"content":"hi"}"#)].concat()
+}
+
+fn gives_room(stream: u32) -> Vec<u8> {
+    http2::frame(http2::WINDOW_UPDATE, 0, stream, &100_000_u32.to_be_bytes())
+}
+
+/// What came of the body of this stream.
+fn body(read: &[u8], stream: u32) -> String {
+    let frames = http2::frames(read).into_iter();
+    let data = frames.filter(|frame| frame.kind == http2::DATA && frame.stream == stream);
+    String::from_utf8_lossy(&data.flat_map(|frame| frame.payload.to_vec()).collect::<Vec<u8>>()).into_owned()
 }
 
 #[tokio::test]
-async fn e5_a_stream_that_gets_no_room_is_let_go_while_its_connection_lives_on_sqlite() {
+async fn e5_an_answer_that_is_not_taken_is_lost_and_its_connection_closed_on_sqlite() {
+    let app = Embedded::hurried(|deadlines| deadlines.taking = SOON / 4, |_| {}).await;
+    let thread = app.client.thread().await;
+    app.scene.says(&"Hello. ".repeat(500));
+    for (room, request) in [
+        (0, gets(http2::FIRST, "/tools")),
+        (0, gets(http2::FIRST, "/healthz")),
+        (0, gets(http2::FIRST, "/openapi.json")),
+        // A byte of it was taken, and the rest would be the server's to keep.
+        (1, gets(http2::FIRST, "/openapi.json")),
+        (1, gets(http2::FIRST, "/docs")),
+        (0, asks(http2::FIRST, &thread)),
+    ] {
+        let mut stranger = with_room(&app.client, room, &[request]).await;
+        while stranger.reads().await {}
+        assert!(body(&stranger.read, http2::FIRST).len() <= usize::from(room));
+    }
+    is_answered(&app, &thread).await;
+}
+
+#[tokio::test]
+async fn e5_an_answer_that_is_not_taken_ends_no_other_of_its_connection_on_sqlite() {
     let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = Duration::from_millis(100);
     let app = Embedded::hurried(hurry, |_| {}).await;
-    let mut patience = 0;
-    let cut_off = async || {
-        let thread = app.client.thread().await;
-        app.scene.says("Hello.");
-        let mut stranger = opens_without_room(&app.client, &thread).await;
-        is_answered(&app, &thread).await;
-        // Longer each time.
-        patience += 10;
-        for _ in 0..patience {
-            app.client.get("/tools").await;
-        }
-        was_cut_off(&mut stranger).await.then_some(())
-    };
-    eventually("a stream is cut off", cut_off).await;
+    let gate = app.scene.gate();
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let requests =
+        [gets(http2::FIRST, "/openapi.json"), asks(http2::SECOND, &thread), gives_room(http2::SECOND)];
+    let mut stranger = with_room(&app.client, 0, &requests).await;
+    let told = |read: &[u8]| http2::frames(read).iter().any(|frame| frame.kind == http2::GOAWAY);
+    while !told(&stranger.read) {
+        assert!(stranger.reads().await, "it is told to ask no more, and stays");
+    }
+    gate.add_permits(10);
+    while stranger.reads().await {}
+    assert_eq!(body(&stranger.read, http2::FIRST), "");
+    let said = body(&stranger.read, http2::SECOND);
+    assert!(said.contains("Hello.") && said.contains("\nd:"), "{said}");
 }
 
 #[tokio::test]
@@ -115,6 +136,7 @@ async fn e5_who_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
     let app = Embedded::hurried(
         |deadlines| {
             deadlines.head = SOON;
+            deadlines.idle = SOON / 4;
             deadlines.taking = SOON / 4;
             deadlines.ping = SOON / 4;
             deadlines.body = SOON / 4;

@@ -170,3 +170,39 @@ async fn e1_nobody_reads_the_body_of_a_stranger_on_sqlite() {
     }
     is_well(&app.client).await;
 }
+
+#[tokio::test]
+async fn e1_where_anybody_may_ask_nobodys_body_is_read_on_sqlite() {
+    for jwt in [false, true] {
+        let app = Embedded::hurried(
+            |deadlines| {
+                deadlines.body = Duration::from_secs(600);
+                deadlines.body_piece = Duration::from_secs(600);
+            },
+            |config| {
+                if jwt {
+                    token::with_tokens(config);
+                }
+            },
+        )
+        .await;
+        for (path, found) in
+            [("/", 307), ("/healthz", 200), ("/readyz", 200), ("/openapi.json", 200), ("/docs", 200)]
+        {
+            for (method, status) in
+                [("GET", found), ("HEAD", found), ("POST", 405), ("PUT", 405), ("OPTIONS", 405)]
+            {
+                for length in
+                    ["content-length: 200000", "content-length: 99999999", "transfer-encoding: chunked"]
+                {
+                    let mut stranger = Raw::to(&app.client).await;
+                    stranger.writes(stranger.head(&format!("{method} {path}"), &[JSON, length])).await;
+                    // Not a byte of it was sent.
+                    let head = stranger.answer_head().await;
+                    let said = format!("http/1.1 {status} ");
+                    assert!(head.starts_with(&said), "{method} {path}, {length}, jwt {jwt}: {head}");
+                }
+            }
+        }
+    }
+}

@@ -13,9 +13,10 @@ use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use key::{Key, Wanted};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Older keys are fetched anew, while they are used.
@@ -142,7 +143,7 @@ impl Jwks {
 
 impl Inner {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn look(&self, wanted: &Wanted) -> Option<Key> {

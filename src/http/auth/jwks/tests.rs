@@ -74,7 +74,7 @@ impl Bench {
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let body = {
-                    let mut said = told.lock().unwrap();
+                    let mut said = told.lock();
                     said.asked += 1;
                     said.body.clone()
                 };
@@ -94,15 +94,15 @@ impl Bench {
     }
 
     fn publishes(&self, keys: &[Value]) {
-        self.said.lock().unwrap().body = Some(json!({ "keys": keys }).to_string());
+        self.said.lock().body = Some(json!({ "keys": keys }).to_string());
     }
 
     fn is_down(&self) {
-        self.said.lock().unwrap().body = None;
+        self.said.lock().body = None;
     }
 
     fn asked(&self) -> usize {
-        self.said.lock().unwrap().asked
+        self.said.lock().asked
     }
 
     fn passes(&self, time: Duration) {
@@ -210,7 +210,7 @@ async fn d6_an_answer_that_cannot_be_used_changes_nothing() {
         json!({ "keys": many }).to_string(),
         json!({ "keys": [published("b", 2)], "x": "x".repeat(BYTES_MAX) }).to_string(),
     ] {
-        bench.said.lock().unwrap().body = Some(body);
+        bench.said.lock().body = Some(body);
         bench.passes(REST);
         assert_eq!((bench.finds("b").await, bench.finds("a").await), ("unavailable", "known"));
     }
