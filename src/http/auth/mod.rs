@@ -25,7 +25,7 @@ pub(crate) enum Authenticator {
         loopback_only: bool,
     },
     /// By a bearer token.
-    Tokens(Tokens),
+    Tokens(Box<Tokens>),
 }
 
 /// Whether anybody may ask for this: what tells nothing of anybody. Whole paths, so that nothing behind one of them
@@ -40,7 +40,7 @@ impl Authenticator {
         let auth: &Auth = &config.auth;
         match auth.mode {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
-            AuthMode::Jwt => Ok(Self::Tokens(Tokens::new(auth, clock, tasks)?)),
+            AuthMode::Jwt => Ok(Self::Tokens(Box::new(Tokens::new(auth, clock, tasks)?))),
         }
     }
 

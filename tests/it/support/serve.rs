@@ -104,7 +104,8 @@ impl Embedded {
             Provider::Scripted => Arc::new(scene.clone()),
             _ => configured_model(&config).unwrap(),
         };
-        let app = App::build(config, tools, vec![model]).await.unwrap().with_deadlines(deadlines);
+        // It is large, and so would be every test that begins with it.
+        let app = Box::pin(App::build(config, tools, vec![model])).await.unwrap().with_deadlines(deadlines);
         let listener = TcpListener::bind(bind).await.unwrap();
         let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));
         let (stop, stopped) = oneshot::channel();
