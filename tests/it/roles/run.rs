@@ -141,6 +141,7 @@ async fn who_waits_with_fewer_roles_for_a_call_under_way_goes_on_without_their_t
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
     let (thread, id) = app.held("wait_for_me", "a").await;
+    #[expect(clippy::disallowed_methods, reason = "the test holds the handle and waits for it")]
     let approving = tokio::spawn({
         let (client, id) = (app.client.clone(), id.clone());
         async move { client.approve(&id).await }

@@ -35,7 +35,7 @@ async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on
         let mut third = Raw::to(&client).await;
         let head = third.head("GET /healthz", &["x-forwarded-for: 192.0.2.7", "forwarded: for=192.0.2.7"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut third.socket, head.as_bytes()).await;
-        assert_eq!(third.to_the_end().await, "");
+        assert_eq!(third.until_the_end().await, "");
     }
     two.writes(two.head("GET /healthz", &[])).await;
     assert_eq!(two.answer().await.status, 200, "those that were there stay");
@@ -44,7 +44,7 @@ async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on
         let mut raw = Raw::to(&client).await;
         let head = raw.head("GET /healthz", &["connection: close"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut raw.socket, head.as_bytes()).await;
-        raw.to_the_end().await.starts_with("HTTP/1.1 200 ").then_some(())
+        raw.until_the_end().await.starts_with("HTTP/1.1 200 ").then_some(())
     };
     eventually("there is room again", room).await;
 }
@@ -78,7 +78,7 @@ async fn an_address_that_has_its_share_is_in_the_log_once_a_minute_on_sqlite() {
     let (server, _dir) = started(&mut command, &[("HOLDPOINT_LIMITS__CONNECTIONS_PER_IP", "1")]);
     let one = connected(&server.client).await;
     for _ in 0..5 {
-        assert_eq!(Raw::to(&server.client).await.to_the_end().await, "");
+        assert_eq!(Raw::to(&server.client).await.until_the_end().await, "");
     }
     drop(one);
     let printed = server.finish();
@@ -111,7 +111,7 @@ async fn a_server_opens_as_many_files_as_it_may_on_sqlite() {
 async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
     let (app, client) = with(|config| config.limits.connections = Some(1)).await;
     let one = connected(&client).await;
-    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.to_the_end());
+    let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.until_the_end());
     assert_eq!(stopped.0.client.get("/healthz").await.status, 200);
 }
 
@@ -120,7 +120,7 @@ async fn e4_a_connection_may_rest_for_longer_than_a_head_may_take_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.head = SOON, |_| {}).await;
     let mut pooled = connected(&app.client).await;
     // One that never asks is closed meanwhile.
-    Raw::to(&app.client).await.to_the_end().await;
+    Raw::to(&app.client).await.until_the_end().await;
     pooled.writes(pooled.head("GET /healthz", &[])).await;
     assert_eq!(pooled.answer().await.status, 200);
 }
@@ -133,7 +133,7 @@ async fn e4_a_connection_that_rests_for_too_long_is_closed_on_sqlite() {
         deadlines.taking = SOON;
     };
     let app = Embedded::hurried(hurry, |_| {}).await;
-    let heard = connected(&app.client).await.to_the_end().await;
+    let heard = connected(&app.client).await.until_the_end().await;
     assert_eq!(heard, "");
 
     // With HTTP/2 also one whose other side says that it is there.

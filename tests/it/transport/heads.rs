@@ -25,7 +25,7 @@ async fn e4_a_connection_that_asks_for_nothing_is_closed_on_sqlite() {
     ] {
         let mut stranger = Raw::to(&app.client).await;
         stranger.writes(begun).await;
-        let heard = stranger.to_the_end().await;
+        let heard = stranger.until_the_end().await;
         assert!(!heard.contains("HTTP/1.1 200"), "{begun:?}: {heard}");
     }
     is_well(&app.client).await;

@@ -79,7 +79,7 @@ impl Raw {
     }
 
     /// All that comes until the server lets go.
-    async fn to_the_end(mut self) -> String {
+    async fn until_the_end(mut self) -> String {
         while self.reads().await {}
         String::from_utf8_lossy(&self.read).into_owned()
     }

@@ -65,14 +65,14 @@ async fn e14_a_method_is_the_one_that_is_written() {
         {
             let mut stranger = Raw::to(&app.client).await;
             stranger.writes(stranger.head(&format!("{method} {path}"), &["connection: close"])).await;
-            let heard = stranger.to_the_end().await;
+            let heard = stranger.until_the_end().await;
             assert!(heard.starts_with("HTTP/1.1 405 "), "{method} {path}: {heard}");
         }
     }
     // A tunnel leads to another server, which is no resource of this one.
     let mut stranger = Raw::to(&app.client).await;
     stranger.writes(stranger.head("CONNECT localhost:80", &["connection: close"])).await;
-    let heard = stranger.to_the_end().await;
+    let heard = stranger.until_the_end().await;
     assert!(heard.starts_with("HTTP/1.1 404 "), "{heard}");
     for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
         let request = app.client.http.get(app.client.url("/threads")).header(name, "POST");

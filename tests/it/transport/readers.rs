@@ -53,7 +53,7 @@ async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_goes_on() {
     app.scene.says("ok");
     let answered = async || (ask().await == 200).then_some(());
     eventually("the stream is cut off", answered).await;
-    let heard = stranger.to_the_end().await;
+    let heard = stranger.until_the_end().await;
     assert!(heard.starts_with("HTTP/1.1 200 "), "{}", &heard[..100.min(heard.len())]);
     assert!(heard.len() < 18 * MIB && !heard.ends_with("0\r\n\r\n"), "{} bytes, and no end", heard.len());
 }
@@ -153,7 +153,7 @@ async fn e5_who_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
     let readers = [app.client.begin(&one, &json!("hi")).await, over_http2.begin(&two, &json!("hi")).await];
     // Longer than any of the deadlines.
     let silent = Raw::to(&app.client).await;
-    silent.to_the_end().await;
+    silent.until_the_end().await;
     gate.add_permits(10);
     for reader in readers {
         assert_eq!(app.client.read_on(reader).await.text(), "Hello.");
@@ -182,7 +182,7 @@ async fn a_stream_is_written_so_far_ahead_on_sqlite() {
         assert!(late.reads().await);
     }
     gate.add_permits(1);
-    let heard = late.to_the_end().await;
+    let heard = late.until_the_end().await;
     let (_, mut rest) = heard.split_once("\r\n\r\n").unwrap();
     let mut pieces = Vec::new();
     while let Some((length, behind)) = rest.split_once("\r\n") {

@@ -93,7 +93,7 @@ async fn e2_a_body_that_is_shorter_than_it_says_does_nothing_on_sqlite() {
     stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 100"])).await;
     stranger.writes(r#"{"title":"x"}"#).await;
     tokio::io::AsyncWriteExt::shutdown(&mut stranger.socket).await.unwrap();
-    let heard = stranger.to_the_end().await;
+    let heard = stranger.until_the_end().await;
     assert!(!heard.starts_with("HTTP/1.1 2"), "{heard}");
     assert_eq!(app.rows.count("threads").await, 0);
 }
@@ -147,7 +147,7 @@ async fn e1_who_sends_all_of_a_body_before_reading_is_told_why_it_is_refused_on_
         let lines = [vec![JSON, length.as_str(), "connection: close"], lines].concat();
         stranger.writes(stranger.head("POST /threads", &lines)).await;
         stranger.writes(&body).await;
-        let heard = stranger.to_the_end().await;
+        let heard = stranger.until_the_end().await;
         assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {heard}");
         assert!(heard.contains("{\"error\":{"), "{status}: {heard}");
     }
