@@ -1,11 +1,12 @@
 //! The server's command line.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
 use holdpoint::telemetry;
 use std::path::PathBuf;
+use std::pin::pin;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -48,12 +49,16 @@ async fn main() -> anyhow::Result<()> {
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
     let config = Config::load(&flags).context("configuration")?;
     if matches!(cli.command, Some(Command::Config)) {
-        print!("{}", config.in_force());
+        print!("{}", config.in_force()?);
         return Ok(());
     }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
+    let mut stop = pin!(asked_to_stop()?);
     if matches!(cli.command, Some(Command::Migrate)) {
-        app::migrate(&config).await?;
+        tokio::select! {
+            migrated = app::migrate(&config) => migrated?,
+            () = &mut stop => bail!("stopped before the schema was up to date"),
+        }
         println!("the schema is up to date");
         return Ok(());
     }
@@ -63,17 +68,25 @@ async fn main() -> anyhow::Result<()> {
     let bind = config.server.bind;
     // Building puts in order what an earlier process left behind. One that has the address is no earlier one.
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
-    let app = App::build(config, tools, vec![model]).await?;
-    println!("holdpoint listens on http://{}", listener.local_addr()?);
-    let mut terminate = signal(SignalKind::terminate())?;
-    let stop = async move {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        }
-        tracing::info!("stopping");
+    let app = tokio::select! {
+        built = App::build(config, tools, vec![model]) => built?,
+        () = &mut stop => return Ok(()),
     };
+    println!("holdpoint listens on http://{}", listener.local_addr()?);
     let served = app.serve(listener, stop).await;
     telemetry.end().await;
     Ok(served?)
+}
+
+/// Comes back once somebody asks the process to stop. It listens from the first moment on: as the first process of a
+/// container it would not be ended by a signal that nobody listens to.
+fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+    })
 }

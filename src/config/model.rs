@@ -52,7 +52,7 @@ pub struct Model {
     pub retries: u32,
     /// `options`: fields to put into the body of each request, beside ours or in place of them: what turns reasoning
     /// on, a temperature. A table, or JSON in one text.
-    #[serde(deserialize_with = "super::sources::table_or_json")]
+    #[serde(deserialize_with = "super::sources::table_or_json", serialize_with = "shown::table_or_json")]
     pub options: Map<String, Value>,
 }
 

@@ -1,9 +1,10 @@
 //! What is in force, as it may be shown: no secret in it.
 
-use super::Config;
+use super::{Config, ConfigError};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// What stands in place of a secret.
@@ -13,12 +14,15 @@ const SECRET_FIELDS: [&str; 4] = ["pass", "secret", "key", "token"];
 
 impl Config {
     /// All that is in force, as a file could have it; secrets are masked, and what is absent is left out.
-    pub fn in_force(&self) -> String {
+    ///
+    /// # Errors
+    /// A value that a file cannot have.
+    pub fn in_force(&self) -> Result<String, ConfigError> {
         let mut shown = self.clone();
         shown.server.docs = Some(self.serves_docs());
         shown.limits = self.limits.in_force(self.auth.mode);
-        // Every key has a shape that TOML knows.
-        toml::to_string(&shown).unwrap_or_default()
+        toml::to_string(&shown)
+            .map_err(|error| ConfigError::Value { key: "configuration".to_owned(), why: error.to_string() })
     }
 }
 
@@ -27,6 +31,23 @@ pub(super) fn debug<T: Serialize>(section: &T, f: &mut fmt::Formatter<'_>) -> fm
     match toml::Value::try_from(section) {
         Ok(shown) => fmt::Debug::fmt(&shown, f),
         Err(_) => f.write_str(MASK),
+    }
+}
+
+/// Fields of JSON: as a table, or as text where there is a null, which TOML does not know.
+pub(super) fn table_or_json<S: Serializer>(fields: &Map<String, Value>, to: S) -> Result<S::Ok, S::Error> {
+    if fields.values().any(has_null) {
+        return to.serialize_str(&Value::Object(fields.clone()).to_string());
+    }
+    fields.serialize(to)
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(fields) => fields.values().any(has_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

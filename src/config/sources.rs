@@ -52,12 +52,14 @@ pub(super) fn own_variables() -> config::Map<String, String> {
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 pub(super) fn usual_variables() -> config::Map<String, String> {
     let mut found = config::Map::new();
-    if let Ok(url) = std::env::var("DATABASE_URL") {
+    // Set to nothing means not set.
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if let Some(url) = set("DATABASE_URL") {
         found.insert("DATABASE__URL".to_owned(), url);
     }
     // Often set for every program there is: one that cannot trace has no use for it.
     if cfg!(feature = "otel")
-        && let Ok(endpoint) = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT")
+        && let Some(endpoint) = set("OTEL_EXPORTER_OTLP_ENDPOINT")
     {
         found.insert("LOG__OTLP_ENDPOINT".to_owned(), endpoint);
     }

@@ -12,7 +12,7 @@ use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, MessageId, RunId, ToolCallId};
 use crate::domain::permit::Permit;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, UpdateMany};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
 use serde_json::json;
 use std::time::Duration;
 
@@ -140,8 +140,9 @@ impl Read {
         // Both are read from the index of what is pending.
         let pending = || tool_call::Entity::find().filter(tool_call::Column::State.eq("pending"));
         let count = pending().count(&self.tx).await?;
-        let first = pending().order_by_asc(tool_call::Column::ExpiresAt).one(&self.tx).await?;
-        Ok((count, first.map(|call| Timestamp::from_micros(call.created_at))))
+        let first = pending().select_only().column(tool_call::Column::CreatedAt);
+        let first = first.order_by_asc(tool_call::Column::ExpiresAt).into_tuple().one(&self.tx).await?;
+        Ok((count, first.map(Timestamp::from_micros)))
     }
 
     pub(super) async fn is_deleted(&self, thread: &Thread) -> Result<bool, StoreError> {

@@ -9,14 +9,15 @@ mod traces;
 use crate::config::{Log, LogFormat};
 use lines::Lines;
 use std::io::IsTerminal;
-use tracing_subscriber::filter::{Directive, EnvFilter};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Their more talkative levels write headers, URLs and statements, and with them what is secret. Whoever needs them
-/// names a target inside of one.
-const KEPT_AT_INFO: [&str; 6] =
-    ["h2=info", "hyper=info", "hyper_util=info", "reqwest=info", "sea_orm=info", "sqlx=info"];
+/// Their more talkative levels write headers, URLs and statements, and with them what is secret, whatever `log.level`
+/// asks for.
+const KEPT_AT_INFO: [&str; 6] = ["h2", "hyper", "hyper_util", "reqwest", "sea_orm", "sqlx"];
+/// It warns of options of the database's URL that it does not know, with their values, which may be secret.
+const KEPT_QUIET: &str = "sqlx_postgres::options";
 
 /// Why there can be no logs or traces. The texts are for the operator.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -33,14 +34,16 @@ pub struct Telemetry {
 /// # Errors
 /// `log.level` is no filter, `log.otlp_endpoint` cannot be sent to, or somebody has set up logging before.
 pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
-    let mut filter = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
-    for directive in KEPT_AT_INFO {
-        filter = filter.add_directive(directive.parse::<Directive>()?);
-    }
+    let asked = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
+    let kept = KEPT_AT_INFO.map(|target| (target, LevelFilter::INFO));
+    let kept = Targets::new()
+        .with_default(LevelFilter::TRACE)
+        .with_targets(kept)
+        .with_target(KEPT_QUIET, LevelFilter::OFF);
     let terminal = std::io::stderr().is_terminal();
     let format = log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
     let lines = Lines { format, writer: std::io::stderr };
-    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(asked.and(kept)));
     #[cfg(feature = "otel")]
     let traces = log.otlp_endpoint.as_deref().map(traces::Traces::begin).transpose()?;
     #[cfg(feature = "otel")]

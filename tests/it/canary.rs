@@ -278,17 +278,25 @@ fn h1_a_start_that_fails_and_a_configuration_that_is_shown_tell_no_secret() {
     let nobody = format!("postgres://me:{PASSWORD}@127.0.0.1:1/x");
     let mut said = vec![run(&["config"], &[("HOLDPOINT_DATABASE__URL", &nobody)])];
     assert!(said[0].0, "{}", said[0].1);
-    for (key, value) in [
-        ("HOLDPOINT_DATABASE__URL", nobody.as_str()),
-        ("HOLDPOINT_DATABASE__URL", &format!("{nobody}?{PASSWORD}")),
-        ("HOLDPOINT_DATABASE__URL", PASSWORD),
-        ("DATABASE_URL", &format!("mysql://me:{PASSWORD}@h/x")),
-        ("HOLDPOINT_MODEL__BASE_URL", &format!("https://me:{PASSWORD}@m.example")),
-        ("HOLDPOINT_LOG__OTLP_ENDPOINT", &format!("ftp://me:{PASSWORD}@m.example")),
+    for (key, value, named) in [
+        ("HOLDPOINT_DATABASE__URL", nobody.as_str(), "database.url"),
+        ("HOLDPOINT_DATABASE__URL", &format!("{nobody}?{PASSWORD}"), "database.url"),
+        ("HOLDPOINT_DATABASE__URL", &format!("{nobody}?sslpassword={PASSWORD}"), "database.url"),
+        ("HOLDPOINT_DATABASE__URL", PASSWORD, "database.url"),
+        ("DATABASE_URL", &format!("mysql://me:{PASSWORD}@h/x"), "database.url"),
+        ("HOLDPOINT_MODEL__BASE_URL", &format!("https://me:{PASSWORD}@m.example"), "model.base_url"),
+        ("HOLDPOINT_LOG__OTLP_ENDPOINT", &format!("ftp://me:{PASSWORD}@m.example"), "log.otlp_endpoint"),
     ] {
-        let openai = [("HOLDPOINT_MODEL__PROVIDER", "openai"), ("HOLDPOINT_MODEL__NAME", "m"), (key, value)];
-        let ended = run(&[], &[&openai[..], &[("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")]].concat());
-        assert!(!ended.0, "{key}: {}", ended.1);
+        let with = [
+            ("HOLDPOINT_MODEL__PROVIDER", "openai"),
+            ("HOLDPOINT_MODEL__NAME", "m"),
+            ("HOLDPOINT_MODEL__BASE_URL", "http://127.0.0.1:1/v1"),
+            ("HOLDPOINT_SERVER__BIND", "127.0.0.1:0"),
+            ("HOLDPOINT_LOG__LEVEL", "trace"),
+            (key, value),
+        ];
+        let ended = run(&[], &with);
+        assert!(!ended.0 && ended.1.contains(named), "{key}: {}", ended.1);
         said.push(ended);
     }
     let file = dir.path().join("other.toml");

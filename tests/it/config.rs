@@ -377,6 +377,8 @@ fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
         assert!(printed.lines().any(|printed| printed == line), "{line} in {printed}");
     }
     assert_eq!(Place::with_file(&printed).in_force(&[]), printed);
+    let without = [("HOLDPOINT_MODEL__OPTIONS", "{\"stop\":null}")];
+    assert!(place.in_force(&without).contains("options = '{\"stop\":null}'"), "TOML knows no null");
     assert_eq!(place.databases(), Vec::<String>::new(), "and nothing is touched");
 
     let jwt =

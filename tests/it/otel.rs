@@ -136,7 +136,8 @@ async fn a_request_its_turn_model_calls_and_tools_are_one_trace_that_goes_on_fro
 async fn a_collector_that_is_gone_is_said_and_keeps_nobody() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", taken.local_addr().unwrap());
-    drop(taken);
+    // It takes connections and says nothing: a port that is free again is another test's.
+    std::thread::spawn(move || taken.incoming().for_each(drop));
     let watched = Watched::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &nobody)]).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
     ann.thread().await;

@@ -185,6 +185,8 @@ fn test_only(root: &Path, args: &[String]) -> Result<()> {
 fn postgres(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
     let (for_cargo, for_tests) = args.split_at(args.iter().position(|arg| arg == "--").unwrap_or(args.len()));
+    // Tests start them, and naming one test builds none.
+    run(cargo(root, &["build", "--workspace", "--examples", "--locked"]).args(WITH_ALL))?;
     // As part of the workspace, so that the features are those of the build that is there already.
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
     command.env("HOLDPOINT_TEST_DATABASE", "postgres").args(WITH_ALL).args(for_cargo);

@@ -38,6 +38,7 @@ async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) 
                     return (answer, times);
                 }
                 times += 1;
+                assert!(times < 50, "it is busy for ever");
             }
         }
     });

@@ -135,12 +135,12 @@ async fn e5_an_answer_that_is_not_taken_ends_no_other_of_its_connection_on_sqlit
 async fn e5_who_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
     let app = Embedded::hurried(
         |deadlines| {
-            deadlines.head = SOON;
-            deadlines.idle = SOON / 4;
-            deadlines.taking = SOON / 4;
-            deadlines.ping = SOON / 4;
-            deadlines.body = SOON / 4;
-            deadlines.body_piece = SOON / 4;
+            deadlines.head = 4 * SOON;
+            deadlines.idle = SOON;
+            deadlines.taking = SOON;
+            deadlines.ping = SOON;
+            deadlines.body = SOON;
+            deadlines.body_piece = SOON;
         },
         |_| {},
     )

@@ -31,7 +31,6 @@ const RANKS: &[(&str, u8)] = &[
     ("config", 0),
     ("egress", 0),
     ("metrics", 0),
-    ("telemetry", 6),
 ];
 
 /// The domain is decided by values alone: no runtime, no wire, no database.
