@@ -185,7 +185,11 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
         Some(cluster) => cluster.database().await.replace("postgres@", &format!("postgres:{PASSWORD}@")),
         None => sqlite(&dir),
     };
-    let loud = [("HOLDPOINT_LOG__LEVEL", "debug,holdpoint=trace"), ("HOLDPOINT_LOG__FORMAT", "json")];
+    let loud = [
+        ("HOLDPOINT_LOG__LEVEL", "debug,holdpoint=trace"),
+        ("HOLDPOINT_LOG__FORMAT", "json"),
+        ("HOLDPOINT_SERVER__METRICS_BIND", "127.0.0.1:0"),
+    ];
     let watched = Watched::start_on(dir, database.clone(), &loud).await;
     let bearer = token::token("acme", "ann", &[]);
     let prober = Prober::of(watched.server.client.with_token(&bearer));
@@ -205,7 +209,9 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     for path in ["/openapi.json", "/docs", "/healthz", "/readyz", "/nowhere"] {
         prober.get(path).await;
     }
-    let metrics = prober.get("/metrics").await.as_str().unwrap().to_owned();
+    let operators = watched.server.operators().await;
+    let metrics =
+        prober.send(operators.http.get(operators.url("/metrics"))).await.as_str().unwrap().to_owned();
     assert!(metrics.contains("holdpoint_turns_total"), "{metrics}");
 
     // The database is gone, or does not let anybody write.

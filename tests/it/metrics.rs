@@ -258,15 +258,7 @@ async fn metrics_can_have_a_listener_of_their_own_with_health_beside_them_and_no
         command.env("HOLDPOINT_DATABASE__URL", url);
     }
     let server = Process::spawn_heard(command.env("HOLDPOINT_SERVER__METRICS_BIND", "127.0.0.1:0"));
-    let address = async || {
-        let printed = server.printed();
-        let line = printed.lines().find(|line| line.contains("the metrics are served"))?.to_owned();
-        let start = line.find("127.0.0.1:")?;
-        let end = line[start..].find(['"', ' ']).map_or(line.len(), |length| start + length);
-        Some(line[start..end].to_owned())
-    };
-    let address = eventually("the address is logged", address).await;
-    let beside = Client::new(format!("http://{address}"));
+    let beside = server.operators().await;
     let thread = server.client.thread().await;
     Scrape::of(&beside)
         .await

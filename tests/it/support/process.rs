@@ -1,6 +1,6 @@
 //! A server as a process of its own, as an operator starts it.
 
-use super::{Client, postgres_if_chosen};
+use super::{Client, eventually, postgres_if_chosen};
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -82,6 +82,18 @@ impl Process {
     /// What it has printed behind its address, and logged if that is kept.
     pub(crate) fn printed(&self) -> String {
         self.printed.all()
+    }
+
+    /// A client of its listener for operators, once it is logged where that is: `server.metrics_bind` has to be set.
+    pub(crate) async fn operators(&self) -> Client {
+        let address = async || {
+            let printed = self.printed();
+            let line = printed.lines().find(|line| line.contains("the metrics are served"))?.to_owned();
+            let start = line.find("127.0.0.1:")?;
+            let end = line[start..].find(['"', ' ']).map_or(line.len(), |length| start + length);
+            Some(line[start..end].to_owned())
+        };
+        Client::new(format!("http://{}", eventually("the address is logged", address).await))
     }
 
     /// Asks it to stop, waits until it has, and gives all that it printed.
