@@ -235,16 +235,8 @@ impl App {
         let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
         let caps = config.limits.caps(config.auth.mode);
         let rates = Arc::new(Rates::new(&caps));
-        let chat = Chat::new(
-            store.clone(),
-            tasks.clone(),
-            agent,
-            approvals.clone(),
-            models.clone(),
-            approval,
-            caps,
-            rates.clone(),
-        );
+        let chat =
+            Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
         let deadlines = Deadlines::default();
         let streaming =
             Streaming { metrics: metrics.clone(), piece_bytes: config.limits.stream_buffer_bytes };

@@ -80,6 +80,7 @@ mod egress;
 mod http;
 pub mod llm;
 mod metrics;
+mod pace;
 mod store;
 mod stream;
 pub mod telemetry;

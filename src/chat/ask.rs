@@ -6,10 +6,9 @@ use crate::domain::Principal;
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::domain::run::{Run, RunOptions, RunStatus};
+use crate::pace::TooOften;
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
 use crate::tools::ToolRegistry;
-use std::fmt;
-use std::num::NonZeroU32;
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -94,22 +93,6 @@ pub(crate) enum AskError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// Somebody had the model asked as often as they may for now.
-#[derive(Debug, thiserror::Error)]
-#[error("more than {max} turns in a minute")]
-pub(crate) struct TooOften {
-    /// In a minute.
-    pub(crate) max: NonZeroU32,
-    /// When they may again.
-    pub(crate) seconds: u64,
-}
-
-/// How often somebody may have the model asked.
-pub(crate) trait Pace: fmt::Debug + Send + Sync {
-    /// Counts a turn that is about to begin.
-    fn count_turn(&self, principal: &Principal) -> Result<(), TooOften>;
 }
 
 /// What a request wants, seen against what is stored.
@@ -292,7 +275,7 @@ impl Chat {
         thread: &Thread,
     ) -> Result<(), AskError> {
         match self.full(write, thread).await? {
-            None => Ok(self.pace.count_turn(principal)?),
+            None => Ok(self.pace.count(principal)?),
             Some((of, max)) => Err(AskError::TooManyTurns { of, max }),
         }
     }
@@ -304,7 +287,7 @@ impl Chat {
         principal: &Principal,
         thread: &Thread,
     ) -> Result<bool, StoreError> {
-        Ok(self.full(write, thread).await?.is_none() && self.pace.count_turn(principal).is_ok())
+        Ok(self.full(write, thread).await?.is_none() && self.pace.count(principal).is_ok())
     }
 
     /// Whose turns under way are as many as there may be, and how many that is.

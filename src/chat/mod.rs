@@ -10,7 +10,7 @@ mod cancel;
 pub(crate) mod live;
 mod turn;
 
-pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, Pace, PostedMessage, ThreadName, TooOften};
+pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedMessage, ThreadName};
 pub(crate) use cancel::CancelRunError;
 
 use crate::agent::{Agent, Tasks};
@@ -18,6 +18,7 @@ use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::RunId;
 use crate::llm::LanguageModel;
+use crate::pace::Pace;
 use crate::store::Store;
 use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub(crate) struct Chat {
     models: Arc<[Arc<dyn LanguageModel>]>,
     settings: config::Approval,
     caps: config::Caps,
-    pace: Arc<dyn Pace>,
+    /// How often one user may have the model asked.
+    pace: Arc<Pace>,
     live: LiveTurns,
 }
 
@@ -45,7 +47,6 @@ pub(crate) struct Started {
 }
 
 impl Chat {
-    #[expect(clippy::too_many_arguments, reason = "it is joined in one place")]
     pub(crate) fn new(
         store: Store,
         tasks: Tasks,
@@ -54,8 +55,8 @@ impl Chat {
         models: Arc<[Arc<dyn LanguageModel>]>,
         settings: config::Approval,
         caps: config::Caps,
-        pace: Arc<dyn Pace>,
     ) -> Self {
+        let pace = Arc::new(Pace::new(caps.turns_per_minute));
         Self { store, tasks, agent, approvals, models, settings, caps, pace, live: LiveTurns::default() }
     }
 

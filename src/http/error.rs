@@ -5,8 +5,9 @@
 
 use super::payload::Json;
 use crate::approvals::DecideError;
-use crate::chat::{AskError, CancelRunError, TooOften};
+use crate::chat::{AskError, CancelRunError};
 use crate::domain::call::{State, ToolCall};
+use crate::pace::TooOften;
 use crate::store::StoreError;
 use poem::http::{HeaderValue, StatusCode, header};
 use poem::{IntoResponse, Response};

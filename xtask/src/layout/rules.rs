@@ -27,6 +27,7 @@ const RANKS: &[(&str, u8)] = &[
     ("llm", 1),
     ("stream", 1),
     ("store", 1),
+    ("pace", 1),
     ("domain", 0),
     ("config", 0),
     ("egress", 0),
