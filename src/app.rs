@@ -238,8 +238,12 @@ impl App {
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
         let deadlines = Deadlines::default();
-        let streaming =
-            Streaming { metrics: metrics.clone(), piece_bytes: config.limits.stream_buffer_bytes };
+        let streaming = Streaming {
+            metrics: metrics.clone(),
+            piece_bytes: config.limits.stream_buffer_bytes,
+            keep_alive: config.stream.keep_alive,
+            default_ui_dialect: config.stream.default_ui_dialect,
+        };
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
         let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
         Ok(Self { config, api, auth, tasks, deadlines })

@@ -90,7 +90,7 @@ pub(super) struct Asking<'a> {
 pub(super) async fn ask(
     with: &Asking<'_>,
     request: &ModelRequest,
-    say: &(dyn Fn(TurnEvent) + Sync),
+    say: &(dyn Fn(TurnEvent<'static>) + Sync),
 ) -> (Said, Result<(), Broke>) {
     let mut said = Said::default();
     // Who is halted drops the model's stream, and with it the request.
@@ -107,7 +107,7 @@ impl Asking<'_> {
         &self,
         request: &ModelRequest,
         said: &mut Said,
-        say: &(dyn Fn(TurnEvent) + Sync),
+        say: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
         for pause in pauses(self.patience.retries, self.clock) {
             let (why, retry_after) = match self.listen(request, said, say).await {
@@ -130,7 +130,7 @@ impl Asking<'_> {
         &self,
         request: &ModelRequest,
         said: &mut Said,
-        say: &(dyn Fn(TurnEvent) + Sync),
+        say: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), Failure> {
         let mut timed = TimedCall::begin(self);
         let span = tracing::error_span!(
@@ -164,7 +164,7 @@ impl Asking<'_> {
         &self,
         request: &ModelRequest,
         said: &mut Said,
-        say: &(dyn Fn(TurnEvent) + Sync),
+        say: &(dyn Fn(TurnEvent<'static>) + Sync),
         timed: &mut TimedCall<'_>,
     ) -> Result<(), Failure> {
         let mut stream = self.model.stream(request);
@@ -284,10 +284,12 @@ impl Said {
         event: ModelEvent,
         limits: &config::Limits,
         clock: &dyn Clock,
-        say: &(dyn Fn(TurnEvent) + Sync),
+        say: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
         match event {
             ModelEvent::Alive => {}
+            // Nobody could tell it from nothing.
+            ModelEvent::Text(delta) | ModelEvent::Reasoning(delta) if delta.is_empty() => {}
             ModelEvent::Text(delta) => {
                 let delta = as_stored(delta);
                 self.count(&delta)?;
@@ -296,7 +298,7 @@ impl Said {
                 } else {
                     self.parts.push(Part::Text { text: delta.clone() });
                 }
-                say(TurnEvent::Text(delta));
+                say(TurnEvent::Text(delta.into()));
             }
             ModelEvent::Reasoning(delta) => {
                 let delta = as_stored(delta);
@@ -306,7 +308,7 @@ impl Said {
                 } else {
                     self.parts.push(Part::Reasoning { text: delta.clone() });
                 }
-                say(TurnEvent::Reasoning(delta));
+                say(TurnEvent::Reasoning(delta.into()));
             }
             ModelEvent::CallStarted { index, provider_call_id, tool_name } => {
                 if index != self.calls.len() || index >= CALLS_MAX {
@@ -338,7 +340,7 @@ impl Said {
                 delta.truncate(call.nesting.within(&delta, limits.json_depth).len());
                 if !delta.is_empty() {
                     let tool_call_id = call.id;
-                    say(TurnEvent::CallArguments { tool_call_id, delta });
+                    say(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
                 }
             }
             ModelEvent::CallFinished { index } => self.call(index)?.whole = true,

@@ -11,7 +11,7 @@ use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Shown, TurnEvent};
+use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use futures::stream::FuturesUnordered;
@@ -41,7 +41,6 @@ pub(crate) struct Turn<'a> {
 pub(crate) struct Ended {
     pub(crate) end: TurnEnd,
     pub(crate) reason: FinishReason,
-    pub(crate) usage: Usage,
 }
 
 /// A step that is open, and what the model is asked in it.
@@ -49,67 +48,68 @@ struct Opened {
     n: i32,
     /// Whether it comes after all that may have tools.
     last: bool,
+    /// What the steps before it cost, where that was told.
+    before: Option<Usage>,
     request: ModelRequest,
 }
 
-type Say<'a> = &'a (dyn Fn(TurnEvent) + Sync);
+type Say<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
-    /// Runs a turn up to its end, which the caller commits and tells.
-    pub(crate) async fn run(&self, turn: &Turn<'_>, say: Say<'_>) -> Result<Ended, TurnError> {
-        let mut usage = Usage::default();
-        match self.steps(turn, &mut usage, say).await {
-            Ok((end, reason)) => Ok(Ended { end, reason, usage }),
+    /// Runs a turn up to its end, which the caller commits and tells, with what was spent until then.
+    pub(crate) async fn run(
+        &self,
+        turn: &Turn<'_>,
+        spent: &mut Spent,
+        say: Say<'_>,
+    ) -> Result<Ended, TurnError> {
+        match self.steps(turn, spent, say).await {
+            Ok(ended) => Ok(ended),
             Err(Broke::Failed(error)) => Err(error),
             Err(Broke::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
             Err(Broke::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
             Err(Broke::Halted(Halt::Cancelled)) => {
-                Ok(Ended { end: TurnEnd::Cancelled, reason: FinishReason::Other, usage })
+                Ok(Ended { end: TurnEnd::Cancelled, reason: FinishReason::Other })
             }
         }
     }
 
-    async fn steps(
-        &self,
-        turn: &Turn<'_>,
-        usage: &mut Usage,
-        say: Say<'_>,
-    ) -> Result<(TurnEnd, FinishReason), Broke> {
+    async fn steps(&self, turn: &Turn<'_>, spent: &mut Spent, say: Say<'_>) -> Result<Ended, Broke> {
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
                 return Err(Broke::Halted(halt));
             }
-            let Opened { n, last, request } = self.open(turn).await?;
-            say(TurnEvent::StepStarted { message_id: turn.lease.run.assistant_message_id });
+            let Opened { n, last, before, request } = self.open(turn).await?;
+            spent.message = spent.message.or(before);
+            say(TurnEvent::StepStarted);
             let (said, result) = self.ask(turn, &request, say).await;
             if let Err(broke) = result {
                 self.break_off(turn, n, said).await;
                 return Err(broke);
             }
             let step_usage = said.end.as_ref().and_then(|end| end.usage);
-            *usage = usage.plus(step_usage.unwrap_or_default());
-            if let Some(Usage { input_tokens, output_tokens }) = step_usage {
+            if let Some(usage @ Usage { input_tokens, output_tokens }) = step_usage {
+                spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
             if !permits.is_empty() {
                 self.run_cleared(turn, permits, say).await?;
-                calls = self.tell_decided(turn, calls, say).await?;
+                calls = self.decided(turn, calls).await?;
             }
 
-            let held = calls.iter().filter(|call| call.held);
-            let holds: Vec<_> = held.map(|call| (call.id, call.state.validation_word())).collect();
-            let waits = !holds.is_empty();
+            let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
+            let waits = !held.is_empty();
             if waits {
-                say(TurnEvent::Validations(holds));
+                say(TurnEvent::Held(held));
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {
-                return Ok((TurnEnd::Waiting, reason));
+                return Ok(Ended { end: TurnEnd::Waiting, reason });
             }
             if calls.is_empty() {
-                return Ok((TurnEnd::Completed, reason));
+                return Ok(Ended { end: TurnEnd::Completed, reason });
             }
             if last {
                 let message = "The model asked for tools again and again.".to_owned();
@@ -139,17 +139,18 @@ impl Agent {
             let steps = transcript.messages.iter().find(|message| message.id == answer);
             let steps = steps.map_or(&[][..], |message| message.steps());
             let whole = steps.iter().filter(|step| step.status == StepStatus::Complete).count();
+            let before = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
             let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
             let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
             let opened = write.open_step(turn.lease, n, &history.seals).await?;
             write.commit().await?;
-            Ok::<_, StoreError>(opened.then_some((n, whole, history.messages)))
+            Ok::<_, StoreError>(opened.then_some((n, whole, before, history.messages)))
         };
-        let (n, whole, messages) = open.await.map_err(internal)?.ok_or_else(TurnError::taken_over)?;
+        let (n, whole, before, messages) = open.await.map_err(internal)?.ok_or_else(TurnError::taken_over)?;
         let last = whole >= self.model.max_steps;
         let tools = if last { Vec::new() } else { self.offered(turn) };
         let request = ModelRequest { system: self.model.system_prompt.clone(), messages, tools };
-        Ok(Opened { n, last, request })
+        Ok(Opened { n, last, before, request })
     }
 
     fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
@@ -256,12 +257,7 @@ impl Agent {
 
     /// The calls of the step as they stand after a while: somebody may have decided one meanwhile, and is not
     /// told that it waits.
-    async fn tell_decided(
-        &self,
-        turn: &Turn<'_>,
-        calls: Vec<ToolCall>,
-        say: Say<'_>,
-    ) -> Result<Vec<ToolCall>, TurnError> {
+    async fn decided(&self, turn: &Turn<'_>, calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, TurnError> {
         if !calls.iter().any(|call| call.held) {
             return Ok(calls);
         }
@@ -269,13 +265,7 @@ impl Agent {
             let read = self.store.read().await?;
             read.held_calls(turn.lease.run.assistant_message_id).await
         };
-        let held = read.await.map_err(internal)?;
-        for call in &held {
-            if let Some(shown) = Shown::of(call) {
-                say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
-            }
-        }
-        Ok(held)
+        read.await.map_err(internal)
     }
 
     /// Runs the calls that were cleared, side by side, and tells how each went. They go on by themselves where the

@@ -1,10 +1,11 @@
 //! What a request wants, and the run that answers it.
 
+use super::intent::{Intent, intent};
 use super::{Chat, Started};
 use crate::config::WhilePending;
 use crate::domain::Principal;
-use crate::domain::id::MessageId;
-use crate::domain::message::{Body, Message};
+use crate::domain::dialect::Dialect;
+use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::pace::TooOften;
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
@@ -13,28 +14,69 @@ use crate::tools::ToolRegistry;
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
 
+/// A request: what it wants, and what a person says in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ask {
+    /// What it wants.
+    pub(crate) wants: Wants,
+    /// What to ask the model with.
+    pub(crate) options: RunOptions,
+    /// The answers to held calls among the parts that a page posted, new ones and those of before.
+    pub(crate) answers: Vec<PostedAnswer>,
+}
+
 /// What a request wants.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ask {
+pub(crate) enum Wants {
     /// A new user message.
     New {
         /// Its words.
         text: String,
         /// The page's name for it. One that is stored already is the same message, posted again.
         client_id: Option<String>,
-        /// What to ask the model with.
-        options: RunOptions,
     },
-    /// The conversation as a page holds it. Only the words of its user messages are read, and whether it ends
-    /// with one.
+    /// What the conversation as a page holds it tells by itself. Only the words of its user messages are read, and
+    /// whether it ends with one.
     History {
         /// Its messages, oldest first.
         messages: Vec<PostedMessage>,
-        /// What to ask the model with.
-        options: RunOptions,
+    },
+    /// Another text in place of a user message, and all behind it anew.
+    Edit {
+        /// The message: its id, or the page's name for it.
+        message: String,
+        /// The new words.
+        text: String,
+    },
+    /// Another answer to a user message.
+    Regenerate {
+        /// What the page names of it: the answer, or the user message; by ids or by the page's names.
+        names: Vec<String>,
     },
     /// To go on.
-    Continue,
+    Continue {
+        /// The assistant's message to go on with, where the page names one.
+        message: Option<String>,
+    },
+}
+
+/// An answer to a held call, as a page posts it. The call is whatever is stored under its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PostedAnswer {
+    /// Which call.
+    pub(crate) tool_call_id: ToolCallId,
+    /// Yes or no.
+    pub(crate) approved: bool,
+    /// Why not.
+    pub(crate) reason: Option<String>,
+}
+
+impl Ask {
+    /// To go on, and nothing else.
+    pub(crate) fn go_on() -> Self {
+        let wants = Wants::Continue { message: None };
+        Self { wants, options: RunOptions::default(), answers: Vec::new() }
+    }
 }
 
 /// A message as a page posts it.
@@ -95,14 +137,6 @@ pub(crate) enum AskError {
     Store(#[from] StoreError),
 }
 
-/// What a request wants, seen against what is stored.
-enum Intent {
-    New { text: String, client_id: Option<String> },
-    Edit { ordinal: i64, text: String, client_id: Option<String> },
-    Regenerate { message: MessageId, ordinal: i64 },
-    Continue,
-}
-
 /// What follows the transaction.
 pub(super) enum Next {
     /// Another request's turn is read along.
@@ -120,21 +154,19 @@ impl Chat {
         principal: &Principal,
         name: &ThreadName,
         ask: Ask,
+        dialect: Dialect,
     ) -> Result<Started, AskError> {
-        let options = match &ask {
-            Ask::New { options, .. } | Ask::History { options, .. } => options.clone(),
-            Ask::Continue => RunOptions::default(),
-        };
+        let Ask { wants, options, .. } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AskError::Stopping);
         }
         let write = self.store.write().await?;
-        let thread = self.thread(&write, principal, name, &ask).await?;
+        let thread = self.thread(&write, principal, name, &wants).await?;
         write.lock_thread(&thread).await?;
-        let intent = intent(&write, &thread, ask).await?;
+        let intent = intent(&write, &thread, wants).await?;
         let next = self.next(&write, principal, &thread, intent, options).await?;
-        self.follow(write, principal, thread, next).await
+        self.follow(write, principal, thread, next, dialect).await
     }
 
     /// Commits, and begins what follows.
@@ -144,11 +176,12 @@ impl Chat {
         principal: &Principal,
         thread: Thread,
         next: Next,
+        dialect: Dialect,
     ) -> Result<Started, AskError> {
         match next {
             Next::Attach(run) => {
                 let log = self.live.find(run.id).ok_or(AskError::TurnInProgress)?;
-                Ok(Started { run_id: run.id, log })
+                Ok(Started::of(&run, log))
             }
             Next::Begin(lease) => {
                 let held = write.held_calls(lease.run.assistant_message_id).await?;
@@ -159,7 +192,7 @@ impl Chat {
             }
             Next::Announce(run) => {
                 write.commit().await?;
-                Ok(self.announce(principal.clone(), thread, run))
+                Ok(self.announce(principal.clone(), thread, run, dialect))
             }
         }
     }
@@ -190,13 +223,13 @@ impl Chat {
         write: &Write,
         principal: &Principal,
         name: &ThreadName,
-        ask: &Ask,
+        wants: &Wants,
     ) -> Result<Thread, AskError> {
         match name {
             ThreadName::Known(name) => write.thread_named(principal, name).await?.ok_or(AskError::NoThread),
             ThreadName::OrNew(name) => match write.thread_named(principal, name).await? {
                 Some(found) => Ok(found),
-                None if *ask == Ask::Continue => Err(AskError::NothingToContinue),
+                None if matches!(wants, Wants::Continue { .. }) => Err(AskError::NothingToContinue),
                 None => {
                     let new = NewThread {
                         title: DEFAULT_TITLE.to_owned(),
@@ -221,17 +254,17 @@ impl Chat {
             && !write.close_dead_turn(thread, &running).await?
         {
             return match intent {
-                Intent::Continue => Ok(Next::Attach(running)),
+                Intent::Continue { .. } => Ok(Next::Attach(running)),
                 Intent::New { .. } | Intent::Edit { .. } | Intent::Regenerate { .. } => {
                     Err(AskError::TurnInProgress)
                 }
             };
         }
-        if !matches!(intent, Intent::Continue) {
+        if !matches!(intent, Intent::Continue { .. }) {
             self.check_turns(write, principal, thread).await?;
         }
         let question = match intent {
-            Intent::Continue => return self.go_on(write, principal, thread).await,
+            Intent::Continue { .. } => return self.go_on(write, principal, thread).await,
             Intent::New { text, client_id } => {
                 self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
@@ -330,59 +363,4 @@ impl Chat {
         let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
         resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
     }
-}
-
-/// Reads a request against what is stored.
-async fn intent(write: &Write, thread: &Thread, ask: Ask) -> Result<Intent, AskError> {
-    let (posted, text, client_id) = match ask {
-        Ask::Continue => return Ok(Intent::Continue),
-        Ask::New { text, client_id: None, .. } => return Ok(Intent::New { text, client_id: None }),
-        Ask::New { text, client_id, .. } => (None, text, client_id),
-        Ask::History { messages: posted, .. } => match posted.last() {
-            Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => {
-                let (text, id) = (text.clone(), id.clone());
-                (Some(posted), text, id)
-            }
-            Some(PostedMessage { .. }) | None => return Ok(Intent::Continue),
-        },
-    };
-    let transcript = write.transcript(thread).await?;
-    let stored: Vec<(&Message, &str)> = transcript
-        .standing()
-        .filter_map(|message| match &message.body {
-            Body::User(text) => Some((message, text.as_str())),
-            Body::Assistant(_) => None,
-        })
-        .collect();
-    if let Some(posted) = posted {
-        let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
-        if let Some(changed) = against_stored(&texts, &stored, &client_id) {
-            return Ok(changed);
-        }
-    }
-    let names = |message: &Message, id: &str| {
-        message.client_id.as_deref() == Some(id) || message.id.to_string() == id
-    };
-    let posted_again = |id: &String| stored.iter().any(|(message, _)| names(message, id));
-    if client_id.as_ref().is_some_and(posted_again) {
-        Ok(Intent::Continue)
-    } else {
-        Ok(Intent::New { text, client_id })
-    }
-}
-
-/// A page that posts its whole history says by it whether it edits or asks anew: pages of AI SDK 4 have no
-/// other word for it. Pages also trim their history, so what does not begin as the stored one does is new.
-fn against_stored(texts: &[&str], stored: &[(&Message, &str)], client_id: &Option<String>) -> Option<Intent> {
-    let (last, before) = texts.split_last()?;
-    let (same_place, standing) = stored.get(before.len())?;
-    if texts.len() == stored.len() && last == standing {
-        return Some(Intent::Regenerate { message: same_place.id, ordinal: same_place.ordinal });
-    }
-    let begins_alike = before.iter().zip(stored).all(|(text, (_, stored))| text == stored);
-    (!before.is_empty() && begins_alike).then(|| Intent::Edit {
-        ordinal: same_place.ordinal,
-        text: (*last).to_owned(),
-        client_id: client_id.clone(),
-    })
 }

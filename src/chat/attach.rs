@@ -4,6 +4,7 @@ use super::ask::AskError;
 use super::{Chat, Started};
 use crate::domain::Principal;
 use crate::domain::call::State;
+use crate::domain::dialect::Dialect;
 use crate::domain::run::RunStatus;
 use crate::store::{StoreError, Thread, Write};
 
@@ -15,6 +16,7 @@ impl Chat {
         &self,
         principal: &Principal,
         name: &str,
+        dialect: Dialect,
     ) -> Result<Option<Started>, AskError> {
         let write = self.store.write().await?;
         let thread = write.thread_named(principal, name).await?.ok_or(AskError::NoThread)?;
@@ -22,7 +24,7 @@ impl Chat {
         if let Some(running) = write.running(&thread).await?
             && !write.close_dead_turn(&thread, &running).await?
         {
-            return Ok(self.live.find(running.id).map(|log| Started { run_id: running.id, log }));
+            return Ok(self.live.find(running.id).map(|log| Started::of(&running, log)));
         }
         if !answers_are_unread(&write, &thread).await? {
             // A turn that was found dead stays closed.
@@ -33,7 +35,7 @@ impl Chat {
             return Err(AskError::Stopping);
         }
         let next = self.go_on(&write, principal, &thread).await?;
-        self.follow(write, principal, thread, next).await.map(Some)
+        self.follow(write, principal, thread, next, dialect).await.map(Some)
     }
 }
 

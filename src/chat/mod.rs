@@ -7,16 +7,20 @@
 mod ask;
 mod attach;
 mod cancel;
+mod intent;
 pub(crate) mod live;
+mod replay;
 mod turn;
 
-pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedMessage, ThreadName};
+pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedAnswer, PostedMessage, ThreadName, Wants};
 pub(crate) use cancel::CancelRunError;
 
 use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;
 use crate::config;
-use crate::domain::id::RunId;
+use crate::domain::id::{MessageId, RunId};
+use crate::domain::run::Run;
+use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
 use crate::pace::Pace;
 use crate::store::Store;
@@ -43,7 +47,18 @@ pub(crate) struct Chat {
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) run_id: RunId,
+    /// The message that is written.
+    pub(crate) message_id: MessageId,
+    /// What this reader is told before the turn.
+    pub(crate) before: Vec<TurnEvent<'static>>,
     pub(crate) log: Arc<TurnLog>,
+}
+
+impl Started {
+    /// The turn of this run alone.
+    fn of(run: &Run, log: Arc<TurnLog>) -> Self {
+        Self { run_id: run.id, message_id: run.assistant_message_id, before: Vec::new(), log }
+    }
 }
 
 impl Chat {

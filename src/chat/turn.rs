@@ -6,10 +6,10 @@ use super::{Chat, Started};
 use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
+use crate::domain::dialect::Dialect;
 use crate::domain::id::RunId;
-use crate::domain::message::Usage;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Shown, TurnEvent};
+use crate::domain::turn::{FinishReason, Spent, Standing, TurnEvent};
 use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use futures::future::join_all;
@@ -38,15 +38,22 @@ impl Chat {
 
     /// Starts the answer to a continuation of a run that waits for a person: no model is called unless the
     /// calls end while it waits for those under way.
-    pub(super) fn announce(&self, principal: Principal, thread: Thread, run: Run) -> Started {
+    pub(super) fn announce(
+        &self,
+        principal: Principal,
+        thread: Thread,
+        run: Run,
+        _dialect: Dialect,
+    ) -> Started {
         // Others who continue meanwhile get their own answer: this is not a turn to attach to.
         let log = Arc::new(TurnLog::default());
         let telling = Telling { chat: self.clone(), log: log.clone(), run_id: run.id };
-        let started = Started { run_id: run.id, log };
+        let started = Started::of(&run, log);
         let span = span(&thread, &run);
         let waiting = async move {
             if let Err(error) = telling.wait_and_tell(&principal, &thread, &run).await {
-                telling.log.say(TurnEvent::Failed(internal(&error)));
+                let (error, spent) = (internal(&error), Spent::default());
+                telling.log.say(TurnEvent::Failed { error, spent });
             }
         };
         self.tasks.spawn(waiting.instrument(span));
@@ -57,7 +64,7 @@ impl Chat {
 impl Telling {
     /// Starts the turn in a task of its own. `held` are the calls it continues behind.
     pub(super) fn start(self, lease: Lease, held: Vec<ToolCall>) -> Started {
-        let started = Started { run_id: self.run_id, log: self.log.clone() };
+        let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
         tasks.spawn(async move { self.turn(lease, &held).await }.instrument(span));
@@ -71,9 +78,10 @@ impl Telling {
         if !held.is_empty() {
             self.tell_held(held);
         }
-        let told = match self.run_agent(&lease, &heartbeat).await {
-            Ok(ended) => self.end(&lease, ended).await,
-            Err(error) => self.fail(&lease, error).await,
+        let mut spent = Spent::default();
+        let told = match self.run_agent(&lease, &heartbeat, &mut spent).await {
+            Ok(ended) => self.end(&lease, ended, spent).await,
+            Err(error) => self.fail(&lease, error, spent).await,
         };
         self.log.say(told);
     }
@@ -97,36 +105,41 @@ impl Telling {
         })
     }
 
-    async fn run_agent(&self, lease: &Lease, heartbeat: &Heartbeat) -> Result<Ended, TurnError> {
+    async fn run_agent(
+        &self,
+        lease: &Lease,
+        heartbeat: &Heartbeat,
+        spent: &mut Spent,
+    ) -> Result<Ended, TurnError> {
         let chosen = self.chat.model(lease.run.options.model.as_deref());
         let model = chosen.or_else(|| self.chat.model(None)).ok_or_else(|| TurnError {
             code: TurnErrorCode::Internal,
             message: "There is no model.".to_owned(),
         })?;
         let turn = Turn { lease, heartbeat, model: model.as_ref() };
-        self.chat.agent.run(&turn, &|event| self.log.say(event)).await
+        self.chat.agent.run(&turn, spent, &|event| self.log.say(event)).await
     }
 
     /// Commits the end of a turn that did not break; then what to tell.
-    async fn end(&self, lease: &Lease, ended: Ended) -> TurnEvent {
-        let Ended { end, reason, usage } = ended;
+    async fn end(&self, lease: &Lease, ended: Ended, spent: Spent) -> TurnEvent<'static> {
+        let Ended { end, reason } = ended;
         match self.commit_end(lease, end).await {
-            Ok(Some(TurnEnd::Cancelled)) => TurnEvent::Cancelled { usage },
-            Ok(Some(_)) => TurnEvent::Finished { reason, usage },
-            Ok(None) => TurnEvent::Failed(TurnError::taken_over()),
-            Err(error) => TurnEvent::Failed(internal(&error)),
+            Ok(Some(TurnEnd::Cancelled)) => TurnEvent::Cancelled { spent },
+            Ok(Some(_)) => TurnEvent::Finished { reason, spent },
+            Ok(None) => TurnEvent::Failed { error: TurnError::taken_over(), spent },
+            Err(error) => TurnEvent::Failed { error: internal(&error), spent },
         }
     }
 
-    async fn fail(&self, lease: &Lease, error: TurnError) -> TurnEvent {
+    async fn fail(&self, lease: &Lease, error: TurnError, spent: Spent) -> TurnEvent<'static> {
         match self.commit_end(lease, TurnEnd::Failed(error.clone())).await {
-            Ok(Some(TurnEnd::Cancelled)) => return TurnEvent::Cancelled { usage: Usage::default() },
+            Ok(Some(TurnEnd::Cancelled)) => return TurnEvent::Cancelled { spent },
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(run_id = %self.run_id, %error, "the end of a turn could not be written")
             }
         }
-        TurnEvent::Failed(error)
+        TurnEvent::Failed { error, spent }
     }
 
     async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
@@ -182,8 +195,8 @@ impl Telling {
             // Another continuation goes on: this one reads along.
             (None, Some(other)) if all_ended => {
                 let mut reader = other.reader();
-                let say = |event: &TurnEvent| {
-                    self.log.say(event.clone());
+                let say = |event: &TurnEvent<'_>| {
+                    self.log.say(event.clone().into_owned());
                     Enough::No
                 };
                 while reader.next(say).await {}
@@ -194,7 +207,7 @@ impl Telling {
                     self.tell_held(&now);
                 }
                 let reason = FinishReason::ToolCalls;
-                self.log.say(TurnEvent::Finished { reason, usage: Usage::default() });
+                self.log.say(TurnEvent::Finished { reason, spent: Spent::default() });
             }
         }
         Ok(())
@@ -202,14 +215,7 @@ impl Telling {
 
     /// Tells how the held calls of the last step stand.
     fn tell_held(&self, held: &[ToolCall]) {
-        for call in held {
-            if let Some(shown) = Shown::of(call) {
-                self.log.say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
-            }
-        }
-        let words = held.iter().map(|call| (call.id, call.state.validation_word())).collect();
-        self.log.say(TurnEvent::Validations(words));
-        self.log.say(TurnEvent::StepFinished { reason: FinishReason::ToolCalls, usage: None });
+        self.log.say(TurnEvent::Continued(held.iter().map(Standing::of).collect()));
     }
 }
 

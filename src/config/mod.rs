@@ -12,11 +12,13 @@ mod model;
 mod server;
 mod shown;
 mod sources;
+mod stream;
 mod tools;
 
 #[cfg(test)]
 pub(crate) mod fuzz;
 
+pub use crate::domain::dialect::UiDialect;
 pub use approval::{Approval, WhilePending};
 pub use auth::{Auth, AuthMode};
 pub use database::Database;
@@ -25,6 +27,7 @@ pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use model::{Model, Provider};
 pub use server::Server;
+pub use stream::Stream;
 pub use tools::{ToolRules, Tools};
 
 use config::{Environment, File, FileFormat};
@@ -51,6 +54,8 @@ pub struct Config {
     pub auth: Auth,
     /// How people are asked.
     pub approval: Approval,
+    /// How turns are told.
+    pub stream: Stream,
     /// How long and how many things may be.
     pub limits: Limits,
     /// What is logged.
@@ -125,6 +130,7 @@ impl Config {
         self.tools.check()?;
         self.auth.check()?;
         self.approval.check()?;
+        self.stream.check()?;
         self.log.check()
     }
 

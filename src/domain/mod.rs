@@ -4,6 +4,7 @@
 pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod decision;
+pub(crate) mod dialect;
 pub(crate) mod event;
 pub(crate) mod id;
 pub(crate) mod message;

@@ -1,23 +1,23 @@
 //! What a turn says, in the order it says it. Encoders turn this into bytes.
 
 use super::call::{Input, State, ToolCall};
-use super::id::{MessageId, ToolCallId};
+use super::id::ToolCallId;
 use super::message::Usage;
 use super::run::TurnError;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
-/// One thing a turn says.
+/// One thing a turn says. Words that are read from where they are kept are borrowed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum TurnEvent {
-    /// A model call begins, in this message.
-    StepStarted {
-        /// The assistant's message.
-        message_id: MessageId,
-    },
+pub(crate) enum TurnEvent<'a> {
+    /// A model call begins.
+    StepStarted,
     /// Words, live.
-    Text(String),
+    Text(Cow<'a, str>),
     /// Thoughts, live.
-    Reasoning(String),
+    Reasoning(Cow<'a, str>),
+    /// What follows is no more of the same words or thoughts.
+    PartEnded,
     /// A call begins to be written, live.
     CallStarted {
         /// The call.
@@ -30,7 +30,7 @@ pub(crate) enum TurnEvent {
         /// The call.
         tool_call_id: ToolCallId,
         /// The next piece of JSON text.
-        delta: String,
+        delta: Cow<'a, str>,
     },
     /// A call is stored.
     CallStored {
@@ -41,15 +41,17 @@ pub(crate) enum TurnEvent {
         /// Its inputs, as stored.
         input: Input,
     },
-    /// A call's end is stored.
+    /// The end of a call that no person was asked about is stored.
     CallEnded {
         /// The call.
         tool_call_id: ToolCallId,
         /// What a page shows.
         shown: Shown,
     },
-    /// Where held calls stand, stored.
-    Validations(Vec<(ToolCallId, &'static str)>),
+    /// Where the calls stand that this step holds, stored.
+    Held(Vec<Standing>),
+    /// Where the calls stand, stored, behind which the message goes on.
+    Continued(Vec<Standing>),
     /// A model call ended.
     StepFinished {
         /// Why.
@@ -62,15 +64,120 @@ pub(crate) enum TurnEvent {
         /// Why.
         reason: FinishReason,
         /// What it cost.
-        usage: Usage,
+        spent: Spent,
     },
     /// Somebody stopped the turn.
     Cancelled {
         /// What it cost until then.
-        usage: Usage,
+        spent: Spent,
     },
     /// The turn broke.
-    Failed(TurnError),
+    Failed {
+        /// Why.
+        error: TurnError,
+        /// What it cost until then.
+        spent: Spent,
+    },
+}
+
+impl TurnEvent<'_> {
+    /// The same, with these words in place of its own, if it is one of words.
+    pub(crate) fn with_words<'a>(&self, words: &'a str) -> TurnEvent<'a> {
+        match self {
+            Self::Reasoning(_) => TurnEvent::Reasoning(words.into()),
+            Self::CallArguments { tool_call_id, .. } => {
+                TurnEvent::CallArguments { tool_call_id: *tool_call_id, delta: words.into() }
+            }
+            _ => TurnEvent::Text(words.into()),
+        }
+    }
+
+    /// The same, with words of its own.
+    pub(crate) fn into_owned(self) -> TurnEvent<'static> {
+        match self {
+            TurnEvent::Text(words) => TurnEvent::Text(words.into_owned().into()),
+            TurnEvent::Reasoning(words) => TurnEvent::Reasoning(words.into_owned().into()),
+            TurnEvent::CallArguments { tool_call_id, delta } => {
+                TurnEvent::CallArguments { tool_call_id, delta: delta.into_owned().into() }
+            }
+            TurnEvent::StepStarted => TurnEvent::StepStarted,
+            TurnEvent::PartEnded => TurnEvent::PartEnded,
+            TurnEvent::CallStarted { tool_call_id, tool_name } => {
+                TurnEvent::CallStarted { tool_call_id, tool_name }
+            }
+            TurnEvent::CallStored { tool_call_id, tool_name, input } => {
+                TurnEvent::CallStored { tool_call_id, tool_name, input }
+            }
+            TurnEvent::CallEnded { tool_call_id, shown } => TurnEvent::CallEnded { tool_call_id, shown },
+            TurnEvent::Held(calls) => TurnEvent::Held(calls),
+            TurnEvent::Continued(calls) => TurnEvent::Continued(calls),
+            TurnEvent::StepFinished { reason, usage } => TurnEvent::StepFinished { reason, usage },
+            TurnEvent::Finished { reason, spent } => TurnEvent::Finished { reason, spent },
+            TurnEvent::Cancelled { spent } => TurnEvent::Cancelled { spent },
+            TurnEvent::Failed { error, spent } => TurnEvent::Failed { error, spent },
+        }
+    }
+}
+
+/// What was spent, where the model's server told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// On this turn.
+    pub(crate) turn: Usage,
+    /// On the message that it writes, with the turns before it; `None` where nobody told.
+    pub(crate) message: Option<Usage>,
+}
+
+impl Spent {
+    /// With what one more step cost.
+    pub(crate) fn add(&mut self, step: Usage) {
+        self.turn = self.turn.plus(step);
+        self.message = Some(self.message.unwrap_or_default().plus(step));
+    }
+}
+
+/// How a held call stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Standing {
+    /// The call.
+    pub(crate) tool_call_id: ToolCallId,
+    /// Its tool.
+    pub(crate) tool_name: String,
+    /// The inputs that a person put in place of the model's.
+    pub(crate) edited: Option<Input>,
+    /// The word for it, of annotations and data parts.
+    pub(crate) word: &'static str,
+    /// How far it is.
+    pub(crate) stands: Stands,
+}
+
+/// How far a held call is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stands {
+    /// A person is asked.
+    Pending,
+    /// A person said yes, and it has not ended.
+    UnderWay,
+    /// It has ended.
+    Ended(Shown),
+}
+
+impl Standing {
+    /// How this held call stands.
+    pub(crate) fn of(call: &ToolCall) -> Self {
+        let stands = match (Shown::of(call), &call.state) {
+            (Some(shown), _) => Stands::Ended(shown),
+            (None, State::Pending) => Stands::Pending,
+            (None, _) => Stands::UnderWay,
+        };
+        Self {
+            tool_call_id: call.id,
+            tool_name: call.name.clone(),
+            edited: call.edited_input().cloned(),
+            word: call.state.validation_word(),
+            stands,
+        }
+    }
 }
 
 /// What a page shows of an ended call.
@@ -80,22 +187,40 @@ pub(crate) enum Shown {
     Output(Value),
     /// Why there is none.
     Error(String),
+    /// Why it did not run, where nobody said yes.
+    Refused(Refusal, String),
+}
+
+/// Who or what kept a held call from running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A person said no.
+    Rejected,
+    /// Nobody answered in time.
+    Expired,
+    /// It was withdrawn.
+    Cancelled,
 }
 
 impl Shown {
     /// What a page shows of this call, if it has ended.
     pub(crate) fn of(call: &ToolCall) -> Option<Self> {
-        match &call.state {
-            State::Succeeded(_, _, output, _) => Some(Self::Output(output.clone())),
-            _ => call.end().map(|end| Self::Error(end.result.clone())),
-        }
+        let text = || call.end().map(|end| end.result.clone());
+        let refusal = match &call.state {
+            State::Succeeded(_, _, output, _) => return Some(Self::Output(output.clone())),
+            State::Rejected(_) if call.held => Refusal::Rejected,
+            State::Expired(_) => Refusal::Expired,
+            State::Cancelled(None, _) => Refusal::Cancelled,
+            _ => return text().map(Self::Error),
+        };
+        text().map(|text| Self::Refused(refusal, text))
     }
 
     /// The value in a tool result of AI SDK 4.
     pub(crate) fn into_result(self) -> Value {
         match self {
             Self::Output(output) => output,
-            Self::Error(text) => json!({ "error": text }),
+            Self::Error(text) | Self::Refused(_, text) => json!({ "error": text }),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::body;
 use super::error::ApiError;
-use crate::chat::{Ask, PostedMessage};
+use crate::chat::{Ask, PostedMessage, Wants};
 use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
@@ -55,13 +55,15 @@ struct PostedView {
 pub(super) struct ChatBody {
     /// The thread that it names.
     id: Option<String>,
+    /// Whether it is one that pages of the UI message stream post.
+    pub(super) is_ui: bool,
     pub(super) ask: Ask,
 }
 
 /// The body of a chat that names its thread.
 pub(super) struct ChatByIdBody {
     pub(super) id: String,
-    pub(super) ask: Ask,
+    pub(super) chat: ChatBody,
 }
 
 fn documented_as<T: Type>(required: bool) -> Option<MetaRequest> {
@@ -89,7 +91,7 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         _options: ExtractParamOptions<()>,
     ) -> Result<Self> {
         let Some(text) = body::text(request, body).await? else {
-            return Ok(Self { id: None, ask: Ask::Continue });
+            return Ok(Self { id: None, is_ui: false, ask: Ask::go_on() });
         };
         let value = serde_json::from_str(&text)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
@@ -116,12 +118,15 @@ impl<'a> ApiExtractor<'a> for ChatByIdBody {
         body: &mut RequestBody,
         options: ExtractParamOptions<()>,
     ) -> Result<Self> {
-        let ChatBody { id, ask } = ChatBody::from_request(request, body, options).await?;
-        let id = id.filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
+        let mut chat = ChatBody::from_request(request, body, options).await?;
+        let id = chat
+            .id
+            .take()
+            .filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
         let id = id.ok_or_else(|| {
             ApiError::bad_request(format!("id: expected the thread's name, 1 to {CLIENT_ID_MAX} characters"))
         })?;
-        Ok(Self { id, ask })
+        Ok(Self { id, chat })
     }
 }
 
@@ -129,10 +134,11 @@ impl ChatBody {
     fn read(value: Value) -> Result<Self, ApiError> {
         let fields = match value {
             Value::String(content) => {
-                let ask = words_or_continue(Some(content), None, RunOptions::default())?;
-                return Ok(Self { id: None, ask });
+                let wants = words_or_continue(Some(content), None)?;
+                let ask = Ask { wants, options: RunOptions::default(), answers: Vec::new() };
+                return Ok(Self { id: None, is_ui: false, ask });
             }
-            Value::Null => return Ok(Self { id: None, ask: Ask::Continue }),
+            Value::Null => return Ok(Self { id: None, is_ui: false, ask: Ask::go_on() }),
             Value::Object(fields) => fields,
             _ => return Err(ApiError::bad_request("body: expected a JSON object or a string")),
         };
@@ -151,15 +157,15 @@ impl ChatBody {
             ),
         };
         let options = RunOptions { model: text("model")?, tools };
-        let ask = if fields.contains_key("trigger") {
+        let wants = if fields.contains_key("trigger") {
             return Err(ui_message_stream());
         } else if let Some(content) = text("content")? {
-            words_or_continue(Some(content), None, options)?
+            words_or_continue(Some(content), None)?
         } else if let Some(message) = fields.get("message").filter(|message| !message.is_null()) {
             let posted = posted(message, "message")?;
             match posted.user_text {
-                Some(text) => words_or_continue(Some(text), posted.id, options)?,
-                None => Ask::Continue,
+                Some(text) => words_or_continue(Some(text), posted.id)?,
+                None => Wants::Continue { message: posted.id },
             }
         } else if let Some(messages) = fields.get("messages").filter(|messages| !messages.is_null()) {
             let messages = messages
@@ -168,22 +174,19 @@ impl ChatBody {
                 .iter()
                 .enumerate()
                 .map(|(place, message)| posted(message, &format!("messages[{place}]")));
-            Ask::History { messages: messages.collect::<Result<_, _>>()?, options }
+            Wants::History { messages: messages.collect::<Result<_, _>>()? }
         } else {
-            Ask::Continue
+            Wants::Continue { message: None }
         };
-        Ok(Self { id, ask })
+        let ask = Ask { wants, options, answers: Vec::new() };
+        Ok(Self { id, is_ui: false, ask })
     }
 }
 
-fn words_or_continue(
-    text: Option<String>,
-    client_id: Option<String>,
-    options: RunOptions,
-) -> Result<Ask, ApiError> {
+fn words_or_continue(text: Option<String>, client_id: Option<String>) -> Result<Wants, ApiError> {
     match text.filter(|text| !text.is_empty()) {
-        None => Ok(Ask::Continue),
-        Some(text) => Ok(Ask::New { text: without_nul(text, "content")?, client_id, options }),
+        None => Ok(Wants::Continue { message: None }),
+        Some(text) => Ok(Wants::New { text: without_nul(text, "content")?, client_id }),
     }
 }
 

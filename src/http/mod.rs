@@ -22,6 +22,7 @@ mod request_id;
 mod runs;
 pub(crate) mod server;
 mod shares;
+mod stream_answer;
 mod taking;
 mod threads;
 mod tools;

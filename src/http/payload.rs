@@ -1,11 +1,9 @@
 //! Answers: the payloads and pages that several resources share.
 
 use super::error::ApiError;
-use poem::{Body, IntoResponse, Response};
+use poem::{IntoResponse, Response};
 use poem_openapi::payload::Payload;
-use poem_openapi::registry::{
-    MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry,
-};
+use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchemaRef, Registry};
 use poem_openapi::types::{ToJSON, Type};
 use poem_openapi::{ApiResponse, Tags};
 
@@ -62,30 +60,6 @@ impl<T: ToJSON> ApiResponse for Json<T> {
 
     fn register(registry: &mut Registry) {
         T::register(registry);
-    }
-}
-
-/// The lines of a `data-v1` stream.
-pub(super) struct DataStream(pub(super) Body);
-
-impl Payload for DataStream {
-    const CONTENT_TYPE: &'static str = "text/plain";
-
-    fn schema_ref() -> MetaSchemaRef {
-        MetaSchemaRef::Inline(Box::new(MetaSchema {
-            description: Some("The data stream protocol of AI SDK 4: lines of `code:json`."),
-            ..MetaSchema::new("string")
-        }))
-    }
-}
-
-impl IntoResponse for DataStream {
-    fn into_response(self) -> Response {
-        Response::builder()
-            .content_type(crate::stream::data_v1::CONTENT_TYPE)
-            // Proxies that buffer would hold the words back.
-            .header("x-accel-buffering", "no")
-            .body(self.0)
     }
 }
 

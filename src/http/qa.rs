@@ -5,56 +5,47 @@ use super::auth::Caller;
 use super::body::{JsonObject, Strict};
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::error::ApiError;
-use super::payload::{DataStream, Json, Tag};
+use super::payload::{Json, Tag};
 use super::rates::StreamPlace;
 use super::request_id::RequestId;
+use super::stream_answer::{AttachedStream, ChatStream};
+use super::turn_stream::Listener;
 use crate::approvals::{Decided, DecisionRequest};
 use crate::chat::{AskError, Started, ThreadName};
+use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
-use poem::Body;
+use crate::domain::dialect::Dialect;
 use poem_openapi::param::{Header, Path, Query};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
+use std::collections::HashSet;
 
-/// What `x-vercel-ai-data-stream` says.
-const VERSION: &str = "v1";
 /// Longest reason of a rejection, in characters.
 const REASON_MAX: usize = 2000;
 
 /// The dialects of a stream.
-#[derive(Debug, Enum)]
-enum Dialect {
+#[derive(Debug, Clone, Copy, Enum)]
+enum Protocol {
     /// The data stream of AI SDK 4.
     #[oai(rename = "data-v1")]
     DataV1,
+    /// The UI message stream of AI SDK 5.
+    #[oai(rename = "ui-v5")]
+    UiV5,
+    /// The UI message stream of AI SDK 6 and 7.
+    #[oai(rename = "ui-v6")]
+    UiV6,
 }
 
-#[derive(ApiResponse)]
-enum ChatStream {
-    /// The turn, as it is said. Failures after this are in the stream.
-    #[oai(status = 200)]
-    Stream(
-        DataStream,
-        #[oai(header = "x-vercel-ai-data-stream")] String,
-        /// The run that answers.
-        #[oai(header = "x-run-id")]
-        String,
-    ),
-}
-
-#[derive(ApiResponse)]
-enum AttachedStream {
-    /// The turn under way, from its beginning. Empty where there is nothing to read: AI SDK 4 takes every other
-    /// answer that means so for a failure.
-    #[oai(status = 200)]
-    Stream(
-        DataStream,
-        #[oai(header = "x-vercel-ai-data-stream")] String,
-        /// The run that answers, where there is one.
-        #[oai(header = "x-run-id")]
-        Option<String>,
-    ),
+impl From<Protocol> for Dialect {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::DataV1 => Self::DataV1,
+            Protocol::UiV5 => Self::Ui(UiDialect::V5),
+            Protocol::UiV6 => Self::Ui(UiDialect::V6),
+        }
+    }
 }
 
 /// A decision about a held call.
@@ -122,11 +113,11 @@ impl Qa {
         thread_id: Path<String>,
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
-        _dialect: Header<Option<Dialect>>,
+        protocol: Header<Option<Protocol>>,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let started = self.0.chat.ask(&caller.0, &ThreadName::Known(thread_id.0), body.ask).await?;
-        Ok(self.stream_of(&started, request_id, place))
+        let name = ThreadName::Known(thread_id.0);
+        self.turn(caller, request_id, place, name, protocol.0, body).await
     }
 
     /// One turn of the thread that the body names, streamed
@@ -140,11 +131,11 @@ impl Qa {
         place: StreamPlace,
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
-        _dialect: Header<Option<Dialect>>,
+        protocol: Header<Option<Protocol>>,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
-        let started = self.0.chat.ask(&caller.0, &ThreadName::OrNew(body.id), body.ask).await?;
-        Ok(self.stream_of(&started, request_id, place))
+        let name = ThreadName::OrNew(body.id);
+        self.turn(caller, request_id, place, name, protocol.0, body.chat).await
     }
 
     /// Read along with the turn of a thread
@@ -168,10 +159,11 @@ impl Qa {
         _chat_id: Query<Option<String>>,
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
-        _dialect: Header<Option<Dialect>>,
+        protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
-        let started = self.0.chat.attach(&caller.0, &thread_id.0).await?;
-        Ok(self.attached(started.as_ref(), request_id, place))
+        let dialect = protocol.0.map_or(Dialect::DataV1, Dialect::from);
+        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect).await?;
+        Ok(self.attached(started, dialect, request_id, place))
     }
 
     /// Read along with the turn of the thread that the query names
@@ -189,13 +181,14 @@ impl Qa {
         chat_id: Query<String>,
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
-        _dialect: Header<Option<Dialect>>,
+        protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
-        let started = match self.0.chat.attach(&caller.0, &chat_id.0).await {
+        let dialect = protocol.0.map_or(Dialect::DataV1, Dialect::from);
+        let started = match self.0.chat.attach(&caller.0, &chat_id.0, dialect).await {
             Err(AskError::NoThread) => None,
             found => found?,
         };
-        Ok(self.attached(started.as_ref(), request_id, place))
+        Ok(self.attached(started, dialect, request_id, place))
     }
 
     /// Decide a held call
@@ -253,21 +246,39 @@ impl ValidateToolResult {
 
 impl Qa {
     /// The turn that answers.
-    fn stream_of(&self, started: &Started, request_id: RequestId, place: StreamPlace) -> ChatStream {
-        let bytes = self.0.streaming.bytes_of(started, request_id.0, place);
-        ChatStream::Stream(DataStream(bytes), VERSION.to_owned(), started.run_id.to_string())
+    async fn turn(
+        &self,
+        caller: Caller,
+        request_id: RequestId,
+        place: StreamPlace,
+        name: ThreadName,
+        protocol: Option<Protocol>,
+        body: ChatBody,
+    ) -> Result<ChatStream, ApiError> {
+        let unsaid = if body.is_ui { self.ui() } else { Dialect::DataV1 };
+        let dialect = protocol.map_or(unsaid, Dialect::from);
+        let said_yes = body.ask.answers.iter().filter(|answer| answer.approved);
+        let approved = said_yes.map(|answer| answer.tool_call_id).collect();
+        let started = self.0.chat.ask(&caller.0, &name, body.ask, dialect).await?;
+        let listener = Listener { dialect, request_id: request_id.0, place, approved };
+        Ok(self.0.streaming.answer(started, listener))
+    }
+
+    /// What pages of the UI message stream are told that do not say which they are.
+    fn ui(&self) -> Dialect {
+        Dialect::Ui(self.0.streaming.default_ui_dialect)
     }
 
     /// The turn that is read along, if there is one.
     fn attached(
         &self,
-        started: Option<&Started>,
+        started: Option<Started>,
+        dialect: Dialect,
         request_id: RequestId,
         place: StreamPlace,
     ) -> AttachedStream {
-        let run_id = started.map(|started| started.run_id.to_string());
-        let bytes = |started| self.0.streaming.bytes_of(started, request_id.0, place);
-        let body = started.map_or_else(Body::empty, bytes);
-        AttachedStream::Stream(DataStream(body), VERSION.to_owned(), run_id)
+        let listener = Listener { dialect, request_id: request_id.0, place, approved: HashSet::new() };
+        let stream = started.map(|started| self.0.streaming.answer(started, listener));
+        AttachedStream { dialect, stream }
     }
 }

@@ -4,16 +4,23 @@
 //! ahead for by one piece. Dropping the stream ends the reading, not the turn.
 
 use super::rates::StreamPlace;
+use super::stream_answer::ChatStream;
 use crate::chat::Started;
 use crate::chat::live::{Enough, Reader};
+use crate::config::UiDialect;
+use crate::domain::dialect::Dialect;
+use crate::domain::id::ToolCallId;
 use crate::domain::turn::TurnEvent;
 use crate::metrics::{Metrics, Now};
-use crate::stream::data_v1;
+use crate::stream::{Audience, Encoder, encoder};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream;
 use poem::Body;
+use std::collections::HashSet;
 use std::io;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// How streams are written.
 #[derive(Debug, Clone)]
@@ -21,13 +28,30 @@ pub(crate) struct Streaming {
     pub(crate) metrics: Metrics,
     /// The length of a piece, about.
     pub(crate) piece_bytes: usize,
+    /// After how long a silence a stream shows that it is alive; zero is never.
+    pub(crate) keep_alive: Duration,
+    /// What pages of the UI message stream are told that do not say which they are.
+    pub(crate) default_ui_dialect: UiDialect,
+}
+
+/// For whom a turn is streamed.
+pub(super) struct Listener {
+    pub(super) dialect: Dialect,
+    pub(super) request_id: String,
+    pub(super) place: StreamPlace,
+    /// The calls to which the page says yes in this request.
+    pub(super) approved: HashSet<ToolCallId>,
 }
 
 /// One client's stream.
 struct TurnStream {
+    encoder: Box<dyn Encoder>,
     reader: Reader,
-    request_id: String,
     piece_bytes: usize,
+    keep_alive: Option<Duration>,
+    /// What is written and not given yet.
+    piece: BytesMut,
+    over: bool,
     /// As long as there is anything of the stream in memory, it counts.
     _place: StreamPlace,
     _open: Now,
@@ -35,22 +59,59 @@ struct TurnStream {
 
 impl Streaming {
     /// The turn as it is said.
-    pub(super) fn bytes_of(&self, started: &Started, request_id: String, place: StreamPlace) -> Body {
-        let reader = started.log.reader();
-        let open = self.metrics.stream();
-        let stream =
-            TurnStream { reader, request_id, piece_bytes: self.piece_bytes, _place: place, _open: open };
-        Body::from_bytes_stream(stream::unfold(stream, TurnStream::piece).map(Ok::<_, io::Error>))
+    pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
+        let Listener { dialect, request_id, place, approved } = listener;
+        let Started { run_id, message_id, before, log } = started;
+        let mut encoder = encoder(dialect, Audience { message_id, request_id, approved });
+        let mut piece = BytesMut::new();
+        encoder.begin(&mut piece);
+        for event in &before {
+            encoder.event(event, &mut piece);
+        }
+        let stream = TurnStream {
+            encoder,
+            reader: log.reader(),
+            piece_bytes: self.piece_bytes,
+            keep_alive: Some(self.keep_alive).filter(|time| !time.is_zero()),
+            piece,
+            over: false,
+            _place: place,
+            _open: self.metrics.stream(),
+        };
+        let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next).map(Ok::<_, io::Error>));
+        ChatStream { dialect, run_id, body }
     }
 }
 
 impl TurnStream {
-    async fn piece(mut self) -> Option<(Bytes, Self)> {
-        let mut piece = BytesMut::new();
-        let write = |event: &TurnEvent| {
-            data_v1::encode(event, &self.request_id, &mut piece);
-            if piece.len() < self.piece_bytes { Enough::No } else { Enough::Yes }
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        if self.piece.is_empty() && !self.over {
+            self.read().await;
+        }
+        (!self.piece.is_empty()).then(|| (self.piece.split().freeze(), self))
+    }
+
+    /// Writes what is said next, or that the stream is alive, or its end.
+    async fn read(&mut self) {
+        let Self { encoder, reader, piece_bytes, keep_alive, piece, .. } = self;
+        let write = |event: &TurnEvent<'_>| {
+            encoder.event(event, piece);
+            if piece.len() < *piece_bytes { Enough::No } else { Enough::Yes }
         };
-        self.reader.next(write).await.then(|| (piece.freeze(), self))
+        let next = reader.next(write);
+        let goes_on = match keep_alive {
+            None => next.await,
+            Some(time) => match timeout(*time, next).await {
+                Ok(goes_on) => goes_on,
+                Err(_silence) => {
+                    self.encoder.keep_alive(&mut self.piece);
+                    return;
+                }
+            },
+        };
+        if !goes_on {
+            self.over = true;
+            self.encoder.end(&mut self.piece);
+        }
     }
 }

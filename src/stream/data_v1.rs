@@ -4,50 +4,86 @@
 //! `processChatResponse`). A client parses a piece only when it ends with a line, so an event is always
 //! written whole.
 
+use super::{Encoder, failure};
+use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::Usage;
-use crate::domain::turn::{FinishReason, TurnEvent};
+use crate::domain::turn::{FinishReason, Shown, Standing, Stands, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The content type of the stream.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+/// Writes a stream of this dialect.
+#[derive(Debug)]
+pub(super) struct DataV1 {
+    message_id: MessageId,
+    request_id: String,
+}
 
-/// Appends one event to the buffer.
-pub(crate) fn encode(event: &TurnEvent, request_id: &str, out: &mut BytesMut) {
-    match event {
-        TurnEvent::StepStarted { message_id } => line(out, b'f', &StepStarted { message_id }),
-        TurnEvent::Text(text) => line(out, b'0', text),
-        TurnEvent::Reasoning(text) => line(out, b'g', text),
-        TurnEvent::CallStarted { tool_call_id, tool_name } => {
-            line(out, b'b', &CallStarted { tool_call_id, tool_name });
-        }
-        TurnEvent::CallArguments { tool_call_id, delta } => {
-            line(out, b'c', &CallArguments { tool_call_id, args_text_delta: delta });
-        }
-        TurnEvent::CallStored { tool_call_id, tool_name, input } => {
-            line(out, b'9', &Call { tool_call_id, tool_name, args: input });
-        }
-        TurnEvent::CallEnded { tool_call_id, shown } => {
-            let result = shown.clone().into_result();
-            line(out, b'a', &CallResult { tool_call_id, result });
-        }
-        TurnEvent::Validations(all) => {
-            let annotations: Vec<_> =
-                all.iter().map(|(tool_call_id, validated)| Validation { tool_call_id, validated }).collect();
-            line(out, b'8', &annotations);
-        }
-        TurnEvent::StepFinished { reason, usage } => {
-            line(out, b'e', &StepFinished { finish: Finish::new(*reason, *usage), is_continued: false });
-        }
-        TurnEvent::Finished { reason, usage } => line(out, b'd', &Finish::new(*reason, Some(*usage))),
-        // No error: the page that stopped it would show one.
-        TurnEvent::Cancelled { usage } => line(out, b'd', &Finish::new(FinishReason::Other, Some(*usage))),
-        TurnEvent::Failed(error) => {
-            let text = format!("{}: {} (request {request_id})", error.code.as_str(), error.message);
-            line(out, b'3', &text);
+impl DataV1 {
+    pub(super) fn new(message_id: MessageId, request_id: String) -> Self {
+        Self { message_id, request_id }
+    }
+}
+
+impl Encoder for DataV1 {
+    fn begin(&mut self, _out: &mut BytesMut) {}
+
+    fn event(&mut self, event: &TurnEvent<'_>, out: &mut BytesMut) {
+        match event {
+            TurnEvent::StepStarted => line(out, b'f', &StepStarted { message_id: self.message_id }),
+            TurnEvent::Text(text) => line(out, b'0', text),
+            TurnEvent::Reasoning(text) => line(out, b'g', text),
+            TurnEvent::PartEnded => {}
+            TurnEvent::CallStarted { tool_call_id, tool_name } => {
+                line(out, b'b', &CallStarted { tool_call_id, tool_name });
+            }
+            TurnEvent::CallArguments { tool_call_id, delta } => {
+                line(out, b'c', &CallArguments { tool_call_id, args_text_delta: delta });
+            }
+            TurnEvent::CallStored { tool_call_id, tool_name, input } => {
+                line(out, b'9', &Call { tool_call_id, tool_name, args: input });
+            }
+            TurnEvent::CallEnded { tool_call_id, shown } => ended(out, *tool_call_id, shown),
+            TurnEvent::Held(calls) => validations(out, calls),
+            TurnEvent::Continued(calls) => {
+                validations(out, calls);
+                let finish = Finish::new(FinishReason::ToolCalls, None);
+                line(out, b'e', &StepFinished { finish, is_continued: false });
+            }
+            TurnEvent::StepFinished { reason, usage } => {
+                line(out, b'e', &StepFinished { finish: Finish::new(*reason, *usage), is_continued: false });
+            }
+            TurnEvent::Finished { reason, spent } => line(out, b'd', &Finish::new(*reason, Some(spent.turn))),
+            // No error: the page that stopped it would show one.
+            TurnEvent::Cancelled { spent } => {
+                line(out, b'd', &Finish::new(FinishReason::Other, Some(spent.turn)));
+            }
+            TurnEvent::Failed { error, .. } => line(out, b'3', &failure(error, &self.request_id)),
         }
     }
+
+    /// A line with nothing in it is none.
+    fn keep_alive(&self, out: &mut BytesMut) {
+        out.put_u8(b'\n');
+    }
+
+    fn end(&mut self, _out: &mut BytesMut) {}
+}
+
+fn ended(out: &mut BytesMut, tool_call_id: ToolCallId, shown: &Shown) {
+    let result = shown.clone().into_result();
+    line(out, b'a', &CallResult { tool_call_id, result });
+}
+
+/// How the calls ended that have, then how all of them stand.
+fn validations(out: &mut BytesMut, calls: &[Standing]) {
+    for call in calls {
+        if let Stands::Ended(shown) = &call.stands {
+            ended(out, call.tool_call_id, shown);
+        }
+    }
+    let stand = calls.iter().map(|call| Validation { tool_call_id: call.tool_call_id, validated: call.word });
+    line(out, b'8', &stand.collect::<Vec<_>>());
 }
 
 fn line<T: Serialize + ?Sized>(out: &mut BytesMut, code: u8, value: &T) {
@@ -137,16 +173,16 @@ impl Finish {
 mod tests {
     use super::*;
     use crate::domain::call::Input;
-    use crate::domain::id::{MessageId, ToolCallId};
     use crate::domain::run::{TurnError, TurnErrorCode};
-    use crate::domain::turn::Shown;
+    use crate::domain::turn::Spent;
     use serde_json::json;
     use uuid::Uuid;
 
-    fn check(events: &[TurnEvent], expected: &str) {
+    fn check(events: &[TurnEvent<'_>], expected: &str) {
         let mut out = BytesMut::new();
+        let mut encoder = DataV1::new(MessageId::new(Uuid::from_u128(2)), "r1".to_owned());
         for event in events {
-            encode(event, "r1", &mut out);
+            encoder.event(event, &mut out);
         }
         assert_eq!(std::str::from_utf8(&out).unwrap(), expected);
     }
@@ -154,20 +190,25 @@ mod tests {
     #[test]
     fn a_held_turn_is_written_as_the_client_reads_it() {
         let call = ToolCallId::new(Uuid::from_u128(1));
-        let message_id = MessageId::new(Uuid::from_u128(2));
         let input: Input = json!({"path": "a.txt"}).as_object().unwrap().clone();
         let usage = Usage { input_tokens: 10, output_tokens: 5 };
         let reason = FinishReason::ToolCalls;
         check(
             &[
-                TurnEvent::StepStarted { message_id },
-                TurnEvent::Text("I will\r\n\u{2028}\"delete\" it.".to_owned()),
+                TurnEvent::StepStarted,
+                TurnEvent::Text("I will\r\n\u{2028}\"delete\" it.".into()),
                 TurnEvent::CallStarted { tool_call_id: call, tool_name: "delete_file".to_owned() },
-                TurnEvent::CallArguments { tool_call_id: call, delta: "{\"path\":".to_owned() },
+                TurnEvent::CallArguments { tool_call_id: call, delta: "{\"path\":".into() },
                 TurnEvent::CallStored { tool_call_id: call, tool_name: "delete_file".to_owned(), input },
-                TurnEvent::Validations(vec![(call, "pending")]),
+                TurnEvent::Held(vec![Standing {
+                    tool_call_id: call,
+                    tool_name: "delete_file".to_owned(),
+                    edited: None,
+                    word: "pending",
+                    stands: Stands::Pending,
+                }]),
                 TurnEvent::StepFinished { reason, usage: Some(usage) },
-                TurnEvent::Finished { reason, usage },
+                TurnEvent::Finished { reason, spent: Spent { turn: usage, message: None } },
             ],
             concat!(
                 "f:{\"messageId\":\"00000000-0000-0000-0000-000000000002\"}\n",
@@ -187,7 +228,10 @@ mod tests {
     #[test]
     fn a_failure_names_its_code_and_the_request() {
         let error = TurnError { code: TurnErrorCode::UpstreamError, message: "It broke.".to_owned() };
-        check(&[TurnEvent::Failed(error)], "3:\"upstream_error: It broke. (request r1)\"\n");
+        check(
+            &[TurnEvent::Failed { error, spent: Spent::default() }],
+            "3:\"upstream_error: It broke. (request r1)\"\n",
+        );
     }
 
     #[test]

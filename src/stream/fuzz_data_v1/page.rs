@@ -1,13 +1,17 @@
 //! The real client of AI SDK 4 in a process of Node, which reads stream after stream.
 
 use super::told::REQUEST;
+use crate::domain::dialect::Dialect;
+use crate::domain::id::MessageId;
 use crate::domain::turn::TurnEvent;
-use crate::stream::data_v1;
+use crate::stream::{Audience, encoder};
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use uuid::Uuid;
 
 /// A client that reads what it is given.
 pub(super) struct Page {
@@ -40,7 +44,7 @@ impl Page {
     }
 
     /// Reads these turns one after the other, each in pieces of these lengths, over and over.
-    pub(super) fn read(&mut self, turns: &[Vec<TurnEvent>], pieces: &[usize]) -> Read {
+    pub(super) fn read(&mut self, turns: &[Vec<TurnEvent<'_>>], pieces: &[usize]) -> Read {
         let turns: Vec<String> = turns.iter().map(|events| hex(&encoded(events))).collect();
         let streams = self.streams.as_mut().unwrap();
         writeln!(streams, "{}", json!({ "turns": turns, "pieces": pieces })).unwrap();
@@ -59,11 +63,16 @@ impl Drop for Page {
     }
 }
 
-fn encoded(events: &[TurnEvent]) -> BytesMut {
+fn encoded(events: &[TurnEvent<'_>]) -> BytesMut {
     let mut out = BytesMut::new();
+    let message_id = MessageId::new(Uuid::nil());
+    let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: HashSet::new() };
+    let mut encoder = encoder(Dialect::DataV1, audience);
+    encoder.begin(&mut out);
     for event in events {
-        data_v1::encode(event, REQUEST, &mut out);
+        encoder.event(event, &mut out);
     }
+    encoder.end(&mut out);
     out
 }
 

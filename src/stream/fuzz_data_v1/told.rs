@@ -7,7 +7,7 @@ use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
 use crate::domain::nesting::Nesting;
 use crate::domain::run::{TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Shown, TurnEvent};
+use crate::domain::turn::{FinishReason, Shown, Spent, Standing, Stands, TurnEvent};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ const AT: Timestamp = Timestamp::from_micros(0);
 
 /// A message as it was told, and as it is stored.
 pub(super) struct Told {
-    pub(super) turns: Vec<Vec<TurnEvent>>,
+    pub(super) turns: Vec<Vec<TurnEvent<'static>>>,
     pub(super) message: Message,
 }
 
@@ -34,10 +34,10 @@ impl Told {
                 json!({ "promptTokens": read, "completionTokens": written, "totalTokens": read + written });
             json!({ "finishReason": reason, "usage": usage })
         };
-        let end = |events: &Vec<TurnEvent>| match events.last() {
-            Some(TurnEvent::Finished { reason, usage }) => finish(reason.as_str(), usage),
-            Some(TurnEvent::Cancelled { usage }) => finish("other", usage),
-            Some(TurnEvent::Failed(error)) => {
+        let end = |events: &Vec<TurnEvent<'_>>| match events.last() {
+            Some(TurnEvent::Finished { reason, spent }) => finish(reason.as_str(), &spent.turn),
+            Some(TurnEvent::Cancelled { spent }) => finish("other", &spent.turn),
+            Some(TurnEvent::Failed { error, .. }) => {
                 json!({ "error": format!("{}: {} (request {REQUEST})", error.code.as_str(), error.message) })
             }
             other => panic!("no end: {other:?}"),
@@ -80,7 +80,7 @@ impl Plan {
 
 struct Teller<'a> {
     plan: &'a Plan,
-    told: Vec<Vec<TurnEvent>>,
+    told: Vec<Vec<TurnEvent<'static>>>,
     /// Whether a turn is under way.
     open: bool,
     /// The held calls of the last whole step, as they will stand.
@@ -90,17 +90,19 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn say(&mut self, event: TurnEvent) {
+    fn say(&mut self, event: TurnEvent<'static>) {
         self.told.last_mut().unwrap().push(event);
     }
 
     fn finish(&mut self, reason: FinishReason) {
-        self.say(TurnEvent::Finished { reason, usage: Usage { input_tokens: 7, output_tokens: 1 } });
+        let turn = Usage { input_tokens: 7, output_tokens: 1 };
+        self.say(TurnEvent::Finished { reason, spent: Spent { turn, message: None } });
         self.open = false;
     }
 
     fn fail(&mut self, code: TurnErrorCode, message: &str) {
-        self.say(TurnEvent::Failed(TurnError { code, message: message.to_owned() }));
+        let error = TurnError { code, message: message.to_owned() };
+        self.say(TurnEvent::Failed { error, spent: Spent::default() });
         self.open = false;
     }
 
@@ -111,12 +113,7 @@ impl Teller<'_> {
         if held.is_empty() {
             return;
         }
-        for call in &held {
-            self.end_of(call);
-        }
-        let words = held.iter().map(|call| (call.id, call.state.validation_word())).collect();
-        self.say(TurnEvent::Validations(words));
-        self.say(TurnEvent::StepFinished { reason: FinishReason::ToolCalls, usage: None });
+        self.say(TurnEvent::Continued(held.iter().map(Standing::of).collect()));
     }
 
     fn end_of(&mut self, call: &ToolCall) {
@@ -130,7 +127,7 @@ impl Teller<'_> {
         if !self.open {
             self.begin_turn();
         }
-        self.say(TurnEvent::StepStarted { message_id: MessageId::new(Uuid::nil()) });
+        self.say(TurnEvent::StepStarted);
         let broken = matches!(step.end, plan::End::Broken(..));
         let mut said = Step {
             n: i32::try_from(n).unwrap(),
@@ -162,19 +159,25 @@ impl Teller<'_> {
     }
 
     fn text(&mut self, parts: &mut Vec<Part>, delta: &str) {
+        if delta.is_empty() {
+            return;
+        }
         match parts.last_mut() {
             Some(Part::Text { text }) => text.push_str(delta),
             _ => parts.push(Part::Text { text: delta.to_owned() }),
         }
-        self.say(TurnEvent::Text(delta.to_owned()));
+        self.say(TurnEvent::Text(delta.to_owned().into()));
     }
 
     fn thought(&mut self, parts: &mut Vec<Part>, delta: &str) {
+        if delta.is_empty() {
+            return;
+        }
         match parts.last_mut() {
             Some(Part::Reasoning { text }) => text.push_str(delta),
             _ => parts.push(Part::Reasoning { text: delta.to_owned() }),
         }
-        self.say(TurnEvent::Reasoning(delta.to_owned()));
+        self.say(TurnEvent::Reasoning(delta.to_owned().into()));
     }
 
     fn call(&mut self, said: &mut Step, planned: &PlannedCall, last: bool) {
@@ -185,7 +188,7 @@ impl Teller<'_> {
         let mut nesting = Nesting::default();
         for delta in &planned.written {
             let delta = nesting.within(delta, DEPTH_MAX).to_owned();
-            self.say(TurnEvent::CallArguments { tool_call_id, delta });
+            self.say(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
         }
         let (held, state) = match &planned.goes {
             Goes::Invalid(why) => (false, State::Invalid(ended(why))),
@@ -210,7 +213,7 @@ impl Teller<'_> {
             for call in said.calls.iter_mut().filter(|call| runs(call)) {
                 call.state = State::Executing(Approval { inputs: None }, execution());
             }
-            self.say(TurnEvent::Cancelled { usage: Usage::default() });
+            self.say(TurnEvent::Cancelled { spent: Spent::default() });
             self.open = false;
             return false;
         }
@@ -220,9 +223,15 @@ impl Teller<'_> {
         }
         self.held = said.calls.iter().filter(|call| call.held).cloned().collect();
         if holds {
-            let pending = State::Pending.validation_word();
-            let words = self.held.iter().map(|call| (call.id, pending)).collect();
-            self.say(TurnEvent::Validations(words));
+            let held = self.held.iter().map(|call| Standing {
+                tool_call_id: call.id,
+                tool_name: call.name.clone(),
+                edited: None,
+                word: State::Pending.validation_word(),
+                stands: Stands::Pending,
+            });
+            let held = held.collect();
+            self.say(TurnEvent::Held(held));
         }
         let reason = if said.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
         let usage = step.usage.map(|(read, written)| Usage {

@@ -1,0 +1,45 @@
+//! What is stored of a message, told as it was when it was said.
+
+use crate::domain::call::{State, ToolCall};
+use crate::domain::message::{Part, Step, StepStatus};
+use crate::domain::turn::{FinishReason, Shown, Standing, TurnEvent};
+
+/// Tells these steps, with the calls as they stand now.
+pub(super) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
+    let mut told = Vec::new();
+    for step in steps {
+        told.push(TurnEvent::StepStarted);
+        for part in &step.parts {
+            match part {
+                Part::Text { text } => told.push(TurnEvent::Text(text.clone().into())),
+                Part::Reasoning { text } => told.push(TurnEvent::Reasoning(text.clone().into())),
+                Part::ToolCall { tool_call_id } => {
+                    if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
+                        told.push(stored(call));
+                    }
+                }
+            }
+            told.push(TurnEvent::PartEnded);
+        }
+        told.extend(step.calls.iter().filter(|call| !call.held).filter_map(ended));
+        let held: Vec<Standing> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
+        if !held.is_empty() {
+            told.push(TurnEvent::Held(held));
+        }
+        if step.status == StepStatus::Complete {
+            let reason = if step.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+            told.push(TurnEvent::StepFinished { reason, usage: step.usage });
+        }
+    }
+    told
+}
+
+/// A call is stored.
+pub(super) fn stored(call: &ToolCall) -> TurnEvent<'static> {
+    let (tool_call_id, tool_name) = (call.id, call.name.clone());
+    TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() }
+}
+
+fn ended(call: &ToolCall) -> Option<TurnEvent<'static>> {
+    Shown::of(call).map(|shown| TurnEvent::CallEnded { tool_call_id: call.id, shown })
+}

@@ -1,0 +1,29 @@
+//! `[stream]`: how turns are told.
+
+use super::{ConfigError, duration};
+use crate::domain::dialect::UiDialect;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// `[stream]`
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stream {
+    /// `default_ui_dialect`: what a page of AI SDK 5 or later is told that does not say which it is.
+    pub default_ui_dialect: UiDialect,
+    /// `keep_alive`: after how long a silence a stream shows that it is alive; zero is never.
+    #[serde(with = "super::sources::duration")]
+    pub keep_alive: Duration,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { default_ui_dialect: UiDialect::default(), keep_alive: Duration::from_secs(15) }
+    }
+}
+
+impl Stream {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        duration("stream.keep_alive", self.keep_alive)
+    }
+}

@@ -1,0 +1,139 @@
+//! Answers that are streams, in the dialect that was asked for.
+
+use crate::domain::dialect::Dialect;
+use crate::domain::id::RunId;
+use poem::http::{HeaderValue, StatusCode};
+use poem::{Body, IntoResponse, Response};
+use poem_openapi::ApiResponse;
+use poem_openapi::registry::{
+    MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry,
+};
+use poem_openapi::types::Type;
+
+/// The run that answers.
+const RUN_ID: &str = "x-run-id";
+
+/// How a dialect is announced in the head of its streams.
+struct Head {
+    content_type: &'static str,
+    /// The media type without its parameters: some generators take none there.
+    media_type: &'static str,
+    protocol: &'static str,
+    what: &'static str,
+}
+
+const DATA_STREAM: Head = Head {
+    content_type: "text/plain; charset=utf-8",
+    media_type: "text/plain",
+    protocol: "x-vercel-ai-data-stream",
+    what: "The data stream protocol of AI SDK 4: lines of `code:json`.",
+};
+const UI_MESSAGE_STREAM: Head = Head {
+    content_type: "text/event-stream",
+    media_type: "text/event-stream",
+    protocol: "x-vercel-ai-ui-message-stream",
+    what: "The UI message stream of AI SDK 5 to 7: Server-Sent Events of JSON chunks, then `[DONE]`.",
+};
+
+impl Head {
+    const fn of(dialect: Dialect) -> &'static Self {
+        match dialect {
+            Dialect::DataV1 => &DATA_STREAM,
+            Dialect::Ui(_) => &UI_MESSAGE_STREAM,
+        }
+    }
+}
+
+/// A turn, as it is said. Failures after this are in the stream.
+pub(super) struct ChatStream {
+    pub(super) dialect: Dialect,
+    pub(super) run_id: RunId,
+    pub(super) body: Body,
+}
+
+impl IntoResponse for ChatStream {
+    fn into_response(self) -> Response {
+        let mut response = empty(self.dialect, self.body);
+        // An id has no character that a header may not.
+        if let Ok(run_id) = HeaderValue::try_from(self.run_id.to_string()) {
+            response.headers_mut().insert(RUN_ID, run_id);
+        }
+        response
+    }
+}
+
+impl ApiResponse for ChatStream {
+    fn meta() -> MetaResponses {
+        MetaResponses {
+            responses: vec![told("The turn, as it is said. Failures after this are in the stream.")],
+        }
+    }
+
+    fn register(_registry: &mut Registry) {}
+}
+
+/// The turn under way, if there is one.
+pub(super) struct AttachedStream {
+    pub(super) dialect: Dialect,
+    pub(super) stream: Option<ChatStream>,
+}
+
+impl IntoResponse for AttachedStream {
+    fn into_response(self) -> Response {
+        match (self.stream, self.dialect) {
+            (Some(stream), _) => stream.into_response(),
+            // AI SDK 4 takes every other answer that means so for a failure.
+            (None, Dialect::DataV1) => empty(self.dialect, Body::empty()),
+            (None, Dialect::Ui(_)) => StatusCode::NO_CONTENT.into_response(),
+        }
+    }
+}
+
+impl ApiResponse for AttachedStream {
+    fn meta() -> MetaResponses {
+        let nothing = MetaResponse {
+            description: "There is nothing to read, in `ui-v5` and `ui-v6`.",
+            status: Some(204),
+            status_range: None,
+            content: Vec::new(),
+            headers: Vec::new(),
+        };
+        let stream = told("The turn under way. In `data-v1`, empty where there is nothing to read.");
+        MetaResponses { responses: vec![stream, nothing] }
+    }
+
+    fn register(_registry: &mut Registry) {}
+}
+
+fn empty(dialect: Dialect, body: Body) -> Response {
+    let head = Head::of(dialect);
+    Response::builder()
+        .content_type(head.content_type)
+        .header(head.protocol, "v1")
+        // Proxies that keep or buffer would hold the words back.
+        .header("cache-control", "no-cache")
+        .header("x-accel-buffering", "no")
+        .body(body)
+}
+
+fn told(description: &'static str) -> MetaResponse {
+    let header = |name: &str, description: &str| MetaHeader {
+        name: name.to_owned(),
+        description: Some(description.to_owned()),
+        required: false,
+        deprecated: false,
+        schema: String::schema_ref(),
+    };
+    let heads = [DATA_STREAM, UI_MESSAGE_STREAM];
+    let content = heads.iter().map(|head| MetaMediaType {
+        content_type: head.media_type,
+        schema: MetaSchemaRef::Inline(Box::new(MetaSchema {
+            description: Some(head.what),
+            ..MetaSchema::new("string")
+        })),
+    });
+    let mut headers: Vec<_> =
+        heads.iter().map(|head| header(head.protocol, "`v1`, in such a stream.")).collect();
+    headers.push(header(RUN_ID, "The run that answers, where there is one."));
+    MetaResponse { description, status: Some(200), status_range: None, content: content.collect(), headers }
+}

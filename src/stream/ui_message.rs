@@ -1,0 +1,307 @@
+//! The dialects `ui-v5` and `ui-v6`: the UI message stream of AI SDK 5 to 7, Server-Sent Events of JSON chunks.
+//!
+//! The chunks are those of `ai` 5.0, 6.0 and 7.0 (`uiMessageChunkSchema`), of each the fields that every release of its
+//! generation reads: the first ones refuse what they do not know, and all of them a `null`. So nothing is written that
+//! is absent, and what one generation learnt later is left out.
+
+use super::{Audience, Encoder, failure};
+use crate::domain::call::Input;
+use crate::domain::dialect::UiDialect;
+use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::message::Usage;
+use crate::domain::turn::{FinishReason, Refusal, Shown, Spent, Standing, Stands, TurnEvent};
+use bytes::{BufMut, BytesMut};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Says what the server thinks of a proxy's buffers; it is in the stream's head too.
+const DONE: &[u8] = b"data: [DONE]\n\n";
+/// A comment is no event.
+const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Writes a stream of one of these dialects.
+#[derive(Debug)]
+pub(super) struct UiMessage {
+    dialect: UiDialect,
+    message_id: MessageId,
+    request_id: String,
+    approved: HashSet<ToolCallId>,
+    /// The part that is being written.
+    open: Option<Open>,
+    /// How many parts of words and thoughts there were: each has an id of its own.
+    parts: u64,
+}
+
+/// A part that can still grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Text,
+    Reasoning,
+}
+
+impl UiMessage {
+    pub(super) fn new(dialect: UiDialect, audience: Audience) -> Self {
+        let Audience { message_id, request_id, approved } = audience;
+        Self { dialect, message_id, request_id, approved, open: None, parts: 0 }
+    }
+
+    fn words(&mut self, part: Open, delta: &str, out: &mut BytesMut) {
+        if self.open != Some(part) {
+            self.close(out);
+            self.parts += 1;
+            self.open = Some(part);
+            let id = PartId(self.parts);
+            chunk(
+                out,
+                &if part == Open::Text { Chunk::TextStart { id } } else { Chunk::ReasoningStart { id } },
+            );
+        }
+        let id = PartId(self.parts);
+        chunk(
+            out,
+            &match part {
+                Open::Text => Chunk::TextDelta { id, delta },
+                Open::Reasoning => Chunk::ReasoningDelta { id, delta },
+            },
+        );
+    }
+
+    /// Ends the part that is being written.
+    fn close(&mut self, out: &mut BytesMut) {
+        let id = PartId(self.parts);
+        match self.open.take() {
+            Some(Open::Text) => chunk(out, &Chunk::TextEnd { id }),
+            Some(Open::Reasoning) => chunk(out, &Chunk::ReasoningEnd { id }),
+            None => {}
+        }
+    }
+
+    fn ended(&self, tool_call_id: ToolCallId, shown: &Shown, out: &mut BytesMut) {
+        let error = |error_text| Chunk::ToolOutputError { tool_call_id, error_text };
+        let told = match shown {
+            Shown::Output(output) => Chunk::ToolOutputAvailable { tool_call_id, output },
+            Shown::Error(text) => error(text),
+            // There is no such state before 6.
+            Shown::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
+            Shown::Refused(Refusal::Rejected, _) => Chunk::ToolOutputDenied { tool_call_id },
+            // A page that said yes would show a refusal of its own.
+            Shown::Refused(_, text) if self.approved.contains(&tool_call_id) => error(text),
+            Shown::Refused(..) => Chunk::ToolOutputDenied { tool_call_id },
+        };
+        chunk(out, &told);
+    }
+
+    /// How calls stand that a person is, or was, asked about: first what did not run, then what did.
+    fn standing(&self, calls: &[Standing], out: &mut BytesMut) {
+        let refused = |call: &&Standing| matches!(call.stands, Stands::Ended(Shown::Refused(..)));
+        let (first, then): (Vec<_>, Vec<_>) = calls.iter().partition(refused);
+        for call in first.into_iter().chain(then) {
+            let Standing { tool_call_id, tool_name, edited, .. } = call;
+            match &call.stands {
+                Stands::Ended(shown) => {
+                    if let Some(input) = edited {
+                        let (tool_call_id, tool_name) = (*tool_call_id, tool_name.as_str());
+                        chunk(out, &Chunk::ToolInputAvailable { tool_call_id, tool_name, input });
+                    }
+                    self.ended(*tool_call_id, shown, out);
+                }
+                Stands::Pending if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
+                Stands::Pending | Stands::UnderWay => {}
+            }
+        }
+        if self.dialect == UiDialect::V5 {
+            for call in calls {
+                let (tool_call_id, validated) = (call.tool_call_id, call.word);
+                let data = Validation { tool_call_id, validated };
+                chunk(out, &Chunk::DataToolValidation { id: tool_call_id, data });
+            }
+        }
+    }
+
+    fn ask(&self, tool_call_id: ToolCallId, out: &mut BytesMut) {
+        chunk(out, &Chunk::ToolApprovalRequest { approval_id: tool_call_id, tool_call_id });
+    }
+
+    fn finish(&mut self, reason: FinishReason, spent: &Spent, out: &mut BytesMut) {
+        self.close(out);
+        let finish_reason = (self.dialect == UiDialect::V6).then(|| reason.as_str());
+        chunk(out, &Chunk::Finish { finish_reason, message_metadata: Metadata::of(spent) });
+    }
+}
+
+impl Encoder for UiMessage {
+    fn begin(&mut self, out: &mut BytesMut) {
+        chunk(out, &Chunk::Start { message_id: self.message_id });
+    }
+
+    fn event(&mut self, event: &TurnEvent<'_>, out: &mut BytesMut) {
+        match event {
+            TurnEvent::Text(text) => return self.words(Open::Text, text, out),
+            TurnEvent::Reasoning(text) => return self.words(Open::Reasoning, text, out),
+            _ => self.close(out),
+        }
+        match event {
+            TurnEvent::Text(_) | TurnEvent::Reasoning(_) | TurnEvent::PartEnded => {}
+            TurnEvent::StepStarted => chunk(out, &Chunk::StartStep),
+            TurnEvent::CallStarted { tool_call_id, tool_name } => {
+                chunk(out, &Chunk::ToolInputStart { tool_call_id: *tool_call_id, tool_name });
+            }
+            TurnEvent::CallArguments { tool_call_id, delta } => {
+                chunk(out, &Chunk::ToolInputDelta { tool_call_id: *tool_call_id, input_text_delta: delta });
+            }
+            TurnEvent::CallStored { tool_call_id, tool_name, input } => {
+                chunk(out, &Chunk::ToolInputAvailable { tool_call_id: *tool_call_id, tool_name, input });
+            }
+            TurnEvent::CallEnded { tool_call_id, shown } => self.ended(*tool_call_id, shown, out),
+            TurnEvent::Held(calls) => {
+                // Of one that was decided meanwhile, a page shows that it was asked for.
+                let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending));
+                if self.dialect == UiDialect::V6 {
+                    decided.for_each(|call| self.ask(call.tool_call_id, out));
+                }
+                self.standing(calls, out);
+            }
+            TurnEvent::Continued(calls) => self.standing(calls, out),
+            TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
+            TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
+            // No error: the page that stopped it would show one.
+            TurnEvent::Cancelled { spent } => self.finish(FinishReason::Other, spent, out),
+            TurnEvent::Failed { error, spent } => {
+                if let Some(message_metadata) = Metadata::of(spent) {
+                    chunk(out, &Chunk::MessageMetadata { message_metadata });
+                }
+                chunk(out, &Chunk::Error { error_text: &failure(error, &self.request_id) });
+            }
+        }
+    }
+
+    fn keep_alive(&self, out: &mut BytesMut) {
+        out.put_slice(KEEP_ALIVE);
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.close(out);
+        out.put_slice(DONE);
+    }
+}
+
+fn chunk(out: &mut BytesMut, chunk: &Chunk<'_>) {
+    out.put_slice(b"data: ");
+    // Writing text-keyed values to memory cannot fail.
+    let _infallible = serde_json::to_writer((&mut *out).writer(), chunk);
+    out.put_slice(b"\n\n");
+}
+
+/// The chunks that are written, by their names on the wire.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+enum Chunk<'a> {
+    Start {
+        message_id: MessageId,
+    },
+    StartStep,
+    TextStart {
+        id: PartId,
+    },
+    TextDelta {
+        id: PartId,
+        delta: &'a str,
+    },
+    TextEnd {
+        id: PartId,
+    },
+    ReasoningStart {
+        id: PartId,
+    },
+    ReasoningDelta {
+        id: PartId,
+        delta: &'a str,
+    },
+    ReasoningEnd {
+        id: PartId,
+    },
+    ToolInputStart {
+        tool_call_id: ToolCallId,
+        tool_name: &'a str,
+    },
+    ToolInputDelta {
+        tool_call_id: ToolCallId,
+        input_text_delta: &'a str,
+    },
+    ToolInputAvailable {
+        tool_call_id: ToolCallId,
+        tool_name: &'a str,
+        input: &'a Input,
+    },
+    ToolApprovalRequest {
+        approval_id: ToolCallId,
+        tool_call_id: ToolCallId,
+    },
+    ToolOutputAvailable {
+        tool_call_id: ToolCallId,
+        output: &'a Value,
+    },
+    ToolOutputError {
+        tool_call_id: ToolCallId,
+        error_text: &'a str,
+    },
+    ToolOutputDenied {
+        tool_call_id: ToolCallId,
+    },
+    DataToolValidation {
+        id: ToolCallId,
+        data: Validation,
+    },
+    FinishStep,
+    MessageMetadata {
+        message_metadata: Metadata,
+    },
+    Error {
+        error_text: &'a str,
+    },
+    Finish {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        finish_reason: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_metadata: Option<Metadata>,
+    },
+}
+
+/// The id of a part of words: unique in its stream.
+#[derive(Clone, Copy)]
+struct PartId(u64);
+
+impl Serialize for PartId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("p{}", self.0))
+    }
+}
+
+/// How a held call stands, for pages of 5.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Validation {
+    tool_call_id: ToolCallId,
+    validated: &'static str,
+}
+
+/// What a page keeps beside the parts of a message.
+#[derive(Serialize)]
+struct Metadata {
+    usage: Tokens,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+impl Metadata {
+    fn of(spent: &Spent) -> Option<Self> {
+        let Usage { input_tokens, output_tokens } = spent.message?;
+        Some(Self { usage: Tokens { input_tokens, output_tokens } })
+    }
+}
