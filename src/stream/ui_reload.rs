@@ -6,7 +6,7 @@
 use super::ui_parts::{Metadata, Readable, Validation};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::dialect::UiDialect;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Step, Usage};
+use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, Usage};
 use crate::domain::turn::{Refusal, Shown};
 use serde_json::{Map, Value, json};
 
@@ -39,6 +39,16 @@ fn parts(step: &Step, dialect: UiDialect) -> Vec<Value> {
     parts.extend(step.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(json!({ "type": "text", "text": text, "state": "done" })),
         Part::Reasoning { text } => Some(json!({ "type": "reasoning", "text": text, "state": "done" })),
+        Part::Source(Source { url, title }) => {
+            let mut part = json!({ "type": "source-url", "sourceId": url, "url": url });
+            if let (Some(title), Some(fields)) = (title, part.as_object_mut()) {
+                fields.insert("title".to_owned(), json!(title));
+            }
+            Some(part)
+        }
+        Part::File(File { url, media_type }) => {
+            Some(json!({ "type": "file", "mediaType": media_type, "url": url }))
+        }
         Part::ToolCall { tool_call_id } => {
             step.calls.iter().find(|call| call.id == *tool_call_id).map(|call| tool(call, dialect))
         }
