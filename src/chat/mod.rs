@@ -7,6 +7,7 @@
 mod ask;
 mod attach;
 mod cancel;
+mod follow;
 mod intent;
 pub(crate) mod live;
 mod replay;
@@ -24,6 +25,7 @@ use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
 use crate::pace::Pace;
 use crate::store::Store;
+use follow::FollowedTurns;
 use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
 
@@ -41,6 +43,7 @@ pub(crate) struct Chat {
     /// How often one user may have the model asked.
     pace: Arc<Pace>,
     live: LiveTurns,
+    followed: FollowedTurns,
 }
 
 /// A turn under way, to read along.
@@ -72,7 +75,8 @@ impl Chat {
         caps: config::Caps,
     ) -> Self {
         let pace = Arc::new(Pace::new(caps.turns_per_minute));
-        Self { store, tasks, agent, approvals, models, settings, caps, pace, live: LiveTurns::default() }
+        let (live, followed) = (LiveTurns::default(), FollowedTurns::default());
+        Self { store, tasks, agent, approvals, models, settings, caps, pace, live, followed }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {
