@@ -261,7 +261,7 @@ impl Told {
             Part::ToolCall { tool_call_id } => {
                 step.status == StepStatus::Streaming || call(tool_call_id).is_some()
             }
-            Part::Text { .. } | Part::Reasoning { .. } => true,
+            _ => true,
         };
         for (at, part) in step.parts.iter().filter(is_there).enumerate().skip(self.part) {
             if at > self.part {
@@ -279,14 +279,21 @@ impl Told {
                         say(TurnEvent::Reasoning(new.into()));
                     }
                 }
-                Part::ToolCall { tool_call_id } => match call(tool_call_id) {
-                    None => return false,
-                    Some(call) if self.read == 0 => {
-                        say(as_asked(call));
-                        self.read = 1;
-                    }
-                    Some(_) => {}
-                },
+                // What has no words is told at once, and whole.
+                _ if self.read > 0 => {}
+                Part::Source(source) => {
+                    self.read = 1;
+                    say(TurnEvent::Source(source.clone()));
+                }
+                Part::File(file) => {
+                    self.read = 1;
+                    say(TurnEvent::File(file.clone()));
+                }
+                Part::ToolCall { tool_call_id } => {
+                    let Some(call) = call(tool_call_id) else { return false };
+                    self.read = 1;
+                    say(as_asked(call));
+                }
             }
         }
         true
