@@ -1,6 +1,6 @@
 //! What is stored of a message, told as it was when it was said.
 
-use crate::domain::call::{State, ToolCall};
+use crate::domain::call::ToolCall;
 use crate::domain::message::{Part, Step, StepStatus};
 use crate::domain::turn::{FinishReason, Shown, Standing, TurnEvent};
 
@@ -13,6 +13,8 @@ pub(super) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
             match part {
                 Part::Text { text } => told.push(TurnEvent::Text(text.clone().into())),
                 Part::Reasoning { text } => told.push(TurnEvent::Reasoning(text.clone().into())),
+                Part::Source(source) => told.push(TurnEvent::Source(source.clone())),
+                Part::File(file) => told.push(TurnEvent::File(file.clone())),
                 Part::ToolCall { tool_call_id } => {
                     if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
                         told.push(stored(call));
