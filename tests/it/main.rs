@@ -22,6 +22,7 @@ mod history;
 mod http;
 mod limits;
 mod metrics;
+mod native_approval;
 mod openapi;
 mod operating;
 #[cfg(feature = "otel")]
