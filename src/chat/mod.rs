@@ -9,7 +9,6 @@ mod attach;
 mod cancel;
 mod intent;
 pub(crate) mod live;
-mod replay;
 mod turn;
 
 pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedAnswer, PostedMessage, ThreadName, Wants};
@@ -19,6 +18,7 @@ use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::{MessageId, RunId};
+use crate::domain::replay;
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
