@@ -7,4 +7,5 @@ mod deciding;
 mod hostile;
 mod page;
 mod recorded;
+mod reloaded;
 mod saying;
