@@ -5,7 +5,7 @@ use crate::config;
 use crate::domain::call::without_nul;
 use crate::domain::clock::Clock;
 use crate::domain::id::ToolCallId;
-use crate::domain::message::{Part, Usage};
+use crate::domain::message::{File, Part, Source, Usage};
 use crate::domain::nesting::Nesting;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, TurnEvent};
@@ -14,13 +14,16 @@ use crate::metrics::Metrics;
 use futures::StreamExt;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-/// More words and thoughts than this, in bytes, are no mistake any more but a broken server.
+/// More words, thoughts and files than this, in bytes, are no mistake any more but a broken server.
 const WORDS_BYTES_MAX: usize = 4 << 20;
+/// As many sources are told of a step; nobody looks at more.
+const SOURCES_MAX: usize = 256;
 /// Signs of life stretch `idle_timeout` so many times: some models think for long, and some servers never end.
 const ALIVE_TIMES: u32 = 10;
 /// The longest first pause before a model is asked again, and the longest of all.
@@ -35,8 +38,12 @@ pub(super) struct Said {
     pub(super) parts: Vec<Part>,
     pub(super) calls: Vec<AskedCall>,
     pub(super) end: Option<StepEnd>,
-    /// Bytes of words and thoughts so far.
+    /// Bytes of words, thoughts and files so far.
     words_bytes: usize,
+    /// The addresses of the sources so far.
+    named: HashSet<String>,
+    /// Sources that are not told yet.
+    sources: Vec<Source>,
 }
 
 /// How a step ended.
@@ -98,6 +105,7 @@ pub(super) async fn ask(
         result = with.ask_until_told(request, &mut said, say) => result.map_err(Broke::Failed),
         halt = with.heartbeat.halt() => Err(Broke::Halted(halt)),
     };
+    said.tell_sources(say);
     (said, result)
 }
 
@@ -292,29 +300,51 @@ impl Said {
             ModelEvent::Text(delta) | ModelEvent::Reasoning(delta) if delta.is_empty() => {}
             ModelEvent::Text(delta) => {
                 let delta = as_stored(delta);
-                self.count(&delta)?;
+                self.count(delta.len())?;
                 if let Some(Part::Text { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
                 } else {
+                    self.tell_sources(say);
                     self.parts.push(Part::Text { text: delta.clone() });
                 }
                 say(TurnEvent::Text(delta.into()));
             }
             ModelEvent::Reasoning(delta) => {
                 let delta = as_stored(delta);
-                self.count(&delta)?;
+                self.count(delta.len())?;
                 if let Some(Part::Reasoning { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
                 } else {
+                    self.tell_sources(say);
                     self.parts.push(Part::Reasoning { text: delta.clone() });
                 }
                 say(TurnEvent::Reasoning(delta.into()));
+            }
+            ModelEvent::Source { url, title } => {
+                if let Some(source) = Source::new(&url, title)
+                    && self.named.len() < SOURCES_MAX
+                    && self.named.insert(source.url.clone())
+                {
+                    self.sources.push(source);
+                    if !matches!(self.parts.last(), Some(Part::Text { .. } | Part::Reasoning { .. })) {
+                        self.tell_sources(say);
+                    }
+                }
+            }
+            ModelEvent::File { media_type, data } => {
+                if let Some(file) = File::new(&media_type, &data) {
+                    self.count(file.url.len())?;
+                    self.tell_sources(say);
+                    self.parts.push(Part::File(file.clone()));
+                    say(TurnEvent::File(file));
+                }
             }
             ModelEvent::CallStarted { index, provider_call_id, tool_name } => {
                 if index != self.calls.len() || index >= CALLS_MAX {
                     let why = format!("call {index} after {} calls", self.calls.len());
                     return Err(broken_off(&ModelError::Malformed(why)));
                 }
+                self.tell_sources(say);
                 let id = ToolCallId::new(clock.uuid());
                 self.parts.push(Part::ToolCall { tool_call_id: id });
                 self.calls.push(AskedCall {
@@ -365,8 +395,16 @@ impl Said {
         }
     }
 
-    fn count(&mut self, delta: &str) -> Result<(), TurnError> {
-        self.words_bytes = self.words_bytes.saturating_add(delta.len());
+    /// Tells the sources that came in the midst of words, behind them: they would cut them in two.
+    fn tell_sources(&mut self, say: &(dyn Fn(TurnEvent<'static>) + Sync)) {
+        for source in self.sources.drain(..) {
+            self.parts.push(Part::Source(source.clone()));
+            say(TurnEvent::Source(source));
+        }
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), TurnError> {
+        self.words_bytes = self.words_bytes.saturating_add(bytes);
         if self.words_bytes > WORDS_BYTES_MAX {
             return Err(broken_off(&ModelError::Malformed(format!("more than {WORDS_BYTES_MAX} bytes"))));
         }

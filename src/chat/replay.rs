@@ -13,6 +13,8 @@ pub(super) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
             match part {
                 Part::Text { text } => told.push(TurnEvent::Text(text.clone().into())),
                 Part::Reasoning { text } => told.push(TurnEvent::Reasoning(text.clone().into())),
+                Part::Source(source) => told.push(TurnEvent::Source(source.clone())),
+                Part::File(file) => told.push(TurnEvent::File(file.clone())),
                 Part::ToolCall { tool_call_id } => {
                     if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
                         told.push(stored(call));

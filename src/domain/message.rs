@@ -1,9 +1,19 @@
 //! Messages, and the steps an assistant's message is made of.
 
-use super::call::ToolCall;
+use super::call::{ToolCall, cut, without_nul};
 use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId, ToolCallId};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// Longest address of a source, in bytes.
+const URL_BYTES_MAX: usize = 2048;
+/// Longest title of a source, in bytes.
+const TITLE_BYTES_MAX: usize = 512;
+/// Longest media type of a file, in bytes.
+const MEDIA_TYPE_BYTES_MAX: usize = 128;
 
 /// A message as it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,6 +139,62 @@ pub(crate) enum Part {
         /// The call.
         tool_call_id: ToolCallId,
     },
+    /// A page of the web that the words go back to.
+    Source(Source),
+    /// A file that the model made.
+    File(File),
+}
+
+/// A page of the web that a model names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Source {
+    /// Its address, of `http` or `https`; it stands for the source wherever that needs an id.
+    pub(crate) url: String,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<String>,
+}
+
+impl Source {
+    /// The source that a model names so. `None` where pages would make a link of it that leads anywhere but to the web.
+    pub(crate) fn new(url: &str, title: Option<String>) -> Option<Self> {
+        let url = Some(url).filter(|url| url.len() <= URL_BYTES_MAX).and_then(|url| Url::parse(url).ok())?;
+        // As a browser reads it, so that nothing hides in how it is written.
+        let url = Some(url).filter(|url| matches!(url.scheme(), "http" | "https")).map(String::from)?;
+        let title = title.map(|title| cut(without_nul(title.trim()), TITLE_BYTES_MAX));
+        Some(Self { url, title: title.filter(|title| !title.is_empty()) })
+    }
+}
+
+/// A file that a model made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct File {
+    /// A `data:` URL of all that is in it.
+    pub(crate) url: String,
+    /// What kind of file it is.
+    pub(crate) media_type: String,
+}
+
+impl File {
+    /// The file of this kind with these bytes. `None` where that is no kind, or there is nothing in it.
+    pub(crate) fn new(media_type: &str, bytes: &[u8]) -> Option<Self> {
+        // RFC 6838, 4.2. Parameters say nothing that a page asks for.
+        let named = |name: &str| {
+            let allowed = |c: u8| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c);
+            !name.is_empty() && name.bytes().all(allowed)
+        };
+        let media_type = media_type.split(';').next().map(str::trim)?.to_ascii_lowercase();
+        let (kind, of) = media_type.split_once('/')?;
+        if media_type.len() > MEDIA_TYPE_BYTES_MAX || !named(kind) || !named(of) || bytes.is_empty() {
+            return None;
+        }
+        Some(Self { url: format!("data:{media_type};base64,{}", STANDARD.encode(bytes)), media_type })
+    }
+
+    /// What is in it, as Base64.
+    pub(crate) fn base64(&self) -> &str {
+        self.url.split_once(',').map_or("", |(_, data)| data)
+    }
 }
 
 /// Tokens of one model call, or of a turn.

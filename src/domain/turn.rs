@@ -2,7 +2,7 @@
 
 use super::call::{Input, State, ToolCall};
 use super::id::ToolCallId;
-use super::message::Usage;
+use super::message::{File, Source, Usage};
 use super::run::TurnError;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -18,6 +18,10 @@ pub(crate) enum TurnEvent<'a> {
     Reasoning(Cow<'a, str>),
     /// What follows is no more of the same words or thoughts.
     PartEnded,
+    /// A source, behind the words that it belongs to.
+    Source(Source),
+    /// A file that the model made.
+    File(File),
     /// A call begins to be written, live.
     CallStarted {
         /// The call.
@@ -102,6 +106,8 @@ impl TurnEvent<'_> {
             }
             TurnEvent::StepStarted => TurnEvent::StepStarted,
             TurnEvent::PartEnded => TurnEvent::PartEnded,
+            TurnEvent::Source(source) => TurnEvent::Source(source),
+            TurnEvent::File(file) => TurnEvent::File(file),
             TurnEvent::CallStarted { tool_call_id, tool_name } => {
                 TurnEvent::CallStarted { tool_call_id, tool_name }
             }

@@ -9,7 +9,7 @@ use super::payload::{Json, PageOf, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::domain::id::ThreadId;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Usage};
+use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread};
 use crate::stream::v4_message;
 use poem_openapi::param::{Path, Query};
@@ -130,6 +130,10 @@ enum PartView {
     Reasoning(ReasoningPart),
     #[oai(mapping = "tool_call")]
     ToolCall(ToolCallPart),
+    #[oai(mapping = "source")]
+    Source(SourcePart),
+    #[oai(mapping = "file")]
+    File(FilePart),
 }
 
 /// A model call begins.
@@ -152,6 +156,23 @@ struct ReasoningPart {
 #[derive(Debug, Object)]
 struct ToolCallPart {
     tool_call: CallView,
+}
+
+/// A page of the web that the words go back to.
+#[derive(Debug, Object)]
+#[oai(skip_serializing_if_is_none)]
+struct SourcePart {
+    /// Of `http` or `https`.
+    url: String,
+    title: Option<String>,
+}
+
+/// A file that the model made.
+#[derive(Debug, Object)]
+struct FilePart {
+    /// A `data:` URL of all that is in it.
+    url: String,
+    media_type: String,
 }
 
 impl MessageView {
@@ -189,6 +210,12 @@ fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartV
                 let call = step.calls.iter().find(|call| call.id == *tool_call_id)?;
                 let tool_call = CallView::of(call, thread, approvals);
                 Some(PartView::ToolCall(ToolCallPart { tool_call }))
+            }
+            Part::Source(Source { url, title }) => {
+                Some(PartView::Source(SourcePart { url: url.clone(), title: title.clone() }))
+            }
+            Part::File(File { url, media_type }) => {
+                Some(PartView::File(FilePart { url: url.clone(), media_type: media_type.clone() }))
             }
         }));
     }

@@ -116,6 +116,21 @@ pub enum ModelEvent {
     Text(String),
     /// More thoughts.
     Reasoning(String),
+    /// A page of the web that the words go back to. The same one is told once a step; one whose address is not of `http`
+    /// or `https`, or longer than 2048 bytes, is left out.
+    Source {
+        /// Its address.
+        url: String,
+        /// Its title, where it has one.
+        title: Option<String>,
+    },
+    /// A file that the model made. With the words of its step it may have 4 MiB as Base64.
+    File {
+        /// What kind of file it is: `image/png`.
+        media_type: String,
+        /// What is in it.
+        data: Vec<u8>,
+    },
     /// A call begins.
     CallStarted {
         /// Which call of this stream.

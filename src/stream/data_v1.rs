@@ -6,7 +6,7 @@
 
 use super::{Encoder, failure};
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::Usage;
+use crate::domain::message::{Source, Usage};
 use crate::domain::turn::{FinishReason, Shown, Standing, Stands, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
@@ -34,6 +34,10 @@ impl Encoder for DataV1 {
             TurnEvent::Text(text) => line(out, b'0', text),
             TurnEvent::Reasoning(text) => line(out, b'g', text),
             TurnEvent::PartEnded => {}
+            TurnEvent::Source(source) => line(out, b'h', &FoundAt::new(source)),
+            TurnEvent::File(file) => {
+                line(out, b'k', &MadeFile { data: file.base64(), mime_type: &file.media_type })
+            }
             TurnEvent::CallStarted { tool_call_id, tool_name } => {
                 line(out, b'b', &CallStarted { tool_call_id, tool_name });
             }
@@ -98,6 +102,31 @@ fn line<T: Serialize + ?Sized>(out: &mut BytesMut, code: u8, value: &T) {
 #[serde(rename_all = "camelCase")]
 struct StepStarted<Id> {
     message_id: Id,
+}
+
+/// A source, as AI SDK 4 has it on the wire and in a message.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FoundAt<'a> {
+    source_type: &'static str,
+    id: &'a str,
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+}
+
+impl<'a> FoundAt<'a> {
+    pub(super) fn new(source: &'a Source) -> Self {
+        let Source { url, title } = source;
+        Self { source_type: "url", id: url, url, title: title.as_deref() }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MadeFile<'a> {
+    data: &'a str,
+    mime_type: &'a str,
 }
 
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use super::{Audience, Encoder, failure};
 use crate::domain::call::Input;
 use crate::domain::dialect::UiDialect;
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::Usage;
+use crate::domain::message::{File, Source, Usage};
 use crate::domain::turn::{FinishReason, Refusal, Shown, Spent, Standing, Stands, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
@@ -144,6 +144,10 @@ impl Encoder for UiMessage {
         match event {
             TurnEvent::Text(_) | TurnEvent::Reasoning(_) | TurnEvent::PartEnded => {}
             TurnEvent::StepStarted => chunk(out, &Chunk::StartStep),
+            TurnEvent::Source(Source { url, title }) => {
+                chunk(out, &Chunk::SourceUrl { source_id: url, url, title: title.as_deref() });
+            }
+            TurnEvent::File(File { url, media_type }) => chunk(out, &Chunk::File { url, media_type }),
             TurnEvent::CallStarted { tool_call_id, tool_name } => {
                 chunk(out, &Chunk::ToolInputStart { tool_call_id: *tool_call_id, tool_name });
             }
@@ -220,6 +224,16 @@ enum Chunk<'a> {
     },
     ReasoningEnd {
         id: PartId,
+    },
+    SourceUrl {
+        source_id: &'a str,
+        url: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+    },
+    File {
+        url: &'a str,
+        media_type: &'a str,
     },
     ToolInputStart {
         tool_call_id: ToolCallId,

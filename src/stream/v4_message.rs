@@ -3,6 +3,7 @@
 //! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded as its client (`processChatResponse`) folds the
 //! `data-v1` streams that told the message.
 
+use super::data_v1::FoundAt;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::message::{Body, Message, Part, Step, StepStatus};
@@ -62,6 +63,8 @@ enum Open {
     Text(String),
     Reasoning(String),
     Invocation(Value),
+    /// A part that is as it stays.
+    Whole(Value),
 }
 
 impl Folded {
@@ -81,6 +84,14 @@ impl Folded {
                 Part::Reasoning { text } => {
                     self.reasoning.get_or_insert_default().push_str(text);
                     append(&mut open, text, Open::Reasoning, Open::as_reasoning);
+                }
+                Part::Source(source) => {
+                    let source = FoundAt::new(source);
+                    open.push(Open::Whole(json!({ "type": "source", "source": source })));
+                }
+                Part::File(file) => {
+                    let (data, media_type) = (file.base64(), &file.media_type);
+                    open.push(Open::Whole(json!({ "type": "file", "mimeType": media_type, "data": data })));
                 }
                 Part::ToolCall { tool_call_id } => {
                     if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
@@ -160,6 +171,7 @@ impl Open {
             Self::Invocation(invocation) => {
                 json!({ "type": "tool-invocation", "toolInvocation": invocation })
             }
+            Self::Whole(part) => part,
         }
     }
 }

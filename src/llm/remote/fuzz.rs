@@ -300,7 +300,11 @@ fn told(read: &Read) -> Vec<Said> {
                 told.push(Said::Call { id: String::new(), name, arguments: Map::new() });
             }
             ModelEvent::CallArguments { index, delta } => calls[*index].1.push_str(delta),
-            ModelEvent::Alive | ModelEvent::CallFinished { .. } | ModelEvent::Finished { .. } => {}
+            ModelEvent::Alive
+            | ModelEvent::Source { .. }
+            | ModelEvent::File { .. }
+            | ModelEvent::CallFinished { .. }
+            | ModelEvent::Finished { .. } => {}
         }
     }
     for (place, text) in calls {
@@ -318,7 +322,11 @@ fn is_in_order(read: &Read) -> Result<(), String> {
     for event in &read.events {
         let in_order = !over
             && match event {
-                ModelEvent::Alive | ModelEvent::Text(_) | ModelEvent::Reasoning(_) => finished == 0,
+                ModelEvent::Alive
+                | ModelEvent::Text(_)
+                | ModelEvent::Reasoning(_)
+                | ModelEvent::Source { .. }
+                | ModelEvent::File { .. } => finished == 0,
                 ModelEvent::CallStarted { index, tool_name, .. } => {
                     begun += 1;
                     finished == 0 && *index + 1 == begun && !tool_name.is_empty()

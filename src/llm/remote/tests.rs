@@ -42,6 +42,10 @@ fn line(wire: Wire, text: &str) -> String {
             ModelEvent::Alive => Ok(()),
             ModelEvent::Text(text) => write!(line, "{text} "),
             ModelEvent::Reasoning(text) => write!(line, "({text}) "),
+            ModelEvent::Source { url, title } => {
+                write!(line, "[{url} {}] ", title.as_deref().unwrap_or_default())
+            }
+            ModelEvent::File { media_type, data } => write!(line, "[{media_type} {data:?}] "),
             ModelEvent::CallStarted { index, provider_call_id, tool_name } => {
                 write!(line, "<{index} {tool_name}#{provider_call_id} ")
             }
