@@ -50,8 +50,10 @@ pub(crate) enum Wants {
     },
     /// Another answer to a user message.
     Regenerate {
-        /// What the page names of it: the answer, or the user message; by ids or by the page's names.
-        names: Vec<String>,
+        /// The answer, by its id, or the user message, by its id or the page's name for it; where the page names one.
+        answer: Option<String>,
+        /// The user message as the page holds it, without words where it has none.
+        question: Option<PostedMessage>,
     },
     /// To go on.
     Continue {

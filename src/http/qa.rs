@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 
 /// Longest reason of a rejection, in characters.
-const REASON_MAX: usize = 2000;
+pub(super) const REASON_MAX: usize = 2000;
 
 /// The dialects of a stream.
 #[derive(Debug, Clone, Copy, Enum)]
