@@ -25,9 +25,9 @@ pub(super) enum Version {
 use Version::{V4, V5, V6, V7};
 
 /// All of them.
-pub(super) const ALL: [Version; 1] = [V4];
+pub(super) const ALL: [Version; 4] = [V4, V5, V6, V7];
 /// Those that read the UI message stream.
-pub(super) const UI: [Version; 0] = [];
+pub(super) const UI: [Version; 3] = [V5, V6, V7];
 /// Those that ask for approvals by themselves.
 pub(super) const NATIVE: [Version; 2] = [V6, V7];
 
