@@ -4,6 +4,7 @@
 //! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
 //! [`TurnLog`], from which any number of clients read.
 
+mod answers;
 mod ask;
 mod attach;
 mod cancel;
@@ -11,6 +12,7 @@ mod intent;
 pub(crate) mod live;
 mod replay;
 mod turn;
+mod waiting;
 
 pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedAnswer, PostedMessage, ThreadName, Wants};
 pub(crate) use cancel::CancelRunError;
