@@ -198,8 +198,8 @@ impl Chat {
     ) -> Result<Started, AskError> {
         match next {
             Next::Attach(run) => {
-                let log = self.live.find(run.id).ok_or(AskError::TurnInProgress)?;
-                Ok(Started::of(&run, log))
+                let log = self.running_log(&write, &thread, &run).await?;
+                Ok(Started::of(&run, log.ok_or(AskError::TurnInProgress)?))
             }
             Next::Begin(lease) => {
                 let held = write.held_calls(lease.run.assistant_message_id).await?;

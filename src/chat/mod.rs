@@ -8,6 +8,7 @@ mod answers;
 mod ask;
 mod attach;
 mod cancel;
+mod follow;
 mod intent;
 pub(crate) mod live;
 mod replay;
@@ -26,6 +27,7 @@ use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
 use crate::pace::Pace;
 use crate::store::Store;
+use follow::FollowedTurns;
 use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ pub(crate) struct Chat {
     /// How often one user may have the model asked.
     pace: Arc<Pace>,
     live: LiveTurns,
+    followed: FollowedTurns,
 }
 
 /// A turn under way, to read along.
@@ -74,7 +77,8 @@ impl Chat {
         caps: config::Caps,
     ) -> Self {
         let pace = Arc::new(Pace::new(caps.turns_per_minute));
-        Self { store, tasks, agent, approvals, models, settings, caps, pace, live: LiveTurns::default() }
+        let (live, followed) = (LiveTurns::default(), FollowedTurns::default());
+        Self { store, tasks, agent, approvals, models, settings, caps, pace, live, followed }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

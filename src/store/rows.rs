@@ -7,6 +7,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Surface, Verdict};
 use crate::domain::message::{Body, Message, MessageStatus, Step, StepStatus, Usage};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
+use crate::domain::turn::FinishReason;
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
 
@@ -91,6 +92,10 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         provider_state,
         created_at: Timestamp::from_micros(row.created_at),
     })
+}
+
+pub(super) fn finish_reason(text: &str) -> Result<FinishReason, StoreError> {
+    word("message_steps", &FinishReason::ALL.map(|reason| (reason.as_str(), reason)), text)
 }
 
 pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
