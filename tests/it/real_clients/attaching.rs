@@ -1,6 +1,6 @@
 //! A page that is loaded while a turn is under way, or before anything was said.
 
-use super::page::{ALL, CHAT, Page, Version, reload, thread, words};
+use super::page::{ALL, CHAT, NATIVE, Page, UI, Version, reload, thread, words};
 use super::saying::{Piece, step};
 use crate::support::{Embedded, eventually};
 use serde_json::{Value, json};
@@ -159,5 +159,112 @@ async fn a_page_that_is_loaded_while_a_failure_is_tried_again_shows_what_came_be
         assert_eq!(words(&page.messages[0]), "hi");
         page.equals_reload(&app).await;
         app.client.read_on(running).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_5_and_later_that_is_loaded_during_a_continuation_reads_the_whole_message() {
+    for version in UI {
+        let app = Embedded::start().await;
+        let (gate, running, before) = continued(&app, version).await;
+        let (loaded, page) = load_and_resume(&app, version, &gate).await;
+        assert_eq!(loaded, before[..1], "the answer is what the turn will tell");
+        assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1));
+        assert_eq!(page.said(), "I will pay. Paid. All done.");
+        assert_eq!(page.states(), ["output-available"; 2]);
+        page.equals_reload(&app).await;
+        app.client.read_on(running).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_shows_half_of_it_reads_it_from_its_beginning() {
+    for version in UI {
+        let app = Embedded::start().await;
+        let gate = app.scene.gate();
+        app.scene.then(step(&[Piece::Text("Hel"), Piece::Text("lo "), Piece::Text("world")]));
+        gate.add_permits(1);
+        let mut page = Page::open(&app, version);
+        page.send_until_shown("hello", "Hel").await;
+        page.stop().await;
+        assert_eq!(page.said(), "Hel");
+        page.begin_to_resume().await;
+        gate.add_permits(10);
+        page.settles().await;
+        page.looks_like("n2-resume-half-shown.1");
+        assert_eq!((page.said().as_str(), page.requests.len()), ("Hello world", 2));
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn pages_of_all_versions_read_one_turn_side_by_side() {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    app.scene.then(step(&[Piece::Thought("Hm. "), Piece::Text("Look. "), Piece::Call("look", "1")]));
+    app.scene.says("Seen.");
+    gate.add_permits(2);
+    let mut first = Page::open(&app, Version::V7);
+    first.send_until_shown("hi", "Look. ").await;
+    let mut pages = Vec::new();
+    for version in ALL {
+        let mut page = Page::load(&app, version).await;
+        page.begin_to_resume().await;
+        pages.push(page);
+    }
+    gate.add_permits(100);
+    first.settles().await;
+    for page in &mut pages {
+        page.settles().await;
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Look. Seen."));
+        page.equals_reload(&app).await;
+    }
+    first.equals_reload(&app).await;
+    assert_eq!(app.ledger.lines(), ["look 1"]);
+}
+
+#[tokio::test]
+async fn a_tab_reads_along_with_what_another_ones_approval_began() {
+    for version in NATIVE {
+        let app = Embedded::start().await;
+        app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")]));
+        let mut page = Page::open(&app, version);
+        page.send("pay").await;
+        let gate = app.scene.gate();
+        app.scene.then(step(&[Piece::Text("Paid. "), Piece::Call("look", "1")])).says("All done.");
+        gate.add_permits(1);
+        page.begin_to_approve(&page.call_ids()[0]).await;
+        page.shows("Paid. ").await;
+        let mut other = Page::load(&app, version).await;
+        assert_eq!(other.messages.len(), 1, "the answer is what the turn will tell");
+        other.begin_to_resume().await;
+        gate.add_permits(100);
+        page.settles().await;
+        other.settles().await;
+        for page in [&page, &other] {
+            assert_eq!(page.error, None);
+            assert_eq!(page.said(), "I will pay. Paid. All done.");
+            page.equals_reload(&app).await;
+        }
+        assert_eq!((page.requests.len(), other.requests.len()), (2, 1));
+        assert_eq!(app.ledger.lines(), ["pay 10", "look 1"]);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_5_and_later_that_resumes_while_a_call_waits_is_told_nothing() {
+    for version in UI {
+        let app = Embedded::start().await;
+        let id = app.client.thread().await;
+        let path = format!("/qa/chat_streamed/{id}");
+        app.scene.then(step(&[Piece::Call("pay", "10")]));
+        let mut page = Page::open_with(&app, version, &["--path", &path]);
+        page.send("pay").await;
+        let before = page.messages.clone();
+        page.resume().await;
+        assert_eq!(page.asked()[1], format!("GET {path}/{CHAT}/stream"));
+        assert_eq!((page.error.as_deref(), &page.requests[1]["status"]), (None, &json!(204)));
+        assert_eq!(page.messages, before);
+        page.equals_reload(&app).await;
     }
 }

@@ -1,7 +1,7 @@
 //! What a page of AI SDK 4 shows of calls that wait for a person, by each way it has to go on.
 
 use super::page::{POST, Page, Shown, Version, calls, reload};
-use super::saying::{Piece, step};
+use super::saying::{Piece, read, step};
 use crate::support::Embedded;
 use serde_json::{Value, json};
 
@@ -30,13 +30,6 @@ pub(super) async fn validate(app: &Embedded, page: &Page, yes: bool) -> Value {
     let answer = app.client.validate(&body).await;
     assert_eq!(answer.status, 200, "{:?}", answer.body);
     answer.body
-}
-
-/// The result that the model read last.
-pub(super) fn read(app: &Embedded) -> String {
-    let requests = app.scene.requests();
-    let messages = requests.last().unwrap().messages.iter().map(|message| format!("{message:?}"));
-    messages.collect::<Vec<_>>().join("\n")
 }
 
 /// The one call of a message, as the page shows it.
@@ -176,8 +169,7 @@ async fn a_message_past_a_call_leaves_it_waiting() {
 async fn edited_inputs_are_shown_once_the_page_is_loaded_anew() {
     let (app, mut page) = asked().await;
     let edited = json!({ "note": "7" });
-    let body =
-        json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
+    let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
     assert_eq!(app.client.validate(&body).await.status, 200);
     page.resume().await;
     assert_eq!(shown(page.last()), result(json!({ "paid": "7" })));

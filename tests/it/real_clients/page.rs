@@ -94,7 +94,11 @@ impl Page {
         // So that a failure says which version it was.
         println!("a page of AI SDK {}", version.number());
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
-        assert!(dir.join("node_modules/react4").exists(), "run `npm ci --ignore-scripts` in {}", dir.display());
+        assert!(
+            dir.join("node_modules/react4").exists(),
+            "run `npm ci --ignore-scripts` in {}",
+            dir.display()
+        );
         let mut node = Command::new("node");
         node.current_dir(dir).args(["driver/drive.mjs", "--url", &app.client.base, "--chat-id", CHAT]);
         node.args(["--version", version.number()]).args(flags);

@@ -41,6 +41,13 @@ pub(super) fn step(pieces: &[Piece]) -> Vec<Result<ModelEvent, String>> {
     step
 }
 
+/// What the model was asked with last.
+pub(super) fn read(app: &Embedded) -> String {
+    let requests = app.scene.requests();
+    let messages = requests.last().unwrap().messages.iter().map(|message| format!("{message:?}"));
+    messages.collect::<Vec<_>>().join("\n")
+}
+
 #[tokio::test]
 async fn a_page_shows_the_words_that_come_in_pieces() {
     for version in ALL {
@@ -74,10 +81,9 @@ async fn a_page_knows_what_was_spent_and_why_the_answer_ended() {
                 &page.finishes[0]["usage"],
                 json!({ "promptTokens": 120, "completionTokens": 8, "totalTokens": 128 }),
             ),
-            Version::V5 | Version::V6 | Version::V7 => (
-                &page.last()["metadata"],
-                json!({ "usage": { "inputTokens": 120, "outputTokens": 8 } }),
-            ),
+            Version::V5 | Version::V6 | Version::V7 => {
+                (&page.last()["metadata"], json!({ "usage": { "inputTokens": 120, "outputTokens": 8 } }))
+            }
         };
         assert_eq!(held, &spent);
         page.equals_reload(&app).await;
@@ -134,7 +140,10 @@ async fn a_page_shows_thoughts() {
         let mut page = Page::open(&app, version);
         page.send("hello").await;
         page.looks_like("f-reasoning.1");
-        assert_eq!(page.last()["parts"][1][if version == Version::V4 { "reasoning" } else { "text" }], "I think");
+        assert_eq!(
+            page.last()["parts"][1][if version == Version::V4 { "reasoning" } else { "text" }],
+            "I think"
+        );
         page.equals_reload(&app).await;
     }
 }

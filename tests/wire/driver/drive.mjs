@@ -12,9 +12,10 @@ Flags
   --header 'NAME: VALUE'    repeatable               --messages '[...]'  what the page begins with
   --posts all|last|nothing  of the conversation: all of it, the last message alone (prepareSendMessagesRequest,
                             experimental_prepareRequestBody), or, in 4, an empty body behind the first message
-  --automatically approvals|outputs|never
+  --automatically approvals|outputs|any|never
                             when 5 to 7 post by themselves (sendAutomaticallyWhen): once the approvals of the last step
-                            are answered, which is the default of 6 and 7, or once its calls have outputs
+                            are answered, which is the default of 6 and 7, once its calls have outputs, or as long as
+                            an answered call of any message shows no outcome
   --max-requests 20         one more than that is refused: a page that posts for ever ends with an error
 
 What a user does: {"do": NAME, ...}

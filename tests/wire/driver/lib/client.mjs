@@ -9,7 +9,7 @@ export const VERSIONS = ['4', '5', '6', '7'];
 export const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 /// `posts` says what of a conversation is posted: `all`, `last` (the last message alone), or `nothing` behind the first.
-/// `automatically` says when 5 to 7 post by themselves: `approvals`, `outputs` or `never`.
+/XX
 export function makeClient(options) {
   return options.version === '4' ? hook(options) : chat(options);
 }
@@ -62,6 +62,7 @@ async function chat({ version, api, headers, chatId, fetch, initialMessages, pos
   const when = {
     approvals: sdk.lastAssistantMessageIsCompleteWithApprovalResponses,
     outputs: sdk.lastAssistantMessageIsCompleteWithToolCalls,
+    any: ({ messages }) => messages.some(m => m.parts.some(part => part.state === 'approval-responded')),
   };
   const finishes = [];
   const chat = new Chat({
