@@ -5,7 +5,6 @@ use crate::support::{Embedded, Turn, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
-use std::time::Duration;
 use tokio::net::TcpSocket;
 
 impl Embedded {
@@ -229,12 +228,11 @@ async fn reads_nothing(app: &Embedded, path: &str) -> tokio::net::TcpStream {
 
 #[tokio::test]
 async fn of_any_number_of_readers_one_that_never_reads_holds_nobody_up() {
-    const TEXTS: usize = 3;
-    const MIB: usize = 1 << 20;
-    let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = Duration::from_secs(2);
-    let app = Embedded::hurried(hurry, |config| config.limits.streams_per_user = Some(60)).await;
+    const TEXTS: usize = 12;
+    let app = Embedded::with(|config| config.limits.streams_per_user = Some(60)).await;
     let thread = app.client.thread().await;
-    let text = "\u{e9}".repeat(MIB / 2);
+    // More than a socket takes that nobody reads from.
+    let text = "\u{e9}".repeat(32 << 10);
     let gate = app.scene.gate();
     app.scene.then((0..TEXTS).map(|_| words(&text)).chain([end(FinishReason::Stop)]).collect());
     let first = app.client.begin(&thread, &json!({ "content": "hi" })).await;
