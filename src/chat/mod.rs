@@ -4,14 +4,15 @@
 //! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
 //! [`TurnLog`], from which any number of clients read.
 
+mod answers;
 mod ask;
 mod attach;
 mod cancel;
 mod follow;
 mod intent;
 pub(crate) mod live;
-mod replay;
 mod turn;
+mod waiting;
 
 pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedAnswer, PostedMessage, ThreadName, Wants};
 pub(crate) use cancel::CancelRunError;
@@ -20,6 +21,7 @@ use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::{MessageId, RunId};
+use crate::domain::replay;
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;

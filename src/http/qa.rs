@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 
 /// Longest reason of a rejection, in characters.
-const REASON_MAX: usize = 2000;
+pub(super) const REASON_MAX: usize = 2000;
 
 /// The dialects of a stream.
 #[derive(Debug, Clone, Copy, Enum)]
@@ -253,9 +253,11 @@ impl Qa {
         if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_MAX) {
             return Err(ApiError::bad_request(format!("reason: expected at most {REASON_MAX} characters")));
         }
-        self.0.rates.decision(&caller.0)?;
-        // What is no id names no call.
-        let tool_call_id = body.tool_call_id.parse().map_err(|_| ApiError::not_found())?;
+        let Ok(tool_call_id) = body.tool_call_id.parse() else {
+            // What is no id names no call, and who tries them all is counted.
+            self.0.approvals.count(&caller.0)?;
+            return Err(ApiError::not_found());
+        };
         let answer = if body.is_validated {
             Answer::Approve { inputs: body.validated_inputs.map(|inputs| inputs.0) }
         } else {

@@ -124,7 +124,6 @@ pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
 pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
     const TABLE: &str = "decisions";
     let verdicts = [Verdict::Approve, Verdict::Reject, Verdict::Expire, Verdict::Cancel];
-    let surfaces = [Surface::Rest, Surface::Policy, Surface::Sweeper];
     Ok(Decision {
         verdict: word(TABLE, &verdicts.map(|verdict| (verdict.as_str(), verdict)), &row.verdict)?,
         by: row.actor,
@@ -132,7 +131,7 @@ pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
         edited: row.edited,
         reason: row.reason,
         input_hash: row.input_hash,
-        surface: word(TABLE, &surfaces.map(|surface| (surface.as_str(), surface)), &row.surface)?,
+        surface: word(TABLE, &Surface::ALL.map(|surface| (surface.as_str(), surface)), &row.surface)?,
     })
 }
 
