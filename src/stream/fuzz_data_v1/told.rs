@@ -226,7 +226,7 @@ impl Teller<'_> {
             let held = self.held.iter().map(|call| Standing {
                 tool_call_id: call.id,
                 tool_name: call.name.clone(),
-                edited: None,
+                shown_anew: None,
                 word: State::Pending.validation_word(),
                 stands: Stands::Pending,
             });
