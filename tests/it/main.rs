@@ -37,6 +37,7 @@ mod replicas;
 mod roles;
 mod schema;
 mod stopping;
+mod streaming;
 mod support;
 mod sweeper;
 mod third_party;
