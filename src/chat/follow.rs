@@ -113,8 +113,8 @@ impl Follower {
     /// Until the turn is over, nobody reads any more, the database has not answered for so long, or this process
     /// leaves. Whether the other process lives is for others to find out, who close what it left.
     async fn follow(mut self, patience: Duration) {
-        if !self.turn.held.is_empty() {
-            self.log.say(TurnEvent::Continued(self.turn.held.iter().map(Standing::of).collect()));
+        if let Some(continued) = self.turn.continued.take() {
+            self.log.say(continued);
         }
         let mut mark = None;
         let mut answered = Instant::now();
