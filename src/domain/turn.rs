@@ -160,8 +160,8 @@ pub(crate) struct Standing {
 /// How far a held call is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stands {
-    /// A person is asked.
-    Pending,
+    /// A person is asked about these inputs.
+    Pending(Input),
     /// A person said yes, and it has not ended.
     UnderWay,
     /// It has ended.
@@ -173,7 +173,7 @@ impl Standing {
     pub(crate) fn of(call: &ToolCall) -> Self {
         let stands = match (Shown::of(call), &call.state) {
             (Some(shown), _) => Stands::Ended(shown),
-            (None, State::Pending) => Stands::Pending,
+            (None, State::Pending) => Stands::Pending(call.input.clone()),
             (None, _) => Stands::UnderWay,
         };
         Self {

@@ -108,8 +108,8 @@ impl UiMessage {
                     }
                     self.ended(*tool_call_id, shown, out);
                 }
-                Stands::Pending if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
-                Stands::Pending | Stands::UnderWay => {}
+                Stands::Pending(_) if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
+                Stands::Pending(_) | Stands::UnderWay => {}
             }
         }
         if self.dialect == UiDialect::V5 {
@@ -164,13 +164,22 @@ impl Encoder for UiMessage {
             TurnEvent::CallEnded { tool_call_id, shown } => self.ended(*tool_call_id, shown, out),
             TurnEvent::Held(calls) => {
                 // Of one that was decided meanwhile, a page shows that it was asked for.
-                let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending));
+                let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending(_)));
                 if self.dialect == UiDialect::V6 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }
                 self.standing(calls, out);
             }
-            TurnEvent::Continued(calls) => self.standing(calls, out),
+            TurnEvent::Continued(calls) => {
+                // A page may have given an output of its own to a call that still waits. Unless that is taken from it,
+                // it takes the step for complete, and posts again and again.
+                for call in calls {
+                    if let Stands::Pending(input) = &call.stands {
+                        inputs(call.tool_call_id, &call.tool_name, input, out);
+                    }
+                }
+                self.standing(calls, out);
+            }
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
             // No error: the page that stopped it would show one.
