@@ -140,7 +140,7 @@ impl<'a> Teller<'a> {
         }
         let standing = self.held.iter().map(|call| Standing {
             // Behind another step it would be another call.
-            edited: Standing::of(call).edited.filter(|_| !self.passed),
+            shown_anew: Standing::of(call).shown_anew.filter(|_| !self.passed),
             ..Standing::of(call)
         });
         let standing = standing.collect();
@@ -336,7 +336,7 @@ impl<'a> Teller<'a> {
 /// The call as it stood when it was stored.
 fn pending(call: &ToolCall) -> Standing {
     let word = State::Pending.validation_word();
-    Standing { edited: None, word, stands: Stands::Pending, ..Standing::of(call) }
+    Standing { shown_anew: None, word, stands: Stands::Pending, ..Standing::of(call) }
 }
 
 fn ended(result: &str) -> End {

@@ -64,6 +64,8 @@ pub(super) struct Page {
     pub(super) finishes: Vec<Value>,
     /// The messages it shows.
     pub(super) messages: Vec<Value>,
+    /// The calls that its own user answered, in 6 and 7.
+    pub(super) answered: Vec<String>,
     node: Child,
     user: ChildStdin,
     shown: UnboundedReceiver<String>,
@@ -117,8 +119,8 @@ impl Page {
             }
         });
         let user = node.stdin.take().unwrap();
-        let (error, requests, finishes, messages) = (None, Vec::new(), Vec::new(), Vec::new());
-        Self { version, error, requests, finishes, messages, node, user, shown }
+        let (requests, finishes, messages, answered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { version, error: None, requests, finishes, messages, answered, node, user, shown }
     }
 
     /// Its user does this.
@@ -176,6 +178,7 @@ impl Page {
 
     /// Answers what it is asked, as pages of 6 and 7 do: the call's id is the approval's.
     pub(super) async fn answer(&mut self, call: &str, approved: bool) {
+        self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": approved })).await;
     }
 
@@ -189,6 +192,7 @@ impl Page {
 
     /// The same, and says why.
     pub(super) async fn answer_because(&mut self, call: &str, approved: bool, reason: &str) {
+        self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": approved, "reason": reason })).await;
     }
 
@@ -209,6 +213,7 @@ impl Page {
 
     /// Answers what it is asked, and waits until the answer to that begins.
     pub(super) async fn begin_to_approve(&mut self, call: &str) {
+        self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": true, "until": "answered" })).await;
     }
 

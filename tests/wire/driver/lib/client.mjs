@@ -8,8 +8,8 @@ export const VERSIONS = ['4', '5', '6', '7'];
 
 export const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
-/// `posts` says what of a conversation is posted: `all`, `last` (the last message alone), or `nothing` behind the first.
-/XX
+// `posts` says what of a conversation is posted: `all`, `last` (the last message alone), or `nothing` behind the first.
+// `automatically` says when 5 to 7 post by themselves: `approvals`, `outputs`, `any` or `never`.
 export function makeClient(options) {
   return options.version === '4' ? hook(options) : chat(options);
 }
