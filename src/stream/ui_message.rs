@@ -95,21 +95,28 @@ impl UiMessage {
         chunk(out, &told);
     }
 
-    /// How calls stand that a person is, or was, asked about: first what did not run, then what did.
-    fn standing(&self, calls: &[Standing], out: &mut BytesMut) {
+    /// How calls stand that a person is, or was, asked about, in the step that asks or behind it: first what did not
+    /// run, then what did.
+    fn standing(&self, calls: &[Standing], behind: bool, out: &mut BytesMut) {
         let refused = |call: &&Standing| matches!(call.stands, Stands::Ended(Shown::Refused(..)));
         let (first, then): (Vec<_>, Vec<_>) = calls.iter().partition(refused);
         for call in first.into_iter().chain(then) {
-            let Standing { tool_call_id, tool_name, edited, .. } = call;
+            let Standing { tool_call_id, tool_name, shown_anew, .. } = call;
             match &call.stands {
                 Stands::Ended(shown) => {
-                    if let Some(input) = edited {
+                    if let Some(input) = shown_anew {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
                     self.ended(*tool_call_id, shown, out);
                 }
-                Stands::Pending(_) if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
-                Stands::Pending(_) | Stands::UnderWay => {}
+                Stands::Pending if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
+                Stands::Pending if behind => {
+                    // One that put an output of its own there would post again, for ever.
+                    if let Some(input) = shown_anew {
+                        inputs(*tool_call_id, tool_name, input, out);
+                    }
+                }
+                Stands::Pending | Stands::UnderWay => {}
             }
         }
         if self.dialect == UiDialect::V5 {
@@ -164,22 +171,13 @@ impl Encoder for UiMessage {
             TurnEvent::CallEnded { tool_call_id, shown } => self.ended(*tool_call_id, shown, out),
             TurnEvent::Held(calls) => {
                 // Of one that was decided meanwhile, a page shows that it was asked for.
-                let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending(_)));
+                let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending));
                 if self.dialect == UiDialect::V6 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }
-                self.standing(calls, out);
+                self.standing(calls, false, out);
             }
-            TurnEvent::Continued(calls) => {
-                // A page may have given an output of its own to a call that still waits. Unless that is taken from it,
-                // it takes the step for complete, and posts again and again.
-                for call in calls {
-                    if let Stands::Pending(input) = &call.stands {
-                        inputs(call.tool_call_id, &call.tool_name, input, out);
-                    }
-                }
-                self.standing(calls, out);
-            }
+            TurnEvent::Continued(calls) => self.standing(calls, true, out),
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
             // No error: the page that stopped it would show one.

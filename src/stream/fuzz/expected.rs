@@ -108,7 +108,7 @@ fn read(mut page: HashMap<ToolCallId, OnPage>, turn: &Turn, dialect: Dialect) ->
 impl OnPage {
     fn stand(&mut self, call: &Standing, asks: bool, dialect: Dialect) {
         self.stands = Some(call.stands.clone());
-        if asks || matches!(call.stands, Stands::Pending(_)) {
+        if asks || call.stands == Stands::Pending {
             self.answer = None;
         }
         if let (Stands::Ended(_), Some(edited), Dialect::Ui(_)) = (&call.stands, &call.edited, dialect) {

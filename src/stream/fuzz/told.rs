@@ -336,7 +336,7 @@ impl<'a> Teller<'a> {
 /// The call as it stood when it was stored.
 fn pending(call: &ToolCall) -> Standing {
     let word = State::Pending.validation_word();
-    Standing { edited: None, word, stands: Stands::Pending(call.input.clone()), ..Standing::of(call) }
+    Standing { edited: None, word, stands: Stands::Pending, ..Standing::of(call) }
 }
 
 fn ended(result: &str) -> End {
