@@ -392,8 +392,8 @@ impl Chat {
                 let (told, of_turn) = around_turn(write, thread, running.id, &steps).await?;
                 if of_turn.iter().any(|step| known == Some(step.n)) {
                     // All but its end: the page has read the turn that it would attach to.
-                    let turn = self.live.find(running.id).ok_or(AskError::TurnInProgress)?;
-                    return settles(Some(turn));
+                    let turn = self.running_log(write, thread, &running).await?;
+                    return settles(Some(turn.ok_or(AskError::TurnInProgress)?));
                 }
                 Ok((Next::Attach(running), before(told)))
             }

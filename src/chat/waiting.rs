@@ -173,15 +173,15 @@ impl Telling {
         if found.held.iter().any(is_under_way) {
             return Ok(Then::Ends(Some(TurnError::outcome_not_known_yet())));
         }
-        match found.last.as_ref().map(|last| last.status) {
-            Some(RunStatus::Running) => {
+        match found.last.as_ref().map(|last| (last, last.status)) {
+            Some((last, RunStatus::Running)) => {
                 let (before, _) = around_turn(write, thread, waiting.run.id, &found.steps).await?;
-                return Ok(match chat.live.find(waiting.run.id) {
+                return Ok(match chat.running_log(write, thread, last).await? {
                     Some(other) => Then::ReadsAlong(other, missed_before_turn(before, waiting.step)),
                     None => Then::Ends(Some(TurnError::told_elsewhere())),
                 });
             }
-            Some(RunStatus::Waiting | RunStatus::Failed) if found.goes_on_behind(waiting.step) => {}
+            Some((_, RunStatus::Waiting | RunStatus::Failed)) if found.goes_on_behind(waiting.step) => {}
             Some(_) | None => return Ok(Then::Ends(None)),
         }
         if chat.tasks.is_stopping() {
