@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 81] = [
+const WRONG: [(&str, &str); 82] = [
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -141,6 +141,7 @@ const WRONG: [(&str, &str); 81] = [
     ("limits.json_depth", "-1"),
     ("limits.calls_per_step", "{}"),
     ("limits.pending_per_thread", "1.5"),
+    ("limits.batch", "-1"),
     ("limits.stream_buffer_bytes", "\"\""),
     ("limits.requests_per_minute", "-1"),
     ("limits.turns_per_minute", "4294967296"),
