@@ -9,6 +9,7 @@ use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::dialect::Dialect;
 use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::replay::continued;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::domain::turn::TurnEvent;
 use crate::pace::TooOften;
@@ -202,11 +203,11 @@ impl Chat {
                 Ok(Started::of(&run, log.ok_or(AskError::TurnInProgress)?))
             }
             Next::Begin(lease) => {
-                let held = write.held_calls(lease.run.assistant_message_id).await?;
+                let steps = write.steps(&lease.thread, lease.run.assistant_message_id).await?;
                 // Whoever finds the run in the database finds its log too; it says nothing before the commit.
                 let telling = self.telling(lease.run.id);
                 write.commit().await?;
-                Ok(telling.start(*lease, held))
+                Ok(telling.start(*lease, continued(&steps)))
             }
             Next::Announce(waiting) => {
                 write.commit().await?;

@@ -114,7 +114,7 @@ impl Follower {
     /// leaves. Whether the other process lives is for others to find out, who close what it left.
     async fn follow(mut self, patience: Duration) {
         if !self.turn.held.is_empty() {
-            self.log.say(TurnEvent::Continued(self.turn.held.iter().map(Standing::of).collect()));
+            self.log.say(TurnEvent::Continued(self.turn.held.clone()));
         }
         let mut mark = None;
         let mut answered = Instant::now();

@@ -9,6 +9,7 @@ use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::dialect::Dialect;
 use crate::domain::message::{Step, StepStatus, Usage};
+use crate::domain::replay::continued;
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::store::{Lease, StoreError, Thread, Write};
@@ -96,7 +97,7 @@ impl Telling {
         let then = self.then(&write, principal, thread, waiting, &found).await?;
         write.commit().await?;
         match then {
-            Then::GoesOn(lease) => self.turn(*lease, &found.held).await,
+            Then::GoesOn(lease) => self.turn(*lease, continued(&found.steps)).await,
             Then::ReadsAlong(other, before) => {
                 self.say_all(before);
                 let mut reader = other.reader();

@@ -36,6 +36,21 @@ pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
     told
 }
 
+/// How the held calls of the last whole one of these steps stand, for a message that goes on behind them. Inputs that a
+/// person changed are told only where no step was begun behind theirs: pages look for a call whose inputs they are told
+/// in their last step alone, and would show it there once more.
+pub(crate) fn continued(steps: &[Step]) -> Vec<Standing> {
+    let Some(step) = steps.iter().rfind(|step| step.status == StepStatus::Complete) else {
+        return Vec::new();
+    };
+    let passed = steps.last().is_some_and(|last| last.n > step.n);
+    let standing = step.calls.iter().filter(|call| call.held).map(|call| {
+        let Standing { edited, .. } = Standing::of(call);
+        Standing { edited: edited.filter(|_| !passed), ..Standing::of(call) }
+    });
+    standing.collect()
+}
+
 /// A call is stored.
 pub(crate) fn stored(call: &ToolCall) -> TurnEvent<'static> {
     let (tool_call_id, tool_name) = (call.id, call.name.clone());

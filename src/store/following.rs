@@ -3,12 +3,14 @@
 use super::entity::{run, step, tool_call};
 use super::turns::TurnEnd;
 use super::{Read, StoreError, Thread, rows};
+
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, RunId};
-use crate::domain::message::{Step, StepStatus, Usage};
+use crate::domain::message::{Step, Usage};
+use crate::domain::replay::continued;
 use crate::domain::run::{Run, RunStatus, TurnError};
-use crate::domain::turn::FinishReason;
+use crate::domain::turn::{FinishReason, Standing};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
@@ -24,8 +26,8 @@ pub(crate) struct FollowedTurn {
     pub(crate) began: Timestamp,
     /// Its first step.
     pub(crate) first: i32,
-    /// The held calls that it goes on behind.
-    pub(crate) held: Vec<ToolCall>,
+    /// How the held calls stand that it goes on behind.
+    pub(crate) held: Vec<Standing>,
     /// What the steps before it cost, where that was told.
     pub(crate) before: Option<Usage>,
 }
@@ -76,15 +78,13 @@ impl Read {
     ) -> Result<Option<FollowedTurn>, StoreError> {
         let Some(began) = self.turn_began(thread, run.id).await? else { return Ok(None) };
         let before = self.steps_before_turn(thread, run).await?;
-        let last_whole = before.iter().rfind(|step| step.status == StepStatus::Complete);
-        let calls = last_whole.into_iter().flat_map(|step| &step.calls);
         Ok(Some(FollowedTurn {
             thread: thread.clone(),
             run_id: run.id,
             message_id: run.assistant_message_id,
             began,
             first: before.last().map_or(0, |last| last.n.saturating_add(1)),
-            held: calls.filter(|call| call.held).cloned().collect(),
+            held: continued(&before),
             before: before.iter().filter_map(|step| step.usage).reduce(Usage::plus),
         }))
     }
