@@ -93,7 +93,7 @@ impl Approvals {
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
         let Decided { call, replayed } = self.answer(principal, request).await?;
-        let call = self.outcome(principal, call, self.times.wait).await?;
+        let call = self.outcome(principal, call).await?;
         Ok(Decided { call, replayed })
     }
 

@@ -6,7 +6,7 @@ use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
 use crate::store::{StoreError, Thread};
-use std::time::Duration;
+use tokio::sync::watch;
 
 impl Approvals {
     /// Begins to run an approved call, unless somebody else has, or this process must not.
@@ -54,16 +54,20 @@ impl Approvals {
         self.settled.send_modify(|count| *count = count.wrapping_add(1));
     }
 
+    /// What changes with each call that this process settles.
+    pub(crate) fn settlements(&self) -> watch::Receiver<u64> {
+        self.settled.subscribe()
+    }
+
     /// Waits for a call's end, at most `wait`; then the call as it is.
-    pub(crate) async fn outcome(
+    pub(super) async fn outcome(
         &self,
         principal: &Principal,
         mut call: ToolCall,
-        wait: Duration,
     ) -> Result<ToolCall, StoreError> {
-        let patience = self.tasks().patience(wait);
+        let patience = self.tasks().patience(self.times.wait);
         tokio::pin!(patience);
-        let mut settled = self.settled.subscribe();
+        let mut settled = self.settlements();
         let mut last_look = false;
         loop {
             if call.validated().is_none() || call.end().is_some() {

@@ -8,16 +8,17 @@ use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
-use crate::domain::message::{Step, StepStatus};
+use crate::domain::message::Step;
 use crate::domain::replay::replay;
-use crate::domain::turn::{Standing, TurnEvent};
+use crate::domain::turn::TurnEvent;
 use std::collections::HashSet;
 
 impl Chat {
     /// Takes those that are new: each by itself, and through the one function that decides. Pages post their whole
     /// history for ever, so an answer to what does not wait is none, and neither is one to a call of another thread.
     ///
-    /// A request that only goes on is refused where all that it says anew was.
+    /// A request that only goes on is refused where all that it says anew was; any, where an answer may be taken if it
+    /// comes again: nothing of what it wants is begun then.
     pub(super) async fn take_answers(
         &self,
         principal: &Principal,
@@ -34,22 +35,24 @@ impl Chat {
         let mut pending = read.pending_in(&thread).await?;
         drop(read);
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
-        let (mut taken, mut refused) = (false, None);
+        let (mut taken, mut refused, mut again) = (false, None, false);
         for answer in new.take(self.agent.limits.batch) {
             match self.approvals.answer(principal, answer.request()).await {
                 // Somebody else was faster, or time was: the page is told how the call stands.
                 Ok(_) | Err(DecideError::Closed(_)) => taken = true,
-                Err(error) => {
-                    let so_will_the_next = matches!(error, DecideError::TooOften(_) | DecideError::Store(_));
-                    refused.get_or_insert(error);
-                    if so_will_the_next {
-                        break;
-                    }
+                Err(error @ (DecideError::TooOften(_) | DecideError::Store(_))) => {
+                    again = true;
+                    refused = Some(error);
+                    // So will the next be.
+                    break;
                 }
+                Err(error) => refused = refused.or(Some(error)),
             }
         }
         match refused {
-            Some(error) if only_goes_on && !taken => Err(AskError::Refused(error)),
+            Some(error) if (only_goes_on && !taken) || (again && !only_goes_on) => {
+                Err(AskError::Refused(error))
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -80,18 +83,16 @@ pub(super) fn answered_step(steps: &[Step], answered: &HashSet<ToolCallId>) -> O
 
 /// What a page lacks that has these steps up to this one: how the held calls of that stand, and all behind it.
 pub(super) fn missed(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
-    let held = held_at(steps, known).map(Standing::of).collect();
-    let (_, behind) = steps.split_at(steps.partition_point(|step| step.n <= known));
-    let mut missed = vec![TurnEvent::Continued(held)];
+    let (held, behind) = steps.split_at(steps.partition_point(|step| step.n <= known));
+    let mut missed = held.last().map_or_else(Vec::new, TurnEvent::standing);
     missed.extend(replay(behind));
     missed
 }
 
 /// What of that a page lacks before it reads a turn that follows these steps: the turn itself begins with how the held
-/// calls of the last whole one stand.
+/// calls of the last whole one stand, but a step that broke off behind it is told by nobody else.
 pub(super) fn missed_before_turn(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
-    let last_whole = steps.iter().rfind(|step| step.status == StepStatus::Complete);
-    if last_whole.is_some_and(|step| step.n == known) { Vec::new() } else { missed(steps, known) }
+    if steps.last().is_some_and(|step| step.n == known) { Vec::new() } else { missed(steps, known) }
 }
 
 /// The calls of a step that a person is, or was, asked about.

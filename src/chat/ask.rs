@@ -7,13 +7,13 @@ use super::{Chat, Started};
 use crate::approvals::DecideError;
 use crate::config::WhilePending;
 use crate::domain::Principal;
-use crate::domain::dialect::Dialect;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::Step;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::domain::turn::TurnEvent;
 use crate::pace::TooOften;
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
+use crate::stream::Dialect;
 use crate::tools::ToolRegistry;
 use std::collections::HashSet;
 
@@ -203,7 +203,7 @@ impl Chat {
                 Ok(Started::of(&run, log.ok_or(AskError::TurnInProgress)?))
             }
             Next::Begin(lease) => {
-                let steps = write.steps(lease.run.assistant_message_id).await?;
+                let steps = write.steps(&lease.thread, lease.run.assistant_message_id).await?;
                 // Whoever finds the run in the database finds its log too; it says nothing before the commit.
                 let telling = self.telling(lease.run.id);
                 write.commit().await?;
@@ -375,7 +375,7 @@ impl Chat {
         let run = run.ok_or(AskError::NothingToContinue)?;
         let steps = match answered.is_empty() {
             true => Vec::new(),
-            false => write.steps(run.assistant_message_id).await?,
+            false => write.steps(thread, run.assistant_message_id).await?,
         };
         let known = answered_step(&steps, answered);
         let settles = |turn| {

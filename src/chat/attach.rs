@@ -4,10 +4,10 @@ use super::ask::AskError;
 use super::{Chat, Started};
 use crate::domain::Principal;
 use crate::domain::call::State;
-use crate::domain::dialect::Dialect;
 use crate::domain::replay::replay;
 use crate::domain::run::RunStatus;
 use crate::store::{StoreError, Thread, Write};
+use crate::stream::Dialect;
 
 impl Chat {
     /// The turn under way in the thread of this name, from its beginning. In the dialects of the UI message stream that

@@ -104,6 +104,10 @@ struct Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A page that was told nothing would post again, for ever.
+            self.give_up(TurnError::internal());
+        }
         self.log.close();
         self.followed.forget(self.key, &self.log);
     }
@@ -113,9 +117,7 @@ impl Follower {
     /// Until the turn is over, nobody reads any more, the database has not answered for so long, or this process
     /// leaves. Whether the other process lives is for others to find out, who close what it left.
     async fn follow(mut self, patience: Duration) {
-        if let Some(continued) = self.turn.continued.take() {
-            self.log.say(continued);
-        }
+        std::mem::take(&mut self.turn.continued).into_iter().for_each(|event| self.log.say(event));
         let mut mark = None;
         let mut answered = Instant::now();
         loop {
@@ -130,7 +132,7 @@ impl Follower {
             }
             tokio::select! {
                 () = sleep(LOOK) => {}
-                () = self.tasks.cut() => {
+                () = self.tasks.stopping() => {
                     let message = "The server stopped before the answer was complete; it goes on elsewhere.";
                     let error = TurnError { code: TurnErrorCode::Interrupted, message: message.to_owned() };
                     return self.give_up(error);

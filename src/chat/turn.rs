@@ -45,7 +45,7 @@ impl Telling {
     }
 
     /// Starts the turn in a task of its own. `continued` is how the calls stand that it goes on behind.
-    pub(super) fn start(self, lease: Lease, continued: Option<TurnEvent<'static>>) -> Started {
+    pub(super) fn start(self, lease: Lease, continued: Vec<TurnEvent<'static>>) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
@@ -53,13 +53,11 @@ impl Telling {
         started
     }
 
-    pub(super) async fn turn(&self, lease: Lease, continued: Option<TurnEvent<'static>>) {
+    pub(super) async fn turn(&self, lease: Lease, continued: Vec<TurnEvent<'static>>) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
-        if let Some(continued) = continued {
-            self.log.say(continued);
-        }
+        continued.into_iter().for_each(|event| self.log.say(event));
         let mut spent = Spent::default();
         let told = match self.run_agent(&lease, &heartbeat, &mut spent).await {
             Ok(ended) => self.end(&lease, ended, spent).await,

@@ -5,17 +5,17 @@ use super::answers::{held_at, missed, missed_before_turn};
 use super::live::{Enough, TurnLog};
 use super::turn::{Telling, internal, span};
 use super::{Chat, Started};
+use crate::agent::LOOK_AGAIN;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
-use crate::domain::dialect::Dialect;
 use crate::domain::message::{Step, StepStatus, Usage};
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::store::{Lease, StoreError, Thread, Write};
-use futures::future::join_all;
+use crate::stream::Dialect;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
 /// What a continuation waits for.
@@ -41,7 +41,6 @@ enum Then {
 /// How things stand behind the wait, the thread locked.
 struct Found {
     steps: Vec<Step>,
-    held: Vec<ToolCall>,
     /// The run, as it stands now, if its answer stands last in the thread.
     last: Option<Run>,
 }
@@ -92,7 +91,7 @@ impl Telling {
         waiting: &Waiting,
         dialect: Dialect,
     ) -> Result<(), StoreError> {
-        let (write, found) = self.wait(principal, thread, waiting, dialect).await?;
+        let (write, found) = self.wait(thread, waiting, dialect).await?;
         let then = self.then(&write, principal, thread, waiting, &found).await?;
         write.commit().await?;
         match then {
@@ -122,42 +121,54 @@ impl Telling {
         }
     }
 
-    /// Waits until no call is under way, or for as long as there is time; then how things stand.
+    /// Waits until no call is under way, or for as long as there is time; then how things stand. All calls are looked at
+    /// at once, and not over the connections that are kept for decisions: any number may wait.
     async fn wait(
         &self,
-        principal: &Principal,
         thread: &Thread,
         waiting: &Waiting,
         dialect: Dialect,
     ) -> Result<(Write, Found), StoreError> {
         let chat = &self.chat;
-        let until = Instant::now() + chat.patience_with_calls(dialect);
+        let time = chat.patience_with_calls(dialect);
+        let until = Instant::now() + time;
         if let Some(turn) = &waiting.turn {
             // One that goes on for longer is seen to be under way.
             let _over = timeout_at(until, turn.over()).await;
         }
+        let patience = chat.tasks.patience(until.saturating_duration_since(Instant::now()));
+        tokio::pin!(patience);
+        let mut settled = chat.approvals.settlements();
+        let mut last_look = false;
         let message = waiting.run.assistant_message_id;
-        let read = chat.store.read().await?;
-        let steps = read.steps(message).await?;
-        drop(read);
-        let mut held: Vec<ToolCall> = held_at(&steps, waiting.step).cloned().collect();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let outcomes = held.into_iter().map(|call| chat.approvals.outcome(principal, call, left));
-            // All to their ends, also where one fails: database work is not dropped half-way.
-            let then: Vec<ToolCall> = join_all(outcomes).await.into_iter().collect::<Result<_, _>>()?;
-            let write = chat.store.write().await?;
-            write.lock_thread(thread).await?;
-            let steps = write.steps(message).await?;
-            held = held_at(&steps, waiting.step).cloned().collect();
-            // What was pending may have been approved while the others were waited for.
-            let begun =
-                |(then, now): (&ToolCall, &ToolCall)| then.state == State::Pending && is_under_way(now);
-            if !then.iter().zip(&held).any(begun) || Instant::now() >= until || chat.tasks.is_stopping() {
-                let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
-                return Ok((write, Found { steps, held, last }));
+            let read = chat.store.read().await?;
+            let steps = read.steps(thread, message).await?;
+            drop(read);
+            if last_look || !self.is_to_wait_for(&steps, waiting.step) {
+                let write = chat.store.write().await?;
+                write.lock_thread(thread).await?;
+                let steps = write.steps(thread, message).await?;
+                // What was pending may have been approved meanwhile.
+                if last_look || !self.is_to_wait_for(&steps, waiting.step) {
+                    let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
+                    return Ok((write, Found { steps, last }));
+                }
+            }
+            tokio::select! {
+                // The sender lives as long as the chat; an error would only mean looking again sooner.
+                _looked = timeout(LOOK_AGAIN, settled.changed()) => {}
+                () = &mut patience => last_look = true,
             }
         }
+    }
+
+    /// Whether a held call of this step is under way. A process that leaves begins nothing; who waited here for another
+    /// to begin would keep it.
+    fn is_to_wait_for(&self, steps: &[Step], step: i32) -> bool {
+        let leaves = self.chat.tasks.is_stopping();
+        held_at(steps, step)
+            .any(|call| is_under_way(call) && !(leaves && matches!(call.state, State::Approved(_))))
     }
 
     /// What follows, and if it is the run's going on, its beginning.
@@ -170,13 +181,17 @@ impl Telling {
         found: &Found,
     ) -> Result<Then, StoreError> {
         let chat = &self.chat;
-        if found.held.iter().any(is_under_way) {
+        if held_at(&found.steps, waiting.step).any(is_under_way) {
             return Ok(Then::Ends(Some(TurnError::outcome_not_known_yet())));
         }
         match found.last.as_ref().map(|last| last.status) {
             Some(RunStatus::Running) => {
                 let before = write.steps_before_turn(thread, &waiting.run).await?;
-                return Ok(match chat.running_log(write, thread, &waiting.run).await? {
+                // The page has read a turn in which it was asked.
+                let in_turn = !before.iter().any(|step| step.n == waiting.step);
+                let other = chat.running_log(write, thread, &waiting.run).await?.filter(|_| !in_turn);
+                return Ok(match other {
+                    None if in_turn => Then::Ends(Some(TurnError::outcome_not_known_yet())),
                     Some(other) => Then::ReadsAlong(other, missed_before_turn(&before, waiting.step)),
                     None => Then::Ends(Some(TurnError::taken_over())),
                 });
@@ -206,7 +221,7 @@ impl Found {
     /// to another hold, and what was said here is not for that one.
     fn goes_on_behind(&self, step: i32) -> bool {
         let behind = self.steps.iter().any(|other| other.n > step && other.status == StepStatus::Complete);
-        !behind && self.held.iter().all(|call| call.end().is_some())
+        !behind && held_at(&self.steps, step).all(|call| call.end().is_some())
     }
 
     /// What is told last.

@@ -18,7 +18,6 @@ mod tools;
 #[cfg(test)]
 pub(crate) mod fuzz;
 
-pub use crate::domain::dialect::UiDialect;
 pub use approval::{Approval, WhilePending};
 pub use auth::{Auth, AuthMode};
 pub use database::Database;
@@ -27,7 +26,7 @@ pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use model::{Model, Provider};
 pub use server::Server;
-pub use stream::Stream;
+pub use stream::{Stream, UiDialect};
 pub use tools::{ToolRules, Tools};
 
 use config::{Environment, File, FileFormat};

@@ -1,9 +1,20 @@
 //! `[stream]`: how turns are told.
 
 use super::{ConfigError, duration};
-use crate::domain::dialect::UiDialect;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+
+/// The UI message stream, by what a page can be asked in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum UiDialect {
+    /// `ui-v5`: AI SDK 5, which has no approvals of its own; a data part says how a call stands.
+    #[serde(rename = "ui-v5")]
+    V5,
+    /// `ui-v6`: AI SDK 6 and 7, which ask for approvals by themselves.
+    #[default]
+    #[serde(rename = "ui-v6")]
+    V6,
+}
 
 /// `[stream]`
 #[derive(Debug, Clone, Deserialize, Serialize)]

@@ -4,7 +4,6 @@
 pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod decision;
-pub(crate) mod dialect;
 pub(crate) mod event;
 pub(crate) mod id;
 pub(crate) mod message;

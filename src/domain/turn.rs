@@ -52,6 +52,14 @@ pub(crate) enum TurnEvent<'a> {
         /// What a page shows.
         shown: Shown,
     },
+    /// How a call ended that no person was asked about, beside those behind which the message goes on: a page that had
+    /// left by then has not seen it.
+    Beside {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// What a page shows.
+        shown: Shown,
+    },
     /// Where the calls stand that this step holds, stored.
     Held(Vec<Standing>),
     /// Where the calls stand, stored, behind which the message goes on.
@@ -85,17 +93,31 @@ pub(crate) enum TurnEvent<'a> {
 }
 
 impl TurnEvent<'static> {
-    /// How the held calls stand behind which a message with these steps goes on, if it goes on behind any.
-    pub(crate) fn continued(steps: &[Step]) -> Option<Self> {
-        let behind = steps.iter().rposition(|step| step.status == StepStatus::Complete)?.saturating_add(1);
-        let (whole, broken_off) = steps.split_at(behind);
-        let held = whole.last()?.calls.iter().filter(|call| call.held);
-        let mut held: Vec<Standing> = held.map(Standing::of).collect();
-        if !broken_off.is_empty() {
+    /// How the calls stand behind which a message with these steps goes on, if it goes on behind held ones.
+    pub(crate) fn continued(steps: &[Step]) -> Vec<Self> {
+        let Some(last) = steps.iter().rfind(|step| step.status == StepStatus::Complete) else {
+            return Vec::new();
+        };
+        let mut told = Self::standing(last);
+        if steps.last().is_some_and(|step| step.n > last.n)
+            && let Some(Self::Continued(held)) = told.last_mut()
+        {
             // It was told before. A page that is shown inputs behind another step takes them for another call's.
             held.iter_mut().for_each(|call| call.shown_anew = None);
         }
-        (!held.is_empty()).then_some(Self::Continued(held))
+        told
+    }
+
+    /// How the calls of a step stand, if it holds any; those of its own too, whose end a page may have missed.
+    pub(crate) fn standing(step: &Step) -> Vec<Self> {
+        let held: Vec<Standing> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let beside = step.calls.iter().filter(|call| !call.held);
+        let beside =
+            beside.filter_map(|call| Some(Self::Beside { tool_call_id: call.id, shown: Shown::of(call)? }));
+        beside.chain([Self::Continued(held)]).collect()
     }
 }
 
@@ -130,6 +152,7 @@ impl TurnEvent<'_> {
                 TurnEvent::CallStored { tool_call_id, tool_name, input }
             }
             TurnEvent::CallEnded { tool_call_id, shown } => TurnEvent::CallEnded { tool_call_id, shown },
+            TurnEvent::Beside { tool_call_id, shown } => TurnEvent::Beside { tool_call_id, shown },
             TurnEvent::Held(calls) => TurnEvent::Held(calls),
             TurnEvent::Continued(calls) => TurnEvent::Continued(calls),
             TurnEvent::StepFinished { reason, usage } => TurnEvent::StepFinished { reason, usage },

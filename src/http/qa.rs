@@ -15,7 +15,7 @@ use crate::chat::{AskError, Started, ThreadName};
 use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
-use crate::domain::dialect::Dialect;
+use crate::stream::Dialect;
 use poem_openapi::param::{Header, Path, Query};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;

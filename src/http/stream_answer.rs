@@ -1,7 +1,7 @@
 //! Answers that are streams, in the dialect that was asked for.
 
-use crate::domain::dialect::Dialect;
 use crate::domain::id::RunId;
+use crate::stream::Dialect;
 use poem::http::{HeaderValue, StatusCode};
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::ApiResponse;

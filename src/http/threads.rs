@@ -8,7 +8,7 @@ use super::error::ApiError;
 use super::payload::{Json, PageOf, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
-use crate::domain::dialect::UiDialect;
+use crate::config::UiDialect;
 use crate::domain::id::ThreadId;
 use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread};

@@ -8,10 +8,10 @@ use super::stream_answer::ChatStream;
 use crate::chat::Started;
 use crate::chat::live::{Enough, Reader};
 use crate::config::UiDialect;
-use crate::domain::dialect::Dialect;
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::TurnEvent;
 use crate::metrics::{Metrics, Now};
+use crate::stream::Dialect;
 use crate::stream::{Audience, Encoder, encoder};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -46,6 +46,8 @@ pub(super) struct Listener {
 /// One client's stream.
 struct TurnStream {
     encoder: Box<dyn Encoder>,
+    /// What is told before the turn.
+    before: std::vec::IntoIter<TurnEvent<'static>>,
     reader: Reader,
     piece_bytes: usize,
     keep_alive: Option<Duration>,
@@ -65,11 +67,9 @@ impl Streaming {
         let mut encoder = encoder(dialect, Audience { message_id, request_id, approved });
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
-        for event in &before {
-            encoder.event(event, &mut piece);
-        }
         let stream = TurnStream {
             encoder,
+            before: before.into_iter(),
             reader: log.reader().in_pieces(self.piece_bytes),
             piece_bytes: self.piece_bytes,
             keep_alive: Some(self.keep_alive).filter(|time| !time.is_zero()),
@@ -93,7 +93,16 @@ impl TurnStream {
 
     /// Writes what is said next, or that the stream is alive, or its end.
     async fn read(&mut self) {
-        let Self { encoder, reader, piece_bytes, keep_alive, piece, .. } = self;
+        let Self { encoder, before, reader, piece_bytes, keep_alive, piece, .. } = self;
+        for event in before.by_ref() {
+            encoder.event(&event, piece);
+            if piece.len() >= *piece_bytes {
+                break;
+            }
+        }
+        if !piece.is_empty() {
+            return;
+        }
         let write = |event: &TurnEvent<'_>| {
             encoder.event(event, piece);
             if piece.len() < *piece_bytes { Enough::No } else { Enough::Yes }

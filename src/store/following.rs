@@ -1,16 +1,15 @@
 //! A turn as those see it who read along at another process: what is written of it so far.
 
-use super::entity::{run, step, tool_call};
+use super::entity::{message, run, step, tool_call};
 use super::turns::TurnEnd;
 use super::{Read, StoreError, Thread, rows};
-
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, RunId};
 use crate::domain::message::{Step, Usage};
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{FinishReason, TurnEvent};
-use sea_orm::sea_query::Expr;
+use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
 
@@ -26,7 +25,7 @@ pub(crate) struct FollowedTurn {
     /// Its first step.
     pub(crate) first: i32,
     /// How the held calls stand that it goes on behind, if it does behind any.
-    pub(crate) continued: Option<TurnEvent<'static>>,
+    pub(crate) continued: Vec<TurnEvent<'static>>,
     /// What the steps before it cost, where that was told.
     pub(crate) before: Option<Usage>,
 }
@@ -59,8 +58,8 @@ pub(crate) struct SeenTurn {
 
 impl Read {
     /// The steps of an assistant's message as they are written so far, with their calls as they stand now.
-    pub(crate) async fn steps(&self, message: MessageId) -> Result<Vec<Step>, StoreError> {
-        let seen = self.steps_from(message, 0, None).await?;
+    pub(crate) async fn steps(&self, thread: &Thread, message: MessageId) -> Result<Vec<Step>, StoreError> {
+        let seen = self.steps_from(thread, message, 0, None).await?;
         Ok(seen.into_iter().map(|seen| seen.step).collect())
     }
 
@@ -71,7 +70,7 @@ impl Read {
         run: &Run,
     ) -> Result<Vec<Step>, StoreError> {
         let Some(began) = self.turn_began(thread, run.id).await? else { return Ok(Vec::new()) };
-        let seen = self.steps_from(run.assistant_message_id, 0, Some(began)).await?;
+        let seen = self.steps_from(thread, run.assistant_message_id, 0, Some(began)).await?;
         Ok(seen.into_iter().map(|seen| seen.step).collect())
     }
 
@@ -126,7 +125,7 @@ impl Read {
     pub(crate) async fn seen(&self, turn: &FollowedTurn, from: i32) -> Result<SeenTurn, StoreError> {
         let began = self.turn_began(&turn.thread, turn.run_id).await?;
         let next = began.filter(|began| *began != turn.began);
-        let steps = self.steps_from(turn.message_id, from, next).await?;
+        let steps = self.steps_from(&turn.thread, turn.message_id, from, next).await?;
         let found = run::Entity::find_by_id(turn.run_id.to_string())
             .filter(run::Column::ThreadId.eq(turn.thread.id.to_string()))
             .one(&self.tx)
@@ -154,12 +153,19 @@ impl Read {
     /// The steps of a message from this one on, and from before this moment.
     async fn steps_from(
         &self,
+        thread: &Thread,
         message_id: MessageId,
         from: i32,
         until: Option<Timestamp>,
     ) -> Result<Vec<SeenStep>, StoreError> {
+        let of_thread = Query::select()
+            .column(message::Column::MessageId)
+            .from(message::Entity)
+            .and_where(message::Column::MessageId.eq(message_id.to_string()))
+            .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
+            .to_owned();
         let mut query = step::Entity::find()
-            .filter(step::Column::MessageId.eq(message_id.to_string()))
+            .filter(step::Column::MessageId.in_subquery(of_thread))
             .filter(step::Column::N.gte(from));
         if let Some(until) = until {
             query = query.filter(step::Column::CreatedAt.lt(until.as_micros()));

@@ -33,7 +33,8 @@ impl Encoder for DataV1 {
             TurnEvent::StepStarted => line(out, b'f', &StepStarted { message_id: self.message_id }),
             TurnEvent::Text(text) => line(out, b'0', text),
             TurnEvent::Reasoning(text) => line(out, b'g', text),
-            TurnEvent::PartEnded => {}
+            // Pages of AI SDK 4 go on whatever stands beside.
+            TurnEvent::PartEnded | TurnEvent::Beside { .. } => {}
             TurnEvent::Source(source) => line(out, b'h', &FoundAt::new(source)),
             TurnEvent::File(file) => {
                 line(out, b'k', &MadeFile { data: file.base64(), mime_type: &file.media_type })

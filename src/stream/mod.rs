@@ -3,6 +3,7 @@
 //! To add a dialect: a file with an [`Encoder`], named in [`encoder`].
 
 mod data_v1;
+mod dialect;
 #[cfg(test)]
 mod fuzz;
 mod ui_message;
@@ -10,10 +11,10 @@ mod ui_parts;
 mod ui_reload;
 mod v4_message;
 
+pub(crate) use dialect::Dialect;
 pub(crate) use ui_reload::ui_reload;
 pub(crate) use v4_message::v4_message;
 
-use crate::domain::dialect::Dialect;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::run::TurnError;
 use crate::domain::turn::TurnEvent;

@@ -6,8 +6,8 @@
 
 use super::ui_parts::{Metadata, Readable, Validation};
 use super::{Audience, Encoder, failure};
+use crate::config::UiDialect;
 use crate::domain::call::Input;
-use crate::domain::dialect::UiDialect;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{File, Source};
 use crate::domain::turn::{FinishReason, Refusal, Shown, Spent, Standing, Stands, TurnEvent};
@@ -171,7 +171,9 @@ impl Encoder for UiMessage {
             TurnEvent::CallStored { tool_call_id, tool_name, input } => {
                 inputs(*tool_call_id, tool_name, input, out);
             }
-            TurnEvent::CallEnded { tool_call_id, shown } => self.ended(*tool_call_id, shown, out),
+            TurnEvent::CallEnded { tool_call_id, shown } | TurnEvent::Beside { tool_call_id, shown } => {
+                self.ended(*tool_call_id, shown, out)
+            }
             TurnEvent::Held(calls) => {
                 // Of one that was decided meanwhile, a page shows that it was asked for.
                 let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending));

@@ -4,8 +4,8 @@
 //! streams that told the message.
 
 use super::ui_parts::{Metadata, Readable, Validation};
+use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall};
-use crate::domain::dialect::UiDialect;
 use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
 use crate::domain::turn::{Refusal, Shown};
 use serde_json::{Map, Value, json};

@@ -2,10 +2,11 @@
 //! which is put in as this page has to have it.
 
 use super::told::{PageAnswer, Told, Turn};
+use crate::config::UiDialect;
 use crate::domain::call::{Input, State, ToolCall};
-use crate::domain::dialect::{Dialect, UiDialect};
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::{Refusal, Shown, Standing, Stands, TurnEvent};
+use crate::stream::Dialect;
 use crate::stream::{ui_reload, v4_message};
 use serde_json::{Value, json};
 use std::collections::HashMap;

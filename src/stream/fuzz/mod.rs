@@ -6,8 +6,9 @@ mod page;
 mod plan;
 mod told;
 
+use crate::config::UiDialect;
 use crate::config::fuzz::for_a_while;
-use crate::domain::dialect::{Dialect, UiDialect};
+use crate::stream::Dialect;
 use page::{Pages, Read, comparable, encoded};
 use plan::{Plan, plans};
 use proptest::test_runner::{TestCaseError, TestCaseResult};

@@ -3,8 +3,8 @@
 use super::expected::REQUEST;
 use super::plan::Plan;
 use super::told::{Told, Turn};
-use crate::domain::dialect::Dialect;
 use crate::domain::id::MessageId;
+use crate::stream::Dialect;
 use crate::stream::{Audience, encoder};
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};

@@ -152,8 +152,8 @@ impl<'a> Teller<'a> {
         if self.held.is_empty() {
             return;
         }
-        if let Some(continued) = TurnEvent::continued(&self.steps) {
-            self.say(continued);
+        for event in TurnEvent::continued(&self.steps) {
+            self.say(event);
         }
     }
 

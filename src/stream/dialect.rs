@@ -1,6 +1,6 @@
 //! The dialects in which a turn is told.
 
-use serde::{Deserialize, Serialize};
+use crate::config::UiDialect;
 
 /// The words of a stream: which releases of the AI SDK read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,18 +9,6 @@ pub(crate) enum Dialect {
     DataV1,
     /// The UI message stream of AI SDK 5 and later.
     Ui(UiDialect),
-}
-
-/// The UI message stream, by what a page can be asked in it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub enum UiDialect {
-    /// `ui-v5`: AI SDK 5, which has no approvals of its own; a data part says how a call stands.
-    #[serde(rename = "ui-v5")]
-    V5,
-    /// `ui-v6`: AI SDK 6 and 7, which ask for approvals by themselves.
-    #[default]
-    #[serde(rename = "ui-v6")]
-    V6,
 }
 
 impl Dialect {
