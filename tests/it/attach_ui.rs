@@ -239,6 +239,9 @@ async fn of_any_number_of_readers_one_that_never_reads_holds_nobody_up() {
     let path = format!("/qa/chat_streamed/{thread}/stream");
     let stuck = reads_nothing(&app, &path).await;
     let pages = futures::future::join_all((0..50).map(|_| app.begin_to_resume(&thread))).await;
+    for page in &pages {
+        assert_eq!(page.status(), 200);
+    }
     // It was seen before the model went on: its stream is open.
     let open = async || {
         let metrics = app.client.http.get(app.client.url("/metrics")).send().await.unwrap();

@@ -1,6 +1,6 @@
 //! What is kept of a turn while it is written, and reading it along at another process.
 
-use crate::support::ui::UiTurn;
+use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
 use crate::support::{Embedded, Place, Turn, eventually, postgres};
 use holdpoint::llm::{FinishReason, ModelEvent, Usage};
 use reqwest::Response;
@@ -271,6 +271,30 @@ async fn on_postgres_a_continuation_is_read_at_another_process_behind_all_that_c
     assert_eq!(whole.message_id(), held.one('f')["messageId"]);
     assert_eq!(whole.all("tool-output-denied").len(), 2, "by the step that held it, and by the turn");
     assert_eq!(whole.one("finish")["messageMetadata"]["usage"]["inputTokens"], 20);
+}
+
+#[tokio::test]
+async fn on_postgres_a_page_that_answers_what_another_process_goes_on_with_reads_along() {
+    let (one, other) = two().await;
+    let (thread, id) = one.held("pay", "10").await;
+    one.client.approve(&id).await;
+    let gate = one.scene.gate();
+    one.scene.says("Paid.");
+    let first = one.client.begin_to_go_on(&thread).await;
+    let message = one.client.messages(&thread).await.pop().unwrap();
+    let message = message["message_id"].as_str().unwrap();
+    let parts = json!([{ "type": "step-start" }, ui_answer(&id, "pay", true)]);
+    let messages = [ui_user("u", "please pay 10"), ui_assistant(message, &parts)];
+    let url = other.client.url(&format!("/qa/chat_streamed/{thread}"));
+    let posts = other.client.http.post(url).json(&ui_submit_at(&thread, &messages, message)).send();
+    let posts = posts.await.unwrap();
+    gate.add_permits(10);
+    let page = other.client.read_ui_on(posts).await;
+    assert_eq!((page.status, page.text().as_str()), (200, "Paid."), "{}", page.raw);
+    assert_eq!(page.message_id(), message);
+    assert_eq!(page.one("tool-output-available")["output"], json!({ "paid": "10" }));
+    assert_eq!(one.client.read_on(first).await.text(), "Paid.");
+    assert_eq!((one.ledger.lines().len(), other.ledger.lines().len()), (1, 0));
 }
 
 #[tokio::test]

@@ -357,7 +357,9 @@ async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
     // To her it is there: the ids are the ones that the others asked with.
     let ann = app.client.as_user("acme", "ann", &["approver"]);
     for operation in operations.iter().filter(|operation| operation.method == Method::GET) {
-        assert_eq!(operation.answer(&ann, "", &theirs).await.0, 200, "{operation:?}");
+        // No turn is under way.
+        let status = if operation.id.starts_with("attachStream") { 204 } else { 200 };
+        assert_eq!(operation.answer(&ann, "", &theirs).await.0, status, "{operation:?}");
     }
     assert_eq!(ann.approve(&theirs.tool_call).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 1"]);
