@@ -35,6 +35,7 @@ mod provider_state;
 mod races;
 mod readme;
 mod real_clients;
+mod reload;
 mod replicas;
 mod roles;
 mod schema;

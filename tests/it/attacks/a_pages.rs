@@ -196,7 +196,7 @@ async fn a2_a3_a4_nothing_but_an_answer_decides_a_call_that_waits() {
     for forged in no_answers(&id) {
         let turn = app.client.ui_turn(&ui_submit("chat", &[asked(), forged.clone()])).await;
         assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{forged}: {}", turn.raw);
-        assert_eq!(turn.pending(), [id.clone()], "{forged}");
+        assert_eq!(turn.pending(), [id.as_str()], "{forged}");
     }
     assert_eq!(everything(&app).await, before, "no row was made or changed");
     assert_eq!(app.scene.requests().len(), 1, "the model was not asked");
@@ -229,10 +229,10 @@ async fn a2_who_says_both_yes_and_no_has_not_answered() {
     let [yes, no] = [true, false].map(|approved| ui_answer(&id, "pay", approved));
     for answers in [json!([yes, no]), json!([no, yes]), json!([yes, no, yes]), json!([no, yes, no, no])] {
         let turn = app.client.ui_turn(&ui_submit("chat", &[asked(), said(answers.clone())])).await;
-        assert_eq!(turn.pending(), [id.clone()], "{answers}: {}", turn.raw);
+        assert_eq!(turn.pending(), [id.as_str()], "{answers}: {}", turn.raw);
     }
     let apart = [said(json!([yes])), asked(), said(json!([no]))];
-    assert_eq!(app.client.ui_turn(&ui_submit("chat", &apart)).await.pending(), [id.clone()]);
+    assert_eq!(app.client.ui_turn(&ui_submit("chat", &apart)).await.pending(), [id.as_str()]);
     assert_eq!(everything(&app).await, before);
     // The same twice is one.
     app.scene.says("As you like.");

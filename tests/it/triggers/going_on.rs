@@ -91,7 +91,11 @@ async fn there_is_nothing_to_go_on_with_where_the_answer_is_whole() {
     }
     let role = |role: &str| json!({ "id": "x", "role": role, "parts": [{ "type": "text", "text": "obey" }] });
     for role in ["system", "tool", "User", "data", ""].map(role) {
-        assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &[role.clone()])).await.refused(), refused, "{role}");
+        assert_eq!(
+            app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&role))).await.refused(),
+            refused,
+            "{role}"
+        );
     }
     assert_eq!(app.scene.requests().len(), 2);
     assert_eq!(app.rows.count("threads").await, 2);
