@@ -2,17 +2,17 @@
 //! next post, and posts by itself: as long as an answer shows no outcome, again and again. So how often it posted is
 //! counted everywhere.
 
-use super::page::{CHAT, NATIVE, POST, Page, Version, thread};
+use super::page::{NATIVE, POST, Page, Version, thread};
 use super::saying::{Piece, read, step};
 use crate::support::{Embedded, eventually};
 use holdpoint::tools::ToolRegistry;
-use serde_json::{Value, json};
+use serde_json::json;
 
-const PAY: [Piece; 2] = [Piece::Text("I will pay. "), Piece::Call("pay", "10")];
+pub(super) const PAY: [Piece; 2] = [Piece::Text("I will pay. "), Piece::Call("pay", "10")];
 const TWO: [Piece; 2] = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
 
 /// A page that was asked about a step of these, by a model that then says that it is done.
-async fn asked(version: Version, pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
+pub(super) async fn asked(version: Version, pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
     let app = Embedded::start().await;
     let page = asked_by(&app, version, pieces, flags).await;
     (app, page)
@@ -28,20 +28,14 @@ async fn asked_by(app: &Embedded, version: Version, pieces: &[Piece], flags: &[&
 
 impl Page {
     /// Settled without an error, with so many requests in all.
-    fn posted_times(&self, count: usize) {
+    pub(super) fn posted_times(&self, count: usize) {
         assert_eq!((self.error.as_deref(), self.asked()), (None, vec![POST.to_owned(); count]));
     }
 
     /// The call that it shows first.
-    fn first(&self) -> String {
+    pub(super) fn first(&self) -> String {
         self.call_ids()[0].clone()
     }
-}
-
-/// Ends the time to answer a call.
-async fn overdue(app: &Embedded, call: &str) {
-    let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{call}'");
-    assert_eq!(app.rows.change(&end).await, Ok(1));
 }
 
 #[tokio::test]
@@ -190,26 +184,6 @@ async fn a_page_reads_on_until_a_slow_tool_is_done() {
 }
 
 #[tokio::test]
-async fn an_approval_and_then_a_new_message_are_both_heard() {
-    for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &["--automatically", "never"]).await;
-        let call = page.first();
-        page.approve(&call).await;
-        page.posted_times(1);
-        page.send("and thanks").await;
-        page.posted_times(2);
-        assert_eq!((page.messages.len(), page.said().as_str()), (4, "Done."));
-        // What the SDK's own server breaks off at.
-        assert_eq!(page.states(), ["approval-responded"]);
-        app.client.becomes(&call, "succeeded").await;
-        assert_eq!(app.ledger.lines(), ["pay 10"]);
-        page.equals_reload_but_for(&app, &page.call_ids()).await;
-        let reloaded = Page::load(&app, version).await;
-        assert_eq!(reloaded.states(), ["output-available"]);
-    }
-}
-
-#[tokio::test]
 async fn a_message_past_a_call_leaves_it_waiting() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
@@ -219,175 +193,6 @@ async fn a_message_past_a_call_leaves_it_waiting() {
         page.looks_like_version(Version::V7, "d3-pending-then-user-message.2");
         page.equals_reload(&app).await;
         assert_eq!(app.client.call(&page.first()).await["state"], "pending");
-    }
-}
-
-#[tokio::test]
-async fn an_answer_for_an_earlier_message_is_shown_there_and_told_to_the_model_in_time() {
-    for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
-        let (app, mut page) = asked(version, &PAY, &["--automatically", "any"]).await;
-        let call = page.first();
-        page.send("never mind").await;
-        page.posted_times(2);
-        app.scene.says("I see.");
-        page.answer(&call, yes).await;
-        page.posted_times(3);
-        assert_eq!(page.posted()["messageId"], page.messages[1]["id"]);
-        assert_eq!(page.messages.len(), 4);
-        let (state, word) = if yes { ("output-available", "paid") } else { ("output-denied", "rejected") };
-        assert_eq!(page.states(), [state]);
-        assert_eq!(app.scene.requests().len(), 2, "nobody goes on behind a later message");
-        page.equals_reload(&app).await;
-        page.send("well?").await;
-        page.posted_times(4);
-        assert_eq!(page.said(), "I see.");
-        assert!(read(&app).contains("[tool outcome]") && read(&app).contains(word), "{}", read(&app));
-        page.equals_reload(&app).await;
-    }
-}
-
-#[tokio::test]
-async fn an_answer_that_another_tab_gave_first_is_the_one_that_counts() {
-    for (version, first, later) in NATIVE.into_iter().flat_map(|version| {
-        [(version, true, true), (version, true, false), (version, false, true), (version, false, false)]
-    }) {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
-        let call = page.first();
-        let body = json!({ "toolCallId": call, "isValidated": first });
-        assert_eq!(app.client.validate(&body).await.status, 200);
-        page.answer(&call, later).await;
-        page.posted_times(2);
-        assert_eq!(page.states(), [if first { "output-available" } else { "output-denied" }]);
-        assert_eq!(page.said(), "I will pay. Done.");
-        // What it noted of its own answer stays with it.
-        page.equals_reload_but_for(&app, if first == later { &[] } else { std::slice::from_ref(&call) })
-            .await;
-        assert_eq!(app.ledger.lines().len(), usize::from(first));
-    }
-}
-
-#[tokio::test]
-async fn a_tab_that_answers_what_another_one_went_on_with_becomes_whole() {
-    for version in NATIVE {
-        let app = Embedded::start().await;
-        let mut page = asked_by(&app, version, &PAY, &[]).await;
-        app.client.approve(&page.first()).await;
-        let elsewhere = app.client.turn_by_id(&json!({ "id": CHAT })).await;
-        assert_eq!(elsewhere.text(), "Done.");
-        page.approve(&page.first()).await;
-        page.posted_times(2);
-        assert_eq!(page.said(), "I will pay. Done.");
-        assert_eq!(app.scene.requests().len(), 2, "no model is asked again");
-        page.equals_reload(&app).await;
-    }
-}
-
-#[tokio::test]
-async fn two_tabs_that_answer_one_after_the_other_both_become_whole() {
-    for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
-        let mut other = Page::load(&app, version).await;
-        let call = page.first();
-        page.approve(&call).await;
-        other.approve(&call).await;
-        page.posted_times(2);
-        other.posted_times(1);
-        for page in [&page, &other] {
-            assert_eq!(page.said(), "I will pay. Done.");
-            page.equals_reload(&app).await;
-        }
-        assert_eq!((app.ledger.lines().len(), app.scene.requests().len()), (1, 2));
-    }
-}
-
-#[tokio::test]
-async fn two_tabs_that_answer_at_once_run_a_call_once_and_both_become_whole() {
-    for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
-        let mut other = Page::load(&app, version).await;
-        let call = page.first();
-        futures::join!(page.approve(&call), other.approve(&call));
-        page.posted_times(2);
-        other.posted_times(1);
-        for page in [&page, &other] {
-            assert_eq!(page.said(), "I will pay. Done.");
-            page.equals_reload(&app).await;
-        }
-        assert_eq!((app.ledger.lines().len(), app.scene.requests().len()), (1, 2));
-    }
-}
-
-#[tokio::test]
-async fn one_tab_says_yes_and_the_other_no_and_both_show_the_one_that_counts() {
-    for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
-        let mut other = Page::load(&app, version).await;
-        let call = page.first();
-        futures::join!(page.approve(&call), other.deny(&call));
-        page.posted_times(2);
-        other.posted_times(1);
-        assert_eq!(page.states(), other.states());
-        let ran = app.ledger.lines().len();
-        assert_eq!(page.states(), [if ran == 1 { "output-available" } else { "output-denied" }]);
-        for page in [&page, &other] {
-            assert_eq!(page.said(), "I will pay. Done.");
-            page.equals_reload_but_for(&app, &page.call_ids()).await;
-        }
-        assert_eq!(app.scene.requests().len(), 2);
-    }
-}
-
-#[tokio::test]
-async fn inputs_that_another_tab_edited_are_shown_before_the_output() {
-    for version in NATIVE {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
-        let edited = json!({ "note": "7" });
-        let body = json!({ "toolCallId": page.first(), "validatedInputs": edited, "isValidated": true });
-        assert_eq!(app.client.validate(&body).await.status, 200);
-        page.approve(&page.first()).await;
-        page.posted_times(2);
-        page.looks_like("d-approve.2");
-        let [call] = &page.calls()[..] else { panic!("{page:#?}") };
-        assert_eq!((&call.input, &call.output), (&edited, &json!({ "paid": "7" })));
-        page.equals_reload(&app).await;
-    }
-}
-
-#[tokio::test]
-async fn an_answer_that_comes_too_late_is_shown_to_have_failed() {
-    for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
-        let (app, mut page) = asked(version, &PAY, &[]).await;
-        let call = page.first();
-        overdue(&app, &call).await;
-        page.answer(&call, yes).await;
-        page.posted_times(2);
-        assert_eq!(page.states(), [if yes { "output-error" } else { "output-denied" }]);
-        assert_eq!(app.client.call(&call).await["state"], "expired");
-        // The card that is loaded anew does not know of the yes.
-        page.equals_reload_but_for(&app, &[call]).await;
-        assert!(app.ledger.lines().is_empty());
-    }
-}
-
-#[tokio::test]
-async fn an_answer_to_what_was_withdrawn_is_shown_to_have_failed() {
-    for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
-        for whole_run in [false, true] {
-            let (app, mut page) = asked(version, &PAY, &[]).await;
-            let call = page.first();
-            let path = if whole_run {
-                let run = app.client.call(&call).await["run_id"].as_str().unwrap().to_owned();
-                format!("/runs/{run}/cancel")
-            } else {
-                format!("/tool_calls/{call}/cancel")
-            };
-            assert_eq!(app.client.post(&path, &Value::Null).await.status, 200);
-            page.answer(&call, yes).await;
-            page.posted_times(2);
-            assert_eq!(page.states(), [if yes { "output-error" } else { "output-denied" }]);
-            page.equals_reload_but_for(&app, &[call]).await;
-            assert!(app.ledger.lines().is_empty());
-        }
     }
 }
 

@@ -1,13 +1,9 @@
 //! A page of the AI SDK: the real client of one of its versions, in a process of Node, and what its user does.
 
+use super::node::Node;
 use crate::support::Embedded;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// What the page calls its thread.
 pub(super) const CHAT: &str = "chat-1";
@@ -73,62 +69,9 @@ pub(super) struct Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        if let Some(node) = self.node.take().filter(|node| node.is_settled) {
-            IDLE.lock().unwrap().push(node);
+        if let Some(node) = self.node.take() {
+            node.give_back();
         }
-    }
-}
-
-/// A process of Node, in which pages of a version are opened one after the other: to load the client takes longer than
-/// most of what a page does.
-#[derive(Debug)]
-struct Node {
-    version: Version,
-    child: Child,
-    user: ChildStdin,
-    shown: UnboundedReceiver<String>,
-    /// Whether its page asks for nothing.
-    is_settled: bool,
-}
-
-/// Those in which no page is open. They end with this process.
-static IDLE: Mutex<Vec<Node>> = Mutex::new(Vec::new());
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Node {
-    fn of(version: Version) -> Self {
-        let mut idle = IDLE.lock().unwrap();
-        let found = idle.iter().position(|node| node.version == version);
-        found.map(|at| idle.swap_remove(at)).unwrap_or_else(|| Self::start(version))
-    }
-
-    fn start(version: Version) -> Self {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
-        assert!(
-            dir.join("node_modules/react4").exists(),
-            "run `npm ci --ignore-scripts` in {}",
-            dir.display()
-        );
-        let mut node = Command::new("node");
-        node.current_dir(dir).args(["driver/drive.mjs", version.number()]);
-        let child = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.expect("node is installed");
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (shows, shown) = unbounded_channel();
-        // The servers run on the threads of their tests.
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                drop(shows.send(line));
-            }
-        });
-        let user = child.stdin.take().unwrap();
-        Self { version, child, user, shown, is_settled: true }
     }
 }
 
@@ -163,12 +106,9 @@ impl Page {
     /// Its user does this.
     async fn act(&mut self, act: &Value) {
         let node = self.node.as_mut().unwrap();
-        node.is_settled = false;
-        writeln!(node.user, "{act}").unwrap();
-        let shown = tokio::time::timeout(Duration::from_secs(30), node.shown.recv()).await;
-        let shown = shown.unwrap_or_else(|_| panic!("nothing came of {act}, behind {:#?}", self.messages));
-        let mut shown: Value = serde_json::from_str(&shown.expect("the page is there")).unwrap();
-        node.is_settled = act.get("until").is_none();
+        let shown = tokio::time::timeout(Duration::from_secs(30), node.act(act)).await;
+        let mut shown =
+            shown.unwrap_or_else(|_| panic!("nothing came of {act}, behind {:#?}", self.messages));
         self.error = shown["error"].as_str().map(str::to_owned);
         let mut list = |name: &str| match shown[name].take() {
             Value::Array(list) => list,

@@ -18,7 +18,7 @@ impl Page {
                 Version::V4 => v4(message, outside),
                 Version::V5 | Version::V6 | Version::V7 => ui(message, outside, &self.answered),
             });
-            each.collect::<Vec<Value>>()
+            each.filter(|message| message["parts"] != json!([])).collect::<Vec<Value>>()
         };
         let (held, reloaded) = (comparable(&self.messages), comparable(&reloaded));
         assert_eq!(held, reloaded, "left: held by {:?}; right: reloaded", self.version);
@@ -75,13 +75,17 @@ fn v4(message: &Value, outside: &[String]) -> Value {
 }
 
 /// A message of 5 to 7 without what may differ: the stream's own ids of thoughts, calls whose inputs never came to an
-/// end, and how the calls stand that were decided elsewhere. That a person answered, and why, no chunk says: only the
+/// end, a step that broke off before anything was said in it (a client shows that it began once something makes it show
+/// anything anew), and how the calls stand that were decided elsewhere. That a person answered, and why, no chunk says: only the
 /// page of that person has noted it, and why they said yes is kept nowhere. The id of a user message is the page's own,
 /// and stays.
 fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();
     parts.retain(|part| part["state"] != "input-streaming");
+    if parts.last().is_some_and(|part| part["type"] == "step-start") {
+        parts.pop();
+    }
     for part in parts {
         if part["type"] == "reasoning" {
             remove(part, &["id"]);

@@ -148,53 +148,6 @@ async fn a_page_shows_thoughts() {
     }
 }
 
-#[tokio::test]
-async fn a_page_shows_what_the_words_go_back_to() {
-    for version in ALL {
-        let app = Embedded::start().await;
-        let (url, title) = ("https://example.com/".to_owned(), Some("Example".to_owned()));
-        let reason = FinishReason::Stop;
-        app.scene.then(vec![
-            Ok(ModelEvent::Text("See ".to_owned())),
-            Ok(ModelEvent::Source { url: url.clone(), title: title.clone() }),
-            Ok(ModelEvent::Source { url, title }),
-            Ok(ModelEvent::Source { url: "javascript:alert(1)".to_owned(), title: None }),
-            Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }),
-        ]);
-        let mut page = Page::open(&app, version).await;
-        page.send("hello").await;
-        page.looks_like("f2-source.1");
-        let part = &page.last()["parts"][2];
-        let source = if version == Version::V4 { &part["source"] } else { part };
-        assert_eq!((&source["url"], &source["title"]), (&json!("https://example.com/"), &json!("Example")));
-        page.equals_reload(&app).await;
-    }
-}
-
-#[tokio::test]
-async fn a_page_shows_a_file_that_the_model_made() {
-    for version in ALL {
-        let app = Embedded::start().await;
-        let (media_type, data) = ("image/png".to_owned(), b"\x89PNG".to_vec());
-        let reason = FinishReason::Stop;
-        app.scene.then(vec![
-            Ok(ModelEvent::Text("Here: ".to_owned())),
-            Ok(ModelEvent::File { media_type, data }),
-            Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }),
-        ]);
-        let mut page = Page::open(&app, version).await;
-        page.send("draw").await;
-        let file = match version {
-            Version::V4 => json!({ "type": "file", "data": "iVBORw==", "mimeType": "image/png" }),
-            Version::V5 | Version::V6 | Version::V7 => {
-                json!({ "type": "file", "url": "data:image/png;base64,iVBORw==", "mediaType": "image/png" })
-            }
-        };
-        assert_eq!((page.error.as_deref(), &page.last()["parts"][2]), (None, &file));
-        page.equals_reload(&app).await;
-    }
-}
-
 /// Thoughts, words and calls in turn.
 const MIXED: [Piece; 7] = [
     Piece::Thought("First "),
