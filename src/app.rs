@@ -232,8 +232,8 @@ impl App {
             limits: config.limits.clone(),
             approval: approval.clone(),
         };
-        let approvals = Approvals::new(store.clone(), executor, owner, approval.clone());
         let caps = config.limits.caps(config.auth.mode);
+        let approvals = Approvals::new(store.clone(), executor, owner, approval.clone(), &caps);
         let rates = Arc::new(Rates::new(&caps));
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);

@@ -4,6 +4,7 @@
 //! step; if any waits for a person the loop stops there and the model is not asked again. Whatever is told to
 //! a page about calls and ends is committed first.
 
+mod draft;
 mod execution;
 mod heartbeat;
 mod history;

@@ -1,5 +1,6 @@
 //! One model call, folded into what is stored of it while it is told live.
 
+use super::draft::{Drafts, Length};
 use super::heartbeat::{Halt, Heartbeat};
 use crate::config;
 use crate::domain::call::without_nul;
@@ -97,12 +98,13 @@ pub(super) struct Asking<'a> {
 pub(super) async fn ask(
     with: &Asking<'_>,
     request: &ModelRequest,
+    drafts: &mut Drafts,
     say: &(dyn Fn(TurnEvent<'static>) + Sync),
 ) -> (Said, Result<(), Broke>) {
     let mut said = Said::default();
     // Who is halted drops the model's stream, and with it the request.
     let result = tokio::select! {
-        result = with.ask_until_told(request, &mut said, say) => result.map_err(Broke::Failed),
+        result = with.ask_until_told(request, &mut said, drafts, say) => result.map_err(Broke::Failed),
         halt = with.heartbeat.halt() => Err(Broke::Halted(halt)),
     };
     said.tell_sources(say);
@@ -115,10 +117,11 @@ impl Asking<'_> {
         &self,
         request: &ModelRequest,
         said: &mut Said,
+        drafts: &mut Drafts,
         say: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
         for pause in pauses(self.patience.retries, self.clock) {
-            let (why, retry_after) = match self.listen(request, said, say).await {
+            let (why, retry_after) = match self.listen(request, said, drafts, say).await {
                 Err(Failure::Model(ModelError::Unavailable { why, retry_after })) => (why, retry_after),
                 other => return other.map_err(TurnError::from),
             };
@@ -131,13 +134,14 @@ impl Asking<'_> {
             tokio::time::sleep(pause).await;
             self.metrics.model_retried(self.model.provider());
         }
-        self.listen(request, said, say).await.map_err(TurnError::from)
+        self.listen(request, said, drafts, say).await.map_err(TurnError::from)
     }
 
     async fn listen(
         &self,
         request: &ModelRequest,
         said: &mut Said,
+        drafts: &mut Drafts,
         say: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), Failure> {
         let mut timed = TimedCall::begin(self);
@@ -154,7 +158,7 @@ impl Asking<'_> {
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
         );
-        let heard = self.hear(request, said, say, &mut timed).instrument(span.clone()).await;
+        let heard = self.hear(request, said, drafts, say, &mut timed).instrument(span.clone()).await;
         if let Some(usage) = said.end.as_ref().and_then(|end| end.usage) {
             // Unsigned numbers go out as texts.
             let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -172,6 +176,7 @@ impl Asking<'_> {
         &self,
         request: &ModelRequest,
         said: &mut Said,
+        drafts: &mut Drafts,
         say: &(dyn Fn(TurnEvent<'static>) + Sync),
         timed: &mut TimedCall<'_>,
     ) -> Result<(), Failure> {
@@ -179,7 +184,16 @@ impl Asking<'_> {
         let mut patience = self.patience.first_byte_timeout;
         let mut said_nothing_since = Instant::now();
         loop {
-            let next = tokio::time::timeout(patience, stream.next()).await;
+            let next = tokio::time::timeout(patience, stream.next());
+            tokio::pin!(next);
+            let next = loop {
+                tokio::select! {
+                    biased;
+                    // A model that pauses has its words kept too.
+                    () = drafts.due(said.length()) => drafts.write(said.length(), said.parts.clone()),
+                    next = &mut next => break next,
+                }
+            };
             patience = self.patience.idle_timeout;
             if let Ok(Some(Ok(_))) = &next {
                 timed.answers();
@@ -285,6 +299,10 @@ impl From<Failure> for TurnError {
 impl Said {
     fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    fn length(&self) -> Length {
+        Length { parts: self.parts.len(), bytes: self.words_bytes }
     }
 
     fn take(

@@ -1,5 +1,6 @@
 //! The loop: step, calls, gate, results or a hold.
 
+use super::draft::Drafts;
 use super::execution::Executor;
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
@@ -82,7 +83,7 @@ impl Agent {
             let Opened { n, last, before, request } = self.open(turn).await?;
             spent.message = spent.message.or(before);
             say(TurnEvent::StepStarted);
-            let (said, result) = self.ask(turn, &request, say).await;
+            let (said, result) = self.ask(turn, n, &request, say).await;
             if let Err(broke) = result {
                 self.break_off(turn, n, said).await;
                 return Err(broke);
@@ -118,7 +119,13 @@ impl Agent {
         }
     }
 
-    async fn ask(&self, turn: &Turn<'_>, request: &ModelRequest, say: Say<'_>) -> (Said, Result<(), Broke>) {
+    async fn ask(
+        &self,
+        turn: &Turn<'_>,
+        n: i32,
+        request: &ModelRequest,
+        say: Say<'_>,
+    ) -> (Said, Result<(), Broke>) {
         let asking = Asking {
             model: turn.model,
             patience: &self.model,
@@ -127,7 +134,9 @@ impl Agent {
             heartbeat: turn.heartbeat,
             metrics: &self.executor.metrics,
         };
-        step::ask(&asking, request, say).await
+        let step = turn.lease.open_step(n);
+        let mut drafts = Drafts::of(step, self.store.clone(), self.executor.tasks.clone());
+        step::ask(&asking, request, &mut drafts, say).await
     }
 
     /// Opens the next step: what the model will be told is computed and recorded in one transaction.

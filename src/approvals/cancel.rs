@@ -36,7 +36,7 @@ impl Approvals {
             }
             Cancelled::Asked => {
                 self.tasks().look_now(Work::Call(id));
-                Ok(self.outcome(principal, call).await?)
+                Ok(self.outcome(principal, call, self.times.wait).await?)
             }
             Cancelled::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),
             Cancelled::Ended => Err(DecideError::Closed(Box::new(call))),

@@ -6,6 +6,7 @@ use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
+use crate::pace::TooOften;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
 use tracing::Instrument;
@@ -26,7 +27,7 @@ pub(crate) struct DecisionRequest {
 /// A decision in force.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    /// The call, at its end or as far as it came within the time a decider waits.
+    /// The call, as far as it came.
     pub(crate) call: ToolCall,
     /// Whether the same had been decided before.
     pub(crate) replayed: bool,
@@ -35,6 +36,9 @@ pub(crate) struct Decided {
 /// Why a decision is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecideError {
+    /// They decided too often lately.
+    #[error(transparent)]
+    TooOften(#[from] TooOften),
     /// No such held call, for this principal.
     #[error("there is no such held tool call")]
     NotFound,
@@ -65,6 +69,7 @@ impl DecideError {
     /// Its word, for metrics: the code that clients see, where it is one of the decision's own.
     const fn outcome(&self) -> &'static str {
         match self {
+            Self::TooOften(_) => "rate_limited",
             Self::NotFound => "not_found",
             Self::Forbidden => "forbidden",
             Self::Closed(call) => match call.state {
@@ -87,26 +92,41 @@ impl Approvals {
         principal: &Principal,
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
-        self.decide_and_run(principal, &request).instrument(span).await
+        let Decided { call, replayed } = self.answer(principal, request).await?;
+        let call = self.outcome(principal, call, self.times.wait).await?;
+        Ok(Decided { call, replayed })
     }
 
-    async fn decide_and_run(
+    /// Decides a call and, after a yes, begins to run it. Waits for nothing more.
+    pub(crate) async fn answer(
+        &self,
+        principal: &Principal,
+        request: DecisionRequest,
+    ) -> Result<Decided, DecideError> {
+        let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
+        self.decide_and_begin(principal, &request).instrument(span).await
+    }
+
+    async fn decide_and_begin(
         &self,
         principal: &Principal,
         request: &DecisionRequest,
     ) -> Result<Decided, DecideError> {
         let committed = self.commit_decision(principal, request).await;
-        self.count(request, &committed);
+        self.measure(request, &committed);
         let (thread, call, replayed) = committed?;
         if matches!(call.state, State::Approved(_)) {
             self.execute(&thread, &call);
         }
-        let call = self.outcome(principal, call).await?;
         Ok(Decided { call, replayed })
     }
 
-    fn count(&self, request: &DecisionRequest, committed: &Result<(Thread, ToolCall, bool), DecideError>) {
+    /// Counts a decision of this principal's, if they may make one more.
+    pub(crate) fn count(&self, principal: &Principal) -> Result<(), DecideError> {
+        Ok(self.pace.count(principal)?)
+    }
+
+    fn measure(&self, request: &DecisionRequest, committed: &Result<(Thread, ToolCall, bool), DecideError>) {
         let verdict = match request.answer {
             Answer::Approve { .. } => Verdict::Approve.as_str(),
             Answer::Reject { .. } => Verdict::Reject.as_str(),
@@ -129,6 +149,7 @@ impl Approvals {
         principal: &Principal,
         request: &DecisionRequest,
     ) -> Result<(Thread, ToolCall, bool), DecideError> {
+        self.count(principal)?;
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.urgent_write().await?;

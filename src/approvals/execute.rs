@@ -6,6 +6,7 @@ use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
 use crate::store::{StoreError, Thread};
+use std::time::Duration;
 
 impl Approvals {
     /// Begins to run an approved call, unless somebody else has, or this process must not.
@@ -58,8 +59,9 @@ impl Approvals {
         &self,
         principal: &Principal,
         mut call: ToolCall,
+        wait: Duration,
     ) -> Result<ToolCall, StoreError> {
-        let patience = self.tasks().patience(self.times.wait);
+        let patience = self.tasks().patience(wait);
         tokio::pin!(patience);
         let mut settled = self.settled.subscribe();
         let mut last_look = false;

@@ -8,7 +8,7 @@
 //! sweep    pending -> expired, executing -> interrupted, approved -> failed    when their time is over
 //! ```
 //!
-//! Every surface a decision can come in by ends in [`Approvals::decide`].
+//! Every surface a decision can come in by ends in [`Approvals::answer`].
 
 mod cancel;
 mod decide;
@@ -22,8 +22,10 @@ use crate::config;
 use crate::domain::Principal;
 use crate::domain::call::{ToolCall, input_hash};
 use crate::domain::id::ToolCallId;
+use crate::pace::Pace;
 use crate::store::{Read, Store, StoreError, Thread};
 use crate::tools::gate::Gate;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The approvals of one server.
@@ -34,13 +36,22 @@ pub(crate) struct Approvals {
     /// This process, as the owner of what it runs.
     owner: String,
     times: config::Approval,
+    /// How often one user may decide.
+    pace: Arc<Pace>,
     /// Counts the calls that this process settled, so that who waits for one looks again.
     settled: watch::Sender<u64>,
 }
 
 impl Approvals {
-    pub(crate) fn new(store: Store, executor: Executor, owner: String, times: config::Approval) -> Self {
-        Self { store, executor, owner, times, settled: watch::Sender::new(0) }
+    pub(crate) fn new(
+        store: Store,
+        executor: Executor,
+        owner: String,
+        times: config::Approval,
+        caps: &config::Caps,
+    ) -> Self {
+        let pace = Arc::new(Pace::new(caps.decisions_per_minute));
+        Self { store, executor, owner, times, pace, settled: watch::Sender::new(0) }
     }
 
     fn gate(&self) -> &Gate {

@@ -1,15 +1,20 @@
 //! What a request wants, and the run that answers it.
 
+use super::answers::{answered_step, around_turn, missed_before_turn};
 use super::intent::{Intent, intent};
+use super::waiting::Waiting;
 use super::{Chat, Started};
+use crate::approvals::DecideError;
 use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::dialect::Dialect;
-use crate::domain::id::ToolCallId;
+use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::run::{Run, RunOptions, RunStatus};
+use crate::domain::turn::TurnEvent;
 use crate::pace::TooOften;
 use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
 use crate::tools::ToolRegistry;
+use std::collections::HashSet;
 
 /// The title of a thread that nobody gave one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
@@ -50,8 +55,10 @@ pub(crate) enum Wants {
     },
     /// Another answer to a user message.
     Regenerate {
-        /// What the page names of it: the answer, or the user message; by ids or by the page's names.
-        names: Vec<String>,
+        /// The answer, by its id, or the user message, by its id or the page's name for it; where the page names one.
+        answer: Option<String>,
+        /// The user message as the page holds it, without words where it has none.
+        question: Option<PostedMessage>,
     },
     /// To go on.
     Continue {
@@ -132,6 +139,9 @@ pub(crate) enum AskError {
     /// No such tool.
     #[error("there is no tool {0:?}")]
     UnknownTool(String),
+    /// It only goes on behind answers to held calls, and none of those was taken; why the first was not.
+    #[error(transparent)]
+    Refused(DecideError),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -143,9 +153,12 @@ pub(super) enum Next {
     Attach(Run),
     /// A turn of this request's begins.
     Begin(Box<Lease>),
-    /// Its run waits for a person.
-    Announce(Run),
+    /// Its run waits for a person, or for calls to end.
+    Announce(Waiting),
 }
+
+/// What follows, and what of its message this request's page is told before.
+type NextTold = (Next, Vec<TurnEvent<'static>>);
 
 impl Chat {
     /// Finds or makes the run that answers and starts its turn.
@@ -156,17 +169,22 @@ impl Chat {
         ask: Ask,
         dialect: Dialect,
     ) -> Result<Started, AskError> {
-        let Ask { wants, options, .. } = ask;
+        let Ask { wants, options, answers } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
             return Err(AskError::Stopping);
         }
+        // Before the thread is locked: each is a transaction of its own.
+        let only_goes_on = matches!(wants, Wants::Continue { .. });
+        self.take_answers(principal, name, &answers, only_goes_on).await?;
+        let answered = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &wants).await?;
         write.lock_thread(&thread).await?;
         let intent = intent(&write, &thread, wants).await?;
-        let next = self.next(&write, principal, &thread, intent, options).await?;
-        self.follow(write, principal, thread, next, dialect).await
+        let (next, before) = self.next(&write, principal, &thread, intent, options, &answered).await?;
+        let started = self.follow(write, principal, thread, next, dialect).await?;
+        Ok(Started { before, ..started })
     }
 
     /// Commits, and begins what follows.
@@ -180,8 +198,8 @@ impl Chat {
     ) -> Result<Started, AskError> {
         match next {
             Next::Attach(run) => {
-                let log = self.live.find(run.id).ok_or(AskError::TurnInProgress)?;
-                Ok(Started::of(&run, log))
+                let log = self.running_log(&write, &thread, &run).await?;
+                Ok(Started::of(&run, log.ok_or(AskError::TurnInProgress)?))
             }
             Next::Begin(lease) => {
                 let held = write.held_calls(lease.run.assistant_message_id).await?;
@@ -190,9 +208,9 @@ impl Chat {
                 write.commit().await?;
                 Ok(telling.start(*lease, held))
             }
-            Next::Announce(run) => {
+            Next::Announce(waiting) => {
                 write.commit().await?;
-                Ok(self.announce(principal.clone(), thread, run, dialect))
+                Ok(self.announce(principal.clone(), thread, waiting, dialect))
             }
         }
     }
@@ -242,6 +260,14 @@ impl Chat {
         }
     }
 
+    /// The run that is under way in the thread; one whose process went away is closed.
+    async fn under_way(&self, write: &Write, thread: &Thread) -> Result<Option<Run>, StoreError> {
+        match write.running(thread).await? {
+            Some(running) if !write.close_dead_turn(thread, &running).await? => Ok(Some(running)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
     async fn next(
         &self,
         write: &Write,
@@ -249,22 +275,14 @@ impl Chat {
         thread: &Thread,
         intent: Intent,
         options: RunOptions,
-    ) -> Result<Next, AskError> {
-        if let Some(running) = write.running(thread).await?
-            && !write.close_dead_turn(thread, &running).await?
-        {
-            return match intent {
-                Intent::Continue { .. } => Ok(Next::Attach(running)),
-                Intent::New { .. } | Intent::Edit { .. } | Intent::Regenerate { .. } => {
-                    Err(AskError::TurnInProgress)
-                }
-            };
-        }
-        if !matches!(intent, Intent::Continue { .. }) {
-            self.check_turns(write, principal, thread).await?;
-        }
+        answered: &HashSet<ToolCallId>,
+    ) -> Result<NextTold, AskError> {
+        let running = self.under_way(write, thread).await?;
         let question = match intent {
-            Intent::Continue { .. } => return self.go_on(write, principal, thread).await,
+            Intent::Continue { message } => {
+                return self.continuation(write, principal, thread, running, message, answered).await;
+            }
+            _ if running.is_some() => return Err(AskError::TurnInProgress),
             Intent::New { text, client_id } => {
                 self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
@@ -278,9 +296,10 @@ impl Chat {
                 Question::Stored(message)
             }
         };
+        self.check_turns(write, principal, thread).await?;
         let options = self.on_behalf_of(principal, options);
         let new = NewRun { question, options, lease: self.settings.lease };
-        Ok(Next::Begin(Box::new(write.begin_run(thread, new).await?)))
+        Ok((Next::Begin(Box::new(write.begin_run(thread, new).await?)), Vec::new()))
     }
 
     async fn apply_while_pending(
@@ -337,6 +356,52 @@ impl Chat {
         }))
     }
 
+    /// What a continuation does, of this message or else of the last, for a page that answers these calls.
+    async fn continuation(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+        running: Option<Run>,
+        message: Option<MessageId>,
+        answered: &HashSet<ToolCallId>,
+    ) -> Result<NextTold, AskError> {
+        let last = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
+        let run = match message {
+            Some(message) if message != last.assistant_message_id => write.run_of(thread, message).await?,
+            Some(_) | None => Some(last.clone()),
+        };
+        let run = run.ok_or(AskError::NothingToContinue)?;
+        let steps = match answered.is_empty() {
+            true => Vec::new(),
+            false => write.steps(thread, run.assistant_message_id).await?,
+        };
+        let known = answered_step(&steps, answered);
+        let settles = |turn| {
+            let options = self.on_behalf_of(principal, run.options.clone());
+            let step = known.ok_or(AskError::NothingToContinue)?;
+            Ok((Next::Announce(Waiting { run: Run { options, ..run.clone() }, step, turn }), Vec::new()))
+        };
+        let before = |steps| known.map_or_else(Vec::new, |known| missed_before_turn(steps, known));
+        if run.id != last.id {
+            // The user went on without it, and so does nobody else; its page is told how its calls stand.
+            return settles(None);
+        }
+        match (running, run.status) {
+            (Some(running), _) => {
+                let (told, of_turn) = around_turn(write, thread, running.id, &steps).await?;
+                if of_turn.iter().any(|step| known == Some(step.n)) {
+                    // All but its end: the page has read the turn that it would attach to.
+                    let turn = self.live.find(running.id).ok_or(AskError::TurnInProgress)?;
+                    return settles(Some(turn));
+                }
+                Ok((Next::Attach(running), before(told)))
+            }
+            (None, RunStatus::Completed | RunStatus::Cancelled) => settles(None),
+            (None, _) => Ok((self.go_on(write, principal, thread).await?, before(&steps))),
+        }
+    }
+
     /// What a continuation does where no turn is under way. The principal may have fewer roles than when it began.
     pub(super) async fn go_on(
         &self,
@@ -354,8 +419,9 @@ impl Chat {
             // A turn may have broken between its hold and its end.
             RunStatus::Waiting | RunStatus::Failed => {
                 let held = write.held_calls(latest.assistant_message_id).await?;
-                if held.iter().any(|call| call.end().is_none()) {
-                    return Ok(Next::Announce(latest));
+                if let Some(open) = held.iter().find(|call| call.end().is_none()) {
+                    let step = open.step;
+                    return Ok(Next::Announce(Waiting { run: latest, step, turn: None }));
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! A page that mounts, or was told of a decision, and asks for the turn of its thread.
 
 use super::ask::AskError;
+use super::replay::replay;
 use super::{Chat, Started};
 use crate::domain::Principal;
 use crate::domain::call::State;
@@ -9,9 +10,10 @@ use crate::domain::run::RunStatus;
 use crate::store::{StoreError, Thread, Write};
 
 impl Chat {
-    /// The turn under way in the thread of this name, from its beginning; where none is, and every held call of the
-    /// last message has an answer that the model has not read, the turn that goes on with them. `None` where there
-    /// is nothing to read: a turn of another process is not read from here either.
+    /// The turn under way in the thread of this name, from its beginning. In the dialects of the UI message stream that
+    /// is behind the whole message that it writes, which a page lacks until then. In `data-v1`, where none is and every
+    /// held call of the last message has an answer that the model has not read, the turn that goes on with them. `None`
+    /// where there is nothing to read.
     pub(crate) async fn attach(
         &self,
         principal: &Principal,
@@ -24,9 +26,15 @@ impl Chat {
         if let Some(running) = write.running(&thread).await?
             && !write.close_dead_turn(&thread, &running).await?
         {
-            return Ok(self.live.find(running.id).map(|log| Started::of(&running, log)));
+            let Some(log) = self.running_log(&write, &thread, &running).await? else { return Ok(None) };
+            let before = match dialect {
+                Dialect::DataV1 => Vec::new(),
+                Dialect::Ui(_) => replay(&write.steps_before_turn(&thread, &running).await?),
+            };
+            return Ok(Some(Started { before, ..Started::of(&running, log) }));
         }
-        if !answers_are_unread(&write, &thread).await? {
+        // Pages of the UI message stream go on by a post.
+        if dialect != Dialect::DataV1 || !answers_are_unread(&write, &thread).await? {
             // A turn that was found dead stays closed.
             write.commit().await?;
             return Ok(None);

@@ -1,11 +1,15 @@
 //! What a request wants, seen against what is stored.
+//!
+//! Messages go by our ids and by the names that pages gave them. A page may hold messages that never arrived, and may
+//! not know of others: what it names and nobody knows is taken for what the page most likely did.
 
 use super::ask::{AskError, PostedMessage, Wants};
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
-use crate::store::{Thread, Write};
+use crate::store::{Thread, Transcript, Write};
 
 /// What a request wants of this thread.
+#[derive(Debug)]
 pub(super) enum Intent {
     New {
         text: String,
@@ -20,7 +24,8 @@ pub(super) enum Intent {
         message: MessageId,
         ordinal: i64,
     },
-    /// To go on: with this message of the assistant's, where one is named, else with the last.
+    /// To go on: with this message of the assistant's, where one is named, else with the last. It may be one that was
+    /// cut off.
     Continue {
         message: Option<MessageId>,
     },
@@ -28,52 +33,134 @@ pub(super) enum Intent {
 
 /// Reads a request against what is stored.
 pub(super) async fn intent(write: &Write, thread: &Thread, wants: Wants) -> Result<Intent, AskError> {
-    let go_on = Intent::Continue { message: None };
-    let (posted, text, client_id) = match wants {
-        Wants::Continue { .. } | Wants::Edit { .. } | Wants::Regenerate { .. } => return Ok(go_on),
-        Wants::New { text, client_id: None } => return Ok(Intent::New { text, client_id: None }),
-        Wants::New { text, client_id } => (None, text, client_id),
-        Wants::History { messages: posted } => match posted.last() {
-            Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => {
-                let (text, id) = (text.clone(), id.clone());
-                (Some(posted), text, id)
-            }
-            Some(PostedMessage { .. }) | None => return Ok(go_on),
-        },
+    let names_nothing = match &wants {
+        Wants::New { client_id: name, .. } | Wants::Continue { message: name } => name.is_none(),
+        Wants::History { .. } | Wants::Edit { .. } | Wants::Regenerate { .. } => false,
     };
-    let transcript = write.transcript(thread).await?;
-    let stored: Vec<(&Message, &str)> = transcript
-        .standing()
-        .filter_map(|message| match &message.body {
-            Body::User(text) => Some((message, text.as_str())),
-            Body::Assistant(_) => None,
-        })
-        .collect();
-    if let Some(posted) = posted {
-        let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
-        if let Some(changed) = against_stored(&texts, &stored, &client_id) {
-            return Ok(changed);
+    let transcript = if names_nothing { Transcript::default() } else { write.transcript(thread).await? };
+    let stored = Stored::of(&transcript);
+    match wants {
+        Wants::New { text, client_id } => Ok(stored.new_message(text, client_id)),
+        Wants::History { messages } => Ok(stored.history(&messages)),
+        Wants::Edit { message, text } => Ok(stored.edit(message, text)),
+        Wants::Regenerate { answer, question } => {
+            stored.regenerate(answer.as_deref(), question).ok_or(AskError::NothingToContinue)
+        }
+        Wants::Continue { message } => {
+            Ok(Intent::Continue { message: message.and_then(|name| stored.answer(&name)) })
         }
     }
-    let names = |message: &Message, id: &str| {
-        message.client_id.as_deref() == Some(id) || message.id.to_string() == id
-    };
-    let posted_again = |id: &String| stored.iter().any(|(message, _)| names(message, id));
-    if client_id.as_ref().is_some_and(posted_again) { Ok(go_on) } else { Ok(Intent::New { text, client_id }) }
 }
 
-/// A page that posts its whole history says by it whether it edits or asks anew: pages of AI SDK 4 have no
-/// other word for it. Pages also trim their history, so what does not begin as the stored one does is new.
-fn against_stored(texts: &[&str], stored: &[(&Message, &str)], client_id: &Option<String>) -> Option<Intent> {
-    let (last, before) = texts.split_last()?;
-    let (same_place, standing) = stored.get(before.len())?;
-    if texts.len() == stored.len() && last == standing {
-        return Some(Intent::Regenerate { message: same_place.id, ordinal: same_place.ordinal });
+/// A thread as it stands.
+struct Stored<'a> {
+    transcript: &'a Transcript,
+    /// Its user messages with their words, oldest first.
+    questions: Vec<(&'a Message, &'a str)>,
+}
+
+impl<'a> Stored<'a> {
+    fn of(transcript: &'a Transcript) -> Self {
+        let questions = transcript.standing().filter_map(|message| match &message.body {
+            Body::User(text) => Some((message, text.as_str())),
+            Body::Assistant(_) => None,
+        });
+        Self { transcript, questions: questions.collect() }
     }
-    let begins_alike = before.iter().zip(stored).all(|(text, (_, stored))| text == stored);
-    (!before.is_empty() && begins_alike).then(|| Intent::Edit {
-        ordinal: same_place.ordinal,
-        text: (*last).to_owned(),
-        client_id: client_id.clone(),
-    })
+
+    /// The user message that goes by this name.
+    fn question(&self, name: &str) -> Option<(&'a Message, &'a str)> {
+        let goes_by =
+            |message: &Message| message.client_id.as_deref() == Some(name) || message.id.to_string() == name;
+        self.questions.iter().find(|(message, _)| goes_by(message)).copied()
+    }
+
+    /// The assistant's message with this id. One that was cut off keeps its own, so that nobody who names it goes on
+    /// with another.
+    fn answer(&self, id: &str) -> Option<MessageId> {
+        let id = id.parse().ok()?;
+        self.transcript.questions.contains_key(&id).then_some(id)
+    }
+
+    /// The user message that this answer, as it stands, is for.
+    fn answered_by(&self, id: &str) -> Option<(&'a Message, &'a str)> {
+        let answer = self.answer(id)?;
+        self.transcript.standing().find(|message| message.id == answer)?;
+        let question = self.transcript.questions.get(&answer)?;
+        self.questions.iter().find(|(message, _)| message.id == *question).copied()
+    }
+
+    /// To go on with the answer to this user message.
+    fn go_on_after(&self, question: &Message) -> Intent {
+        let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
+        let answer = self.transcript.standing().rfind(of_it);
+        Intent::Continue { message: answer.map(|message| message.id) }
+    }
+
+    /// One by a name that is there already is the same message, posted again.
+    fn new_message(&self, text: String, client_id: Option<String>) -> Intent {
+        match client_id.as_deref().and_then(|name| self.question(name)) {
+            Some((question, _)) => self.go_on_after(question),
+            None => Intent::New { text, client_id },
+        }
+    }
+
+    /// One that never arrived is a new message.
+    fn edit(&self, name: String, text: String) -> Intent {
+        if let Some(answer) = self.answer(&name) {
+            return Intent::Continue { message: Some(answer) };
+        }
+        let ordinal = self.question(&name).map(|(message, _)| message.ordinal);
+        let client_id = Some(name);
+        match ordinal {
+            Some(ordinal) => Intent::Edit { ordinal, text, client_id },
+            None => Intent::New { text, client_id },
+        }
+    }
+
+    /// Pages ask anew as well where a message never arrived, and where they put other words into one. Nothing, where
+    /// what they want an answer to cannot be told.
+    fn regenerate(&self, answer: Option<&str>, posted: Option<PostedMessage>) -> Option<Intent> {
+        let (text, client_id) = posted.map_or((None, None), |posted| (posted.user_text, posted.id));
+        let asked = client_id.as_deref().and_then(|name| self.question(name));
+        let named = answer.and_then(|name| self.answered_by(name).or_else(|| self.question(name)));
+        let (question, words) = match (named.or(asked), &text) {
+            (Some(found), _) => found,
+            // Which message it is a page without names tells by the words alone.
+            (None, Some(text)) => match self.questions.last() {
+                Some((message, words)) if text == words => (*message, *words),
+                _ => return Some(Intent::New { text: text.clone(), client_id }),
+            },
+            (None, None) if client_id.is_none() => *self.questions.last()?,
+            (None, None) => return None,
+        };
+        let is_asked = asked.is_some_and(|(asked, _)| asked.id == question.id);
+        Some(match text.filter(|text| is_asked && text != words) {
+            Some(text) => Intent::Edit { ordinal: question.ordinal, text, client_id },
+            None => Intent::Regenerate { message: question.id, ordinal: question.ordinal },
+        })
+    }
+
+    /// A page that posts its whole history says by it whether it edits or asks anew: pages of AI SDK 4 have no other
+    /// word for it. Pages also trim their history, so what does not begin as the stored one does is new.
+    fn history(&self, posted: &[PostedMessage]) -> Intent {
+        let (text, client_id) = match posted.last() {
+            Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => (text, id),
+            Some(PostedMessage { .. }) | None => return Intent::Continue { message: None },
+        };
+        let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
+        let before = texts.split_last().map_or(&[] as &[&str], |(_, before)| before);
+        let Some((same_place, standing)) = self.questions.get(before.len()) else {
+            return self.new_message(text.clone(), client_id.clone());
+        };
+        if texts.len() == self.questions.len() && text == standing {
+            return Intent::Regenerate { message: same_place.id, ordinal: same_place.ordinal };
+        }
+        let begins_alike = before.iter().zip(&self.questions).all(|(text, (_, stored))| text == stored);
+        if !before.is_empty() && begins_alike {
+            let ordinal = same_place.ordinal;
+            return Intent::Edit { ordinal, text: text.clone(), client_id: client_id.clone() };
+        }
+        self.new_message(text.clone(), client_id.clone())
+    }
 }

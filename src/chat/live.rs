@@ -82,6 +82,11 @@ impl TurnLog {
         let _over = said.wait_for(|said| said.over).await;
     }
 
+    /// Whether there is a reader.
+    pub(super) fn is_read(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
     /// A reader at the beginning.
     pub(crate) fn reader(&self) -> Reader {
         Reader { said: self.0.subscribe(), place: Place::default() }

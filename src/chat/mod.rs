@@ -4,13 +4,16 @@
 //! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
 //! [`TurnLog`], from which any number of clients read.
 
+mod answers;
 mod ask;
 mod attach;
 mod cancel;
+mod follow;
 mod intent;
 pub(crate) mod live;
 mod replay;
 mod turn;
+mod waiting;
 
 pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedAnswer, PostedMessage, ThreadName, Wants};
 pub(crate) use cancel::CancelRunError;
@@ -24,6 +27,7 @@ use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
 use crate::pace::Pace;
 use crate::store::Store;
+use follow::FollowedTurns;
 use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
 
@@ -41,6 +45,7 @@ pub(crate) struct Chat {
     /// How often one user may have the model asked.
     pace: Arc<Pace>,
     live: LiveTurns,
+    followed: FollowedTurns,
 }
 
 /// A turn under way, to read along.
@@ -72,7 +77,8 @@ impl Chat {
         caps: config::Caps,
     ) -> Self {
         let pace = Arc::new(Pace::new(caps.turns_per_minute));
-        Self { store, tasks, agent, approvals, models, settings, caps, pace, live: LiveTurns::default() }
+        let (live, followed) = (LiveTurns::default(), FollowedTurns::default());
+        Self { store, tasks, agent, approvals, models, settings, caps, pace, live, followed }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

@@ -1,6 +1,6 @@
 //! What is stored of a message, told as it was when it was said.
 
-use crate::domain::call::{State, ToolCall};
+use crate::domain::call::ToolCall;
 use crate::domain::message::{Part, Step, StepStatus};
 use crate::domain::turn::{FinishReason, Shown, Standing, TurnEvent};
 

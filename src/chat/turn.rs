@@ -1,30 +1,32 @@
 //! The task of a turn: it holds the run's lease, tells what the agent says, and commits the end before it
 //! tells it.
 
-use super::live::{Enough, TurnLog};
+use super::live::TurnLog;
 use super::{Chat, Started};
 use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
-use crate::domain::Principal;
 use crate::domain::call::ToolCall;
-use crate::domain::dialect::Dialect;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Spent, Standing, TurnEvent};
+use crate::domain::turn::{Spent, Standing, TurnEvent};
 use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
-use futures::future::join_all;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
 
 /// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
 pub(super) struct Telling {
-    chat: Chat,
-    run_id: RunId,
-    log: Arc<TurnLog>,
+    pub(super) chat: Chat,
+    pub(super) run_id: RunId,
+    pub(super) log: Arc<TurnLog>,
 }
 
 impl Drop for Telling {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A page that was told nothing would post again, for ever.
+            let (error, spent) = (TurnError::internal(), Spent::default());
+            self.log.say(TurnEvent::Failed { error, spent });
+        }
         self.log.close();
         self.chat.live.end(self.run_id, &self.log);
     }
@@ -35,33 +37,14 @@ impl Chat {
     pub(super) fn telling(&self, run_id: RunId) -> Telling {
         Telling { chat: self.clone(), log: self.live.begin(run_id), run_id }
     }
-
-    /// Starts the answer to a continuation of a run that waits for a person: no model is called unless the
-    /// calls end while it waits for those under way.
-    pub(super) fn announce(
-        &self,
-        principal: Principal,
-        thread: Thread,
-        run: Run,
-        _dialect: Dialect,
-    ) -> Started {
-        // Others who continue meanwhile get their own answer: this is not a turn to attach to.
-        let log = Arc::new(TurnLog::default());
-        let telling = Telling { chat: self.clone(), log: log.clone(), run_id: run.id };
-        let started = Started::of(&run, log);
-        let span = span(&thread, &run);
-        let waiting = async move {
-            if let Err(error) = telling.wait_and_tell(&principal, &thread, &run).await {
-                let (error, spent) = (internal(&error), Spent::default());
-                telling.log.say(TurnEvent::Failed { error, spent });
-            }
-        };
-        self.tasks.spawn(waiting.instrument(span));
-        started
-    }
 }
 
 impl Telling {
+    /// What is told to one reader, and is no turn to attach to.
+    pub(super) fn apart(chat: &Chat, run_id: RunId) -> Self {
+        Self { chat: chat.clone(), run_id, log: Arc::default() }
+    }
+
     /// Starts the turn in a task of its own. `held` are the calls it continues behind.
     pub(super) fn start(self, lease: Lease, held: Vec<ToolCall>) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
@@ -71,7 +54,7 @@ impl Telling {
         started
     }
 
-    async fn turn(&self, lease: Lease, held: &[ToolCall]) {
+    pub(super) async fn turn(&self, lease: Lease, held: &[ToolCall]) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
@@ -162,57 +145,6 @@ impl Telling {
         Ok(ended)
     }
 
-    async fn wait_and_tell(
-        &self,
-        principal: &Principal,
-        thread: &Thread,
-        run: &Run,
-    ) -> Result<(), StoreError> {
-        let chat = &self.chat;
-        let read = chat.store.read().await?;
-        let held = read.held_calls(run.assistant_message_id).await?;
-        drop(read);
-        let outcomes = held.into_iter().map(|call| chat.approvals.outcome(principal, call));
-        // All to their ends, also where one fails: database work is not dropped half-way.
-        let held: Vec<ToolCall> = join_all(outcomes).await.into_iter().collect::<Result<_, _>>()?;
-        let all_ended = held.iter().all(|call| call.end().is_some());
-        let write = chat.store.write().await?;
-        write.lock_thread(thread).await?;
-        // Somebody else may have gone on meanwhile, up to another hold: this yes is not for that one.
-        let now = write.held_calls(run.assistant_message_id).await?;
-        let same = now.iter().map(|call| call.id).eq(held.iter().map(|call| call.id));
-        let goes_on = all_ended
-            && same
-            && !chat.tasks.is_stopping()
-            && chat.has_room(&write, principal, thread).await?;
-        let lease = if goes_on { write.resume_run(thread, run, chat.settings.lease).await? } else { None };
-        if lease.is_some() {
-            chat.live.adopt(self.run_id, &self.log);
-        }
-        write.commit().await?;
-        match (lease, chat.live.find(self.run_id)) {
-            (Some(lease), _) => self.turn(lease, &held).await,
-            // Another continuation goes on: this one reads along.
-            (None, Some(other)) if all_ended => {
-                let mut reader = other.reader();
-                let say = |event: &TurnEvent<'_>| {
-                    self.log.say(event.clone().into_owned());
-                    Enough::No
-                };
-                while reader.next(say).await {}
-            }
-            (None, _) => {
-                self.tell_held(&held);
-                if !same && !now.is_empty() {
-                    self.tell_held(&now);
-                }
-                let reason = FinishReason::ToolCalls;
-                self.log.say(TurnEvent::Finished { reason, spent: Spent::default() });
-            }
-        }
-        Ok(())
-    }
-
     /// Tells how the held calls of the last step stand.
     fn tell_held(&self, held: &[ToolCall]) {
         self.log.say(TurnEvent::Continued(held.iter().map(Standing::of).collect()));
@@ -220,7 +152,7 @@ impl Telling {
 }
 
 /// What is logged in a turn says which; at every level, so that errors say it too.
-fn span(thread: &Thread, run: &Run) -> Span {
+pub(super) fn span(thread: &Thread, run: &Run) -> Span {
     tracing::error_span!(
         "turn",
         thread_id = %thread.id,
@@ -231,7 +163,7 @@ fn span(thread: &Thread, run: &Run) -> Span {
     )
 }
 
-fn internal(error: &StoreError) -> TurnError {
+pub(super) fn internal(error: &StoreError) -> TurnError {
     tracing::error!(%error, "a turn failed");
     TurnError::internal()
 }

@@ -22,6 +22,8 @@ pub struct Limits {
     pub calls_per_step: usize,
     /// `pending_per_thread`: most calls of a thread that wait for a person.
     pub pending_per_thread: u64,
+    /// `batch`: most new decisions of one request.
+    pub batch: usize,
     /// `stream_buffer_bytes`: how much of a stream is written ahead for one client, about.
     pub stream_buffer_bytes: usize,
     /// `requests_per_minute`: of one user, at one process. This and the following: 0 is no limit, and so is their
@@ -56,6 +58,7 @@ impl Default for Limits {
             json_depth: 32,
             calls_per_step: 16,
             pending_per_thread: 50,
+            batch: 50,
             stream_buffer_bytes: KIB * KIB,
             requests_per_minute: None,
             turns_per_minute: None,

@@ -8,7 +8,7 @@ use time::macros::format_description;
 use uuid::Uuid;
 
 /// A moment: microseconds since 1970, UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Timestamp(i64);
 
 const RFC3339_MICROS: &[BorrowedFormatItem<'_>] =

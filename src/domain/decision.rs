@@ -52,6 +52,8 @@ impl Verdict {
 pub(crate) enum Surface {
     /// A route of the HTTP interface.
     Rest,
+    /// The parts of a chat's body, where pages put their answers.
+    Stream,
     /// The policy, without a person.
     Policy,
     /// The server, putting in order what time left behind.
@@ -59,10 +61,14 @@ pub(crate) enum Surface {
 }
 
 impl Surface {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Rest, Self::Stream, Self::Policy, Self::Sweeper];
+
     /// The surface's word on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
+            Self::Stream => "stream",
             Self::Policy => "policy",
             Self::Sweeper => "sweeper",
         }

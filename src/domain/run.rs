@@ -86,6 +86,25 @@ impl TurnError {
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
+    /// An approved call has not ended in all the time that a page waits.
+    pub(crate) fn outcome_not_known_yet() -> Self {
+        let message =
+            "An approved call is still under way. Its outcome will stand in the messages.".to_owned();
+        Self { code: TurnErrorCode::Interrupted, message }
+    }
+
+    /// The answer goes on where it cannot be read from here.
+    pub(crate) fn told_elsewhere() -> Self {
+        let message = "The answer goes on elsewhere. It will stand in the messages.".to_owned();
+        Self { code: TurnErrorCode::Interrupted, message }
+    }
+
+    /// As many turns as there may be are under way, or began lately.
+    pub(crate) fn no_room() -> Self {
+        let message = "There are too many turns at once, or in this minute. Go on later.".to_owned();
+        Self { code: TurnErrorCode::Interrupted, message }
+    }
+
     /// The turn was taken for dead, or its thread deleted.
     pub(crate) fn taken_over() -> Self {
         let message = "The answer was ended by somebody else.".to_owned();

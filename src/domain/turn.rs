@@ -249,6 +249,10 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Stop, Self::Length, Self::ContentFilter, Self::ToolCalls, Self::Error, Self::Other];
+
     /// The reason's word on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -2,6 +2,7 @@
 
 use super::body;
 use super::error::ApiError;
+use super::ui_body;
 use crate::chat::{Ask, PostedMessage, Wants};
 use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
@@ -119,11 +120,7 @@ impl<'a> ApiExtractor<'a> for ChatByIdBody {
         options: ExtractParamOptions<()>,
     ) -> Result<Self> {
         let mut chat = ChatBody::from_request(request, body, options).await?;
-        let id = chat
-            .id
-            .take()
-            .filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
-        let id = id.ok_or_else(|| {
+        let id = chat.id.take().ok_or_else(|| {
             ApiError::bad_request(format!("id: expected the thread's name, 1 to {CLIENT_ID_MAX} characters"))
         })?;
         Ok(Self { id, chat })
@@ -142,13 +139,13 @@ impl ChatBody {
             Value::Object(fields) => fields,
             _ => return Err(ApiError::bad_request("body: expected a JSON object or a string")),
         };
-        let text = |name: &str| match fields.get(name) {
+        let text = |field: &str| match fields.get(field) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(ApiError::bad_request(format!("{name}: expected a string"))),
+            Some(_) => Err(ApiError::bad_request(format!("{field}: expected a string"))),
         };
         // Where the path names the thread, nobody reads it.
-        let id = fields.get("id").and_then(Value::as_str).map(str::to_owned);
+        let id = name(fields.get("id"));
         let tools = match fields.get("tool_selection") {
             None | Some(Value::Null) => None,
             Some(list) => Some(
@@ -157,9 +154,11 @@ impl ChatBody {
             ),
         };
         let options = RunOptions { model: text("model")?, tools };
-        let wants = if fields.contains_key("trigger") {
-            return Err(ui_message_stream());
-        } else if let Some(content) = text("content")? {
+        if ui_body::is_ui(&fields) {
+            let ask = Ask { wants: ui_body::wants(&fields)?, options, answers: ui_body::answers(&fields) };
+            return Ok(Self { id, is_ui: true, ask });
+        }
+        let wants = if let Some(content) = text("content")? {
             words_or_continue(Some(content), None)?
         } else if let Some(message) = fields.get("message").filter(|message| !message.is_null()) {
             let posted = posted(message, "message")?;
@@ -186,33 +185,28 @@ impl ChatBody {
 fn words_or_continue(text: Option<String>, client_id: Option<String>) -> Result<Wants, ApiError> {
     match text.filter(|text| !text.is_empty()) {
         None => Ok(Wants::Continue { message: None }),
-        Some(text) => Ok(Wants::New { text: without_nul(text, "content")?, client_id }),
+        Some(text) => Ok(Wants::New { text: content(&text, "content")?, client_id }),
     }
 }
 
-fn without_nul(text: String, field: &str) -> Result<String, ApiError> {
+/// A user's words.
+pub(super) fn content(text: &str, field: &str) -> Result<String, ApiError> {
     if text.contains('\0') {
         return Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed")));
     }
-    Ok(text)
+    Ok(text.to_owned())
+}
+
+/// A name that a page gave something, if it can be one.
+pub(super) fn name(value: Option<&Value>) -> Option<String> {
+    let name = value.and_then(Value::as_str);
+    name.filter(|name| (1..=CLIENT_ID_MAX).contains(&name.chars().count()) && !name.contains('\0'))
+        .map(str::to_owned)
 }
 
 /// What is read of a posted message: a user's words and its name.
 fn posted(message: &Value, field: &str) -> Result<PostedMessage, ApiError> {
-    let is_user = message.get("role").and_then(Value::as_str) == Some("user");
-    let user_text = match (is_user, message.get("content")) {
-        (false, _) => None,
-        (true, Some(Value::String(text))) => Some(without_nul(text.clone(), &format!("{field}.content"))?),
-        (true, None) if message.get("parts").is_some() => return Err(ui_message_stream()),
-        (true, _) => return Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
-    };
-    let id = message.get("id").and_then(Value::as_str);
-    let id = id.filter(|id| (1..=CLIENT_ID_MAX).contains(&id.chars().count()) && !id.contains('\0'));
-    Ok(PostedMessage { user_text, id: id.map(str::to_owned) })
-}
-
-fn ui_message_stream() -> ApiError {
-    ApiError::bad_request(
-        "body: this is what AI SDK 5 and later post; this server speaks the data stream of AI SDK 4 (data-v1)",
-    )
+    let is_user = ui_body::is_of(message, "user");
+    let user_text = if is_user { Some(ui_body::words(message, field)?) } else { None };
+    Ok(PostedMessage { user_text, id: name(message.get("id")) })
 }

@@ -202,6 +202,7 @@ impl From<AskError> for ApiError {
                 format!("tool_selection: there is no tool {name:?}."),
                 None,
             )),
+            AskError::Refused(error) => error.into(),
             AskError::Store(error) => error.into(),
         }
     }
@@ -224,6 +225,7 @@ impl From<CancelRunError> for ApiError {
 impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
         match error {
+            DecideError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "decisions", seconds),
             DecideError::NotFound => Self::not_found(),
             DecideError::Forbidden => Self::forbidden("You may see this call, but not approve it."),
             DecideError::Closed(call) => closed(&call),

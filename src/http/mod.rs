@@ -28,6 +28,7 @@ mod threads;
 mod tools;
 mod trace;
 mod turn_stream;
+mod ui_body;
 mod upload;
 
 use crate::agent::Tasks;

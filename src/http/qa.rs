@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 
 /// Longest reason of a rejection, in characters.
-const REASON_MAX: usize = 2000;
+pub(super) const REASON_MAX: usize = 2000;
 
 /// The dialects of a stream.
 #[derive(Debug, Clone, Copy, Enum)]
@@ -140,12 +140,11 @@ impl Qa {
 
     /// Read along with the turn of a thread
     ///
-    /// What `experimental_resume` of AI SDK 4 asks for. The turn under way is told from its beginning, as the thread
-    /// was when `format=v4` showed it. Where none is, and every held call of the last message is decided and its
-    /// answer not yet read by the model, the run goes on as after a continuation by POST; of several who ask at
-    /// once, one does that and the others read along. Otherwise the answer is empty: with a call that still waits,
-    /// after a failure, and where another process runs the turn, whose answer stands in the messages once it is
-    /// there.
+    /// What `experimental_resume` of AI SDK 4 asks for. In `data-v1` the turn under way is told from its beginning, as
+    /// the thread was when `format=v4` showed it; where none is, and every held call of the last message is decided and
+    /// its answer not yet read by the model, the run goes on as after a continuation by POST; of several who ask at
+    /// once, one does that and the others read along. Otherwise the answer is empty: with a call that still waits, and
+    /// after a failure. In `ui-v5` and `ui-v6` it is as with `/stream` behind the path.
     #[oai(path = "/qa/chat_streamed/:thread_id", method = "get", operation_id = "attach")]
     async fn attach(
         &self,
@@ -157,7 +156,7 @@ impl Qa {
         /// What the page calls the chat. Not read: the path names the thread.
         #[oai(name = "chatId")]
         _chat_id: Query<Option<String>>,
-        /// The dialect to answer in.
+        /// The dialect to answer in; `data-v1` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
@@ -179,15 +178,58 @@ impl Qa {
         /// A thread's id, or the caller's own name for it.
         #[oai(name = "chatId")]
         chat_id: Query<String>,
-        /// The dialect to answer in.
+        /// The dialect to answer in; `data-v1` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
         let dialect = protocol.0.map_or(Dialect::DataV1, Dialect::from);
-        let started = match self.0.chat.attach(&caller.0, &chat_id.0, dialect).await {
-            Err(AskError::NoThread) => None,
-            found => found?,
-        };
+        let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
+        Ok(self.attached(started, dialect, request_id, place))
+    }
+
+    /// Read the message that the turn of a thread writes
+    ///
+    /// What `resumeStream` of AI SDK 5 and later asks for, where the page's `api` names the thread. The message that is
+    /// being written is told whole, from its first part, under its id; `format=ui-v5` and `format=ui-v6` leave it out
+    /// meanwhile. Where no turn is under way there is nothing to read, and none begins.
+    #[oai(path = "/qa/chat_streamed/:thread_id/:chat_id/stream", method = "get", operation_id = "attachStream")]
+    async fn attach_stream(
+        &self,
+        caller: Caller,
+        request_id: RequestId,
+        place: StreamPlace,
+        /// A thread's id, or the caller's own name for it.
+        thread_id: Path<String>,
+        /// What the page calls the chat. Not read: the thread is named before it.
+        #[oai(name = "chat_id")]
+        _chat_id: Path<String>,
+        /// The dialect to answer in; what `stream.default_ui_dialect` says if absent.
+        #[oai(name = "x-stream-protocol")]
+        protocol: Header<Option<Protocol>>,
+    ) -> Result<AttachedStream, ApiError> {
+        let dialect = protocol.0.map_or_else(|| self.ui(), Dialect::from);
+        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect).await?;
+        Ok(self.attached(started, dialect, request_id, place))
+    }
+
+    /// Read the message that the turn of the chat's thread writes
+    ///
+    /// As with the thread before the chat; but a name that nobody has used yet is answered with nothing, because a page
+    /// asks before its first message.
+    #[oai(path = "/qa/chat_streamed/:chat_id/stream", method = "get", operation_id = "attachStreamById")]
+    async fn attach_stream_by_id(
+        &self,
+        caller: Caller,
+        request_id: RequestId,
+        place: StreamPlace,
+        /// A thread's id, or the caller's own name for it.
+        chat_id: Path<String>,
+        /// The dialect to answer in; what `stream.default_ui_dialect` says if absent.
+        #[oai(name = "x-stream-protocol")]
+        protocol: Header<Option<Protocol>>,
+    ) -> Result<AttachedStream, ApiError> {
+        let dialect = protocol.0.map_or_else(|| self.ui(), Dialect::from);
+        let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
 
@@ -207,9 +249,11 @@ impl Qa {
         if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_MAX) {
             return Err(ApiError::bad_request(format!("reason: expected at most {REASON_MAX} characters")));
         }
-        self.0.rates.decision(&caller.0)?;
-        // What is no id names no call.
-        let tool_call_id = body.tool_call_id.parse().map_err(|_| ApiError::not_found())?;
+        let Ok(tool_call_id) = body.tool_call_id.parse() else {
+            // What is no id names no call, and who tries them all is counted.
+            self.0.approvals.count(&caller.0)?;
+            return Err(ApiError::not_found());
+        };
         let answer = if body.is_validated {
             Answer::Approve { inputs: body.validated_inputs.map(|inputs| inputs.0) }
         } else {
@@ -267,6 +311,19 @@ impl Qa {
     /// What pages of the UI message stream are told that do not say which they are.
     fn ui(&self) -> Dialect {
         Dialect::Ui(self.0.streaming.default_ui_dialect)
+    }
+
+    /// The turn to read along with, if there is one, and a thread of this name.
+    async fn attach_if_there(
+        &self,
+        caller: &Caller,
+        name: &str,
+        dialect: Dialect,
+    ) -> Result<Option<Started>, ApiError> {
+        match self.0.chat.attach(&caller.0, name, dialect).await {
+            Err(AskError::NoThread) => Ok(None),
+            found => Ok(found?),
+        }
     }
 
     /// The turn that is read along, if there is one.

@@ -1,4 +1,4 @@
-//! How often one user may ask and decide, and how many streams they may read at once, at this process.
+//! How often one user may ask, and how many streams they may read at once, at this process.
 
 use super::error::ApiError;
 use super::shares::{Share, Shares};
@@ -15,29 +15,18 @@ const STREAM_SECONDS: u64 = 5;
 #[derive(Debug)]
 pub(crate) struct Rates {
     requests: Pace,
-    decisions: Pace,
     streams: Shares<User>,
 }
 
 impl Rates {
     pub(crate) fn new(caps: &Caps) -> Self {
-        Self {
-            requests: Pace::new(caps.requests_per_minute),
-            decisions: Pace::new(caps.decisions_per_minute),
-            streams: Shares::new(caps.streams_per_user),
-        }
+        Self { requests: Pace::new(caps.requests_per_minute), streams: Shares::new(caps.streams_per_user) }
     }
 
     /// Counts a request.
     pub(super) fn request(&self, caller: &Principal) -> Result<(), ApiError> {
         let counted = self.requests.count(caller);
         counted.map_err(|TooOften { max, seconds }| ApiError::too_often(max, "requests", seconds))
-    }
-
-    /// Counts a decision.
-    pub(super) fn decision(&self, caller: &Principal) -> Result<(), ApiError> {
-        let counted = self.decisions.count(caller);
-        counted.map_err(|TooOften { max, seconds }| ApiError::too_often(max, "decisions", seconds))
     }
 
     /// A place among the streams that the caller reads.

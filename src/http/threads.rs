@@ -8,10 +8,11 @@ use super::error::ApiError;
 use super::payload::{Json, PageOf, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
+use crate::domain::dialect::UiDialect;
 use crate::domain::id::ThreadId;
 use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread};
-use crate::stream::v4_message;
+use crate::stream::{ui_reload, v4_message};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
@@ -82,13 +83,19 @@ enum Format {
     /// As AI SDK 4 holds them: feed `results` to `initialMessages`.
     #[oai(rename = "v4")]
     V4,
+    /// As AI SDK 5 holds them: feed `results` to `messages`.
+    #[oai(rename = "ui-v5")]
+    UiV5,
+    /// As AI SDK 6 and 7 hold them: feed `results` to `messages`.
+    #[oai(rename = "ui-v6")]
+    UiV6,
 }
 
 /// A message in the form asked for.
 #[derive(Debug, Union)]
 enum AnyMessage {
     Message(MessageView),
-    V4(Any<Value>),
+    Held(Any<Value>),
 }
 
 /// A message.
@@ -350,6 +357,7 @@ impl Threads {
         let page = read.messages(&thread, before, size).await?;
         let oldest = page.items.first().map(|message| message.ordinal.to_string());
         let mut results = Vec::with_capacity(page.items.len());
+        let held = |message| AnyMessage::Held(Any(message));
         for message in &page.items {
             match format.0 {
                 Some(Format::V4) => {
@@ -357,8 +365,10 @@ impl Threads {
                         MessageStatus::Streaming => read.turn_began(&thread, message.run_id).await?,
                         _ => None,
                     };
-                    results.extend(v4_message(message, began).map(|folded| AnyMessage::V4(Any(folded))));
+                    results.extend(v4_message(message, began).map(held));
                 }
+                Some(Format::UiV5) => results.extend(ui_reload(message, UiDialect::V5).map(held)),
+                Some(Format::UiV6) => results.extend(ui_reload(message, UiDialect::V6).map(held)),
                 None => {
                     results.push(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals)))
                 }

@@ -14,6 +14,7 @@ use crate::domain::permit::Permit;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
 use serde_json::json;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// What became of the wish to cancel a call.
@@ -133,6 +134,19 @@ impl Read {
         let Some(last) = last else { return Ok(Vec::new()) };
         let calls = self.calls_of_step(message, last.n).await?;
         Ok(calls.into_iter().filter(|call| call.held).collect())
+    }
+
+    /// The calls of a thread that wait for a person.
+    pub(crate) async fn pending_in(&self, thread: &Thread) -> Result<HashSet<ToolCallId>, StoreError> {
+        let ids: Vec<String> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ToolCallId)
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::State.eq("pending"))
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        ids.iter().map(|id| rows::id("tool_calls", id)).collect()
     }
 
     /// How many calls wait for a person, of everybody, and when that of them began which expires first.

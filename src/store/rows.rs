@@ -7,6 +7,7 @@ use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Surface, Verdict};
 use crate::domain::message::{Body, Message, MessageStatus, Step, StepStatus, Usage};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
+use crate::domain::turn::FinishReason;
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
 
@@ -93,6 +94,10 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     })
 }
 
+pub(super) fn finish_reason(text: &str) -> Result<FinishReason, StoreError> {
+    word("message_steps", &FinishReason::ALL.map(|reason| (reason.as_str(), reason)), text)
+}
+
 pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
     const TABLE: &str = "runs";
     let statuses = RunStatus::ALL.map(|status| (status.as_str(), status));
@@ -119,7 +124,6 @@ pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
 pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
     const TABLE: &str = "decisions";
     let verdicts = [Verdict::Approve, Verdict::Reject, Verdict::Expire, Verdict::Cancel];
-    let surfaces = [Surface::Rest, Surface::Policy, Surface::Sweeper];
     Ok(Decision {
         verdict: word(TABLE, &verdicts.map(|verdict| (verdict.as_str(), verdict)), &row.verdict)?,
         by: row.actor,
@@ -127,7 +131,7 @@ pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
         edited: row.edited,
         reason: row.reason,
         input_hash: row.input_hash,
-        surface: word(TABLE, &surfaces.map(|surface| (surface.as_str(), surface)), &row.surface)?,
+        surface: word(TABLE, &Surface::ALL.map(|surface| (surface.as_str(), surface)), &row.surface)?,
     })
 }
 

@@ -58,8 +58,18 @@ impl Read {
             .one(&self.tx)
             .await?;
         let Some(last) = last else { return Ok(None) };
+        self.run_answering(thread, &last.message_id).await
+    }
+
+    /// The run that writes this message of the thread.
+    pub(crate) async fn run_of(&self, thread: &Thread, answer: MessageId) -> Result<Option<Run>, StoreError> {
+        self.run_answering(thread, &answer.to_string()).await
+    }
+
+    async fn run_answering(&self, thread: &Thread, answer: &str) -> Result<Option<Run>, StoreError> {
         let found = run::Entity::find()
-            .filter(run::Column::AssistantMessageId.eq(last.message_id))
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(run::Column::AssistantMessageId.eq(answer))
             .one(&self.tx)
             .await?;
         found.map(rows::run).transpose()

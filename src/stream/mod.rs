@@ -6,8 +6,11 @@ mod data_v1;
 #[cfg(test)]
 mod fuzz_data_v1;
 mod ui_message;
+mod ui_parts;
+mod ui_reload;
 mod v4_message;
 
+pub(crate) use ui_reload::ui_reload;
 pub(crate) use v4_message::v4_message;
 
 use crate::domain::dialect::Dialect;

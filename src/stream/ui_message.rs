@@ -4,18 +4,18 @@
 //! generation reads: the first ones refuse what they do not know, and all of them a `null`. So nothing is written that
 //! is absent, and what one generation learnt later is left out.
 
+use super::ui_parts::{Metadata, Readable, Validation};
 use super::{Audience, Encoder, failure};
 use crate::domain::call::Input;
 use crate::domain::dialect::UiDialect;
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::{File, Source, Usage};
+use crate::domain::message::{File, Source};
 use crate::domain::turn::{FinishReason, Refusal, Shown, Spent, Standing, Stands, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::HashSet;
 
-/// Says what the server thinks of a proxy's buffers; it is in the stream's head too.
+/// Ends a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
 /// A comment is no event.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
@@ -80,7 +80,10 @@ impl UiMessage {
     fn ended(&self, tool_call_id: ToolCallId, shown: &Shown, out: &mut BytesMut) {
         let error = |error_text| Chunk::ToolOutputError { tool_call_id, error_text };
         let told = match shown {
-            Shown::Output(output) => Chunk::ToolOutputAvailable { tool_call_id, output },
+            Shown::Output(output) => {
+                let output = Readable::Output(output);
+                Chunk::ToolOutputAvailable { tool_call_id, output }
+            }
             Shown::Error(text) => error(text),
             // There is no such state before 6.
             Shown::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
@@ -101,8 +104,7 @@ impl UiMessage {
             match &call.stands {
                 Stands::Ended(shown) => {
                     if let Some(input) = edited {
-                        let (tool_call_id, tool_name) = (*tool_call_id, tool_name.as_str());
-                        chunk(out, &Chunk::ToolInputAvailable { tool_call_id, tool_name, input });
+                        inputs(*tool_call_id, tool_name, input, out);
                     }
                     self.ended(*tool_call_id, shown, out);
                 }
@@ -126,7 +128,7 @@ impl UiMessage {
     fn finish(&mut self, reason: FinishReason, spent: &Spent, out: &mut BytesMut) {
         self.close(out);
         let finish_reason = (self.dialect == UiDialect::V6).then(|| reason.as_str());
-        chunk(out, &Chunk::Finish { finish_reason, message_metadata: Metadata::of(spent) });
+        chunk(out, &Chunk::Finish { finish_reason, message_metadata: metadata(spent) });
     }
 }
 
@@ -155,7 +157,7 @@ impl Encoder for UiMessage {
                 chunk(out, &Chunk::ToolInputDelta { tool_call_id: *tool_call_id, input_text_delta: delta });
             }
             TurnEvent::CallStored { tool_call_id, tool_name, input } => {
-                chunk(out, &Chunk::ToolInputAvailable { tool_call_id: *tool_call_id, tool_name, input });
+                inputs(*tool_call_id, tool_name, input, out);
             }
             TurnEvent::CallEnded { tool_call_id, shown } => self.ended(*tool_call_id, shown, out),
             TurnEvent::Held(calls) => {
@@ -172,7 +174,7 @@ impl Encoder for UiMessage {
             // No error: the page that stopped it would show one.
             TurnEvent::Cancelled { spent } => self.finish(FinishReason::Other, spent, out),
             TurnEvent::Failed { error, spent } => {
-                if let Some(message_metadata) = Metadata::of(spent) {
+                if let Some(message_metadata) = metadata(spent) {
                     chunk(out, &Chunk::MessageMetadata { message_metadata });
                 }
                 chunk(out, &Chunk::Error { error_text: &failure(error, &self.request_id) });
@@ -188,6 +190,15 @@ impl Encoder for UiMessage {
         self.close(out);
         out.put_slice(DONE);
     }
+}
+
+fn inputs(tool_call_id: ToolCallId, tool_name: &str, input: &Input, out: &mut BytesMut) {
+    let input = Readable::Input(input);
+    chunk(out, &Chunk::ToolInputAvailable { tool_call_id, tool_name, input });
+}
+
+fn metadata(spent: &Spent) -> Option<Metadata> {
+    spent.message.map(Metadata::of)
 }
 
 fn chunk(out: &mut BytesMut, chunk: &Chunk<'_>) {
@@ -246,7 +257,7 @@ enum Chunk<'a> {
     ToolInputAvailable {
         tool_call_id: ToolCallId,
         tool_name: &'a str,
-        input: &'a Input,
+        input: Readable<'a>,
     },
     ToolApprovalRequest {
         approval_id: ToolCallId,
@@ -254,7 +265,7 @@ enum Chunk<'a> {
     },
     ToolOutputAvailable {
         tool_call_id: ToolCallId,
-        output: &'a Value,
+        output: Readable<'a>,
     },
     ToolOutputError {
         tool_call_id: ToolCallId,
@@ -289,33 +300,5 @@ struct PartId(u64);
 impl Serialize for PartId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("p{}", self.0))
-    }
-}
-
-/// How a held call stands, for pages of 5.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Validation {
-    tool_call_id: ToolCallId,
-    validated: &'static str,
-}
-
-/// What a page keeps beside the parts of a message.
-#[derive(Serialize)]
-struct Metadata {
-    usage: Tokens,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tokens {
-    input_tokens: u64,
-    output_tokens: u64,
-}
-
-impl Metadata {
-    fn of(spent: &Spent) -> Option<Self> {
-        let Usage { input_tokens, output_tokens } = spent.message?;
-        Some(Self { usage: Tokens { input_tokens, output_tokens } })
     }
 }

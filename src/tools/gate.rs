@@ -47,6 +47,11 @@ impl Gate {
         &self.registry
     }
 
+    /// Longest time a tool may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Judges one call. `offered` are the tools the model was shown; another is unknown to it.
     pub(crate) fn judge(&self, tool_name: &str, arguments: &str, offered: impl Fn(&str) -> bool) -> Judged {
         let registered = self.registry.get(tool_name).filter(|_| offered(tool_name));

@@ -214,28 +214,6 @@ async fn a_dialect_is_one_that_is_known() {
 }
 
 #[tokio::test]
-async fn what_pages_of_later_majors_post_is_refused_in_words() {
-    let app = Embedded::start().await;
-    let thread = app.client.thread().await;
-    let later = json!({ "id": "m", "role": "user", "parts": [{ "type": "text", "text": "hi" }] });
-    for body in [
-        json!({ "id": "c", "messages": [later], "trigger": "submit-message" }),
-        json!({ "id": "c", "trigger": "regenerate-message", "messageId": "m", "messages": [] }),
-        json!({ "id": "c", "messages": [later] }),
-        json!({ "id": "c", "message": later }),
-    ] {
-        for path in ["/qa/chat_streamed".to_owned(), format!("/qa/chat_streamed/{thread}")] {
-            let answer = app.client.post(&path, &body).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
-            let message = answer.message();
-            assert!(message.contains("AI SDK 5") && message.contains("data-v1"), "{message}");
-        }
-    }
-    assert_eq!(app.rows.count("messages").await, 0);
-    assert_eq!(app.rows.count("threads").await, 1);
-}
-
-#[tokio::test]
 async fn what_cannot_be_read_is_refused_by_field_and_stores_nothing() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;

@@ -141,6 +141,7 @@ const WRONG: [(&str, &str); 81] = [
     ("limits.json_depth", "-1"),
     ("limits.calls_per_step", "{}"),
     ("limits.pending_per_thread", "1.5"),
+    ("limits.batch", "-1"),
     ("limits.stream_buffer_bytes", "\"\""),
     ("limits.requests_per_minute", "-1"),
     ("limits.turns_per_minute", "4294967296"),

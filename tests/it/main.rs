@@ -41,5 +41,6 @@ mod sweeper;
 mod third_party;
 mod threads;
 mod transport;
+mod triggers;
 mod turns;
 mod upstream;

@@ -1,6 +1,7 @@
 //! Threads: made, listed, renamed, deleted, and their messages read.
 
 use crate::support::{Embedded, call, eventually};
+use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
 /// The texts of the first parts of a page's messages.
@@ -341,4 +342,128 @@ async fn v4_is_what_a_page_of_ai_sdk_4_holds_cards_included() {
     let own = app.client.messages(&thread).await;
     assert_eq!(own[2]["message_id"], page["results"][2]["id"]);
     assert_eq!(own[3]["created_at"], at(3), "the same time in the same form");
+}
+
+/// A tool's part of a message, with what it ended up with.
+fn tool(id: &Value, tool: &str, state: &str, input: &Value, more: &Value) -> Value {
+    let mut part =
+        json!({ "type": format!("tool-{tool}"), "toolCallId": id, "state": state, "input": input });
+    part.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    part
+}
+
+#[tokio::test]
+async fn the_ui_formats_are_what_pages_of_ai_sdk_5_to_7_hold_cards_included() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let hi = json!({ "message": { "id": "page-1", "role": "user", "content": "hi" } });
+    let hello = app.client.turn(&thread, &hi).await.one('f')["messageId"].clone();
+    let note = |note: &str| json!({ "note": note });
+    app.scene.calls(&[
+        call("a", "look", &note("1")),
+        call("b", "pay", &note("2")),
+        call("c", "pay", &note("3")),
+        call("d", "pay", &note("4")),
+        call("e", "pay", &json!({ "note": 5 })),
+        call("f", "pay", &note("6")),
+        call("g", "pay", &note("8")),
+    ]);
+    let turn = app.client.say(&thread, "go").await;
+    let told: Vec<&Value> = turn.all('9').iter().map(|call| &call["toolCallId"]).collect();
+    let [looked, approved, rejected, pending, invalid, edited, withdrawn] = told[..] else {
+        panic!("{}", turn.raw)
+    };
+    app.client.approve(approved.as_str().unwrap()).await;
+    app.client.validate(&json!({ "toolCallId": rejected, "isValidated": false, "reason": "no" })).await;
+    let edit = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": note("7") });
+    assert_eq!(app.client.validate(&edit).await.status, 200);
+    let withdraw = format!("/tool_calls/{}/cancel", withdrawn.as_str().unwrap());
+    assert_eq!(app.client.post(&withdraw, &Value::Null).await.status, 200);
+
+    let own = app.client.messages(&thread).await;
+    let why = turn.all('a')[0]["result"]["error"].clone();
+    assert_eq!(turn.all('a')[0]["toolCallId"], *invalid);
+    let seen = json!({ "output": { "seen": "1" } });
+    let words = |text: &str| json!({ "errorText": text });
+    let rejection = "Tool execution rejected by user. Reason: no";
+    let cancelled = "Cancelled, the tool did not run.";
+    let data = |id: &Value, word: &str| json!({ "type": "data-tool-validation", "id": id, "data": { "toolCallId": id, "validated": word } });
+    let v5 = [
+        tool(looked, "look", "output-available", &note("1"), &seen),
+        tool(approved, "pay", "output-available", &note("2"), &json!({ "output": { "paid": "2" } })),
+        tool(rejected, "pay", "output-error", &note("3"), &words(rejection)),
+        tool(pending, "pay", "input-available", &note("4"), &json!({})),
+        tool(invalid, "pay", "output-error", &json!({}), &json!({ "errorText": why })),
+        tool(edited, "pay", "output-available", &note("7"), &json!({ "output": { "paid": "7" } })),
+        tool(withdrawn, "pay", "output-error", &note("8"), &words(cancelled)),
+        data(approved, "approved"),
+        data(rejected, "rejected"),
+        data(pending, "pending"),
+        data(edited, "approved"),
+        data(withdrawn, "cancelled"),
+    ];
+    let paid = |id: &Value, what: &str| json!({ "output": { "paid": what }, "approval": { "id": id, "approved": true } });
+    let denied =
+        |id: &Value, why: &str| json!({ "approval": { "id": id, "approved": false, "reason": why } });
+    let v6 = [
+        tool(looked, "look", "output-available", &note("1"), &seen),
+        tool(approved, "pay", "output-available", &note("2"), &paid(approved, "2")),
+        tool(rejected, "pay", "output-denied", &note("3"), &denied(rejected, "no")),
+        tool(pending, "pay", "approval-requested", &note("4"), &json!({ "approval": { "id": pending } })),
+        tool(invalid, "pay", "output-error", &json!({}), &json!({ "errorText": why })),
+        tool(edited, "pay", "output-available", &note("7"), &paid(edited, "7")),
+        tool(withdrawn, "pay", "output-denied", &note("8"), &denied(withdrawn, "cancelled")),
+    ];
+    let usage = json!({ "usage": { "inputTokens": 10, "outputTokens": 5 } });
+    for (format, calls) in [("ui-v5", &v5[..]), ("ui-v6", &v6[..])] {
+        let mut parts = vec![json!({ "type": "step-start" })];
+        parts.extend_from_slice(calls);
+        let expected = json!({
+            "results": [
+                { "id": "page-1", "role": "user", "parts": [{ "type": "text", "text": "hi" }] },
+                { "id": hello, "role": "assistant", "metadata": usage,
+                  "parts": [{ "type": "step-start" }, { "type": "text", "text": "Hello.", "state": "done" }] },
+                { "id": own[2]["message_id"], "role": "user", "parts": [{ "type": "text", "text": "go" }] },
+                { "id": turn.one('f')["messageId"], "role": "assistant", "metadata": usage, "parts": parts },
+            ],
+            "has_more": false,
+        });
+        let page = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await.body;
+        assert_eq!(page, expected, "{format}: {page:#}");
+    }
+}
+
+#[tokio::test]
+async fn the_ui_formats_leave_out_the_message_that_a_turn_is_writing() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.says("one two");
+    let gate = app.scene.gate();
+    let reload = async || {
+        let page = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
+        page["results"].as_array().unwrap().len()
+    };
+    let look = async {
+        let asked = async || (app.scene.requests().len() == 1).then_some(());
+        eventually("the model is asked", asked).await;
+        let shown = reload().await;
+        gate.add_permits(2);
+        shown
+    };
+    let (_turn, shown) = tokio::join!(app.client.say(&thread, "go"), look);
+    assert_eq!((shown, reload().await), (1, 2));
+}
+
+#[tokio::test]
+async fn the_ui_formats_have_a_message_whose_turn_broke() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
+    let turn = app.client.say(&thread, "go").await;
+    assert!(turn.one('3').as_str().unwrap().starts_with("upstream_error: "), "{}", turn.raw);
+    let page = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
+    let parts = json!([{ "type": "step-start" }, { "type": "text", "text": "Half", "state": "done" }]);
+    let expected = json!({ "id": turn.one('f')["messageId"], "role": "assistant", "parts": parts });
+    assert_eq!(page["results"][1], expected);
 }

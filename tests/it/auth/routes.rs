@@ -30,6 +30,8 @@ impl Things {
             "thread_id" => &self.thread,
             "run_id" => &self.run,
             "tool_call_id" => &self.tool_call,
+            // Read only where no thread is named before it.
+            "chat_id" => &self.thread,
             // Tools are the operator's, and the same for everybody.
             "name" => "pay",
             _ => panic!("say which id of somebody's belongs in the place of {{{name}}}"),
@@ -64,6 +66,7 @@ fn answer_to_a_stranger(operation: &str) -> u16 {
     match operation {
         // A page asks before its first message, and reads nothing.
         "attachById" => 200,
+        "attachStreamById" => 204,
         // Their own, or everybody's.
         "listThreads" | "listTools" | "getTool" | "listModels" => 200,
         // A name that a thread of their own gets.

@@ -19,6 +19,7 @@ mod serve;
 pub(crate) mod strict;
 pub(crate) mod token;
 mod tools;
+pub(crate) mod ui;
 mod upstream;
 mod valid_history;
 mod watched;

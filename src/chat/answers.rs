@@ -1,0 +1,113 @@
+//! The answers to held calls that pages post among the parts of their history: what becomes of them, and what a page
+//! that posts one has yet to be told.
+
+use super::Chat;
+use super::ask::{AskError, PostedAnswer, ThreadName};
+use super::replay::replay;
+use crate::approvals::{DecideError, DecisionRequest};
+use crate::domain::Principal;
+use crate::domain::call::ToolCall;
+use crate::domain::decision::{Answer, Surface};
+use crate::domain::id::{RunId, ToolCallId};
+use crate::domain::message::{Step, StepStatus};
+use crate::domain::turn::{Standing, TurnEvent};
+use crate::store::{Read, StoreError, Thread};
+use std::collections::HashSet;
+
+impl Chat {
+    /// Takes those that are new: each by itself, and through the one function that decides. Pages post their whole
+    /// history for ever, so an answer to what does not wait is none, and neither is one to a call of another thread.
+    ///
+    /// A request that only goes on is refused where all that it says anew was.
+    pub(super) async fn take_answers(
+        &self,
+        principal: &Principal,
+        name: &ThreadName,
+        answers: &[PostedAnswer],
+        only_goes_on: bool,
+    ) -> Result<(), AskError> {
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let (ThreadName::Known(name) | ThreadName::OrNew(name)) = name;
+        let read = self.store.read().await?;
+        let Some(thread) = read.thread_named(principal, name).await? else { return Ok(()) };
+        let mut pending = read.pending_in(&thread).await?;
+        drop(read);
+        let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
+        let (mut taken, mut refused) = (false, None);
+        for answer in new.take(self.agent.limits.batch) {
+            match self.approvals.answer(principal, answer.request()).await {
+                // Somebody else was faster, or time was: the page is told how the call stands.
+                Ok(_) | Err(DecideError::Closed(_)) => taken = true,
+                Err(error) => {
+                    let so_will_the_next = matches!(error, DecideError::TooOften(_) | DecideError::Store(_));
+                    refused.get_or_insert(error);
+                    if so_will_the_next {
+                        break;
+                    }
+                }
+            }
+        }
+        match refused {
+            Some(error) if only_goes_on && !taken => Err(AskError::Refused(error)),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl PostedAnswer {
+    fn request(&self) -> DecisionRequest {
+        let answer = if self.approved {
+            Answer::Approve { inputs: None }
+        } else {
+            Answer::Reject { reason: self.reason.clone() }
+        };
+        DecisionRequest {
+            tool_call_id: self.tool_call_id,
+            answer,
+            input_hash: None,
+            surface: Surface::Stream,
+        }
+    }
+}
+
+/// The last step of a message with a held call that a page answers. A page is told of an outcome before all that comes
+/// behind it: so one that still has an answer there has nothing behind that step.
+pub(super) fn answered_step(steps: &[Step], answered: &HashSet<ToolCallId>) -> Option<i32> {
+    let is_answered = |call: &ToolCall| call.held && answered.contains(&call.id);
+    steps.iter().rfind(|step| step.calls.iter().any(is_answered)).map(|step| step.n)
+}
+
+/// What a page lacks that has these steps up to this one: how the held calls of that stand, and all behind it.
+pub(super) fn missed(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
+    let held = held_at(steps, known).map(Standing::of).collect();
+    let (_, behind) = steps.split_at(steps.partition_point(|step| step.n <= known));
+    let mut missed = vec![TurnEvent::Continued(held)];
+    missed.extend(replay(behind));
+    missed
+}
+
+/// What of that a page lacks before it reads a turn that follows these steps: the turn itself begins with how the held
+/// calls of the last whole one stand.
+pub(super) fn missed_before_turn(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
+    let last_whole = steps.iter().rfind(|step| step.status == StepStatus::Complete);
+    if last_whole.is_some_and(|step| step.n == known) { Vec::new() } else { missed(steps, known) }
+}
+
+/// The steps that stood when the latest turn of this run began, and those of the turn itself.
+pub(super) async fn around_turn<'a>(
+    read: &Read,
+    thread: &Thread,
+    run: RunId,
+    steps: &'a [Step],
+) -> Result<(&'a [Step], &'a [Step]), StoreError> {
+    let began = read.turn_began(thread, run).await?;
+    Ok(steps.split_at(steps.partition_point(|step| began.is_none_or(|began| step.created_at < began))))
+}
+
+/// The calls of a step that a person is, or was, asked about.
+pub(super) fn held_at(steps: &[Step], n: i32) -> impl Iterator<Item = &ToolCall> {
+    let calls = steps.iter().find(|step| step.n == n).map(|step| step.calls.as_slice());
+    calls.unwrap_or_default().iter().filter(|call| call.held)
+}

@@ -1,0 +1,326 @@
+//! Turns of other processes, read along here.
+//!
+//! Who runs a turn writes down what it says: drafts of a step, then the step with its calls, their ends, its own. Here
+//! that is looked at again and again, and what is new is told as if the turn ran here, in a log that all who read it
+//! here share. The log is gone when nobody reads it.
+
+use super::Chat;
+use super::live::TurnLog;
+use crate::agent::Tasks;
+use crate::domain::call::{State, ToolCall};
+use crate::domain::id::{RunId, ToolCallId};
+use crate::domain::message::{Part, Step, StepStatus, Usage};
+use crate::domain::run::{Run, TurnError, TurnErrorCode};
+use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
+use crate::store::{FollowedTurn, Mark, Read, SeenStep, Store, StoreError, Thread, TurnEnd};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tracing::Instrument;
+
+/// How often it is looked what another process has written of a turn.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A turn: no two of a run begin at once.
+type Key = (RunId, i64);
+
+/// The turns of other processes that somebody reads here.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FollowedTurns(Arc<Mutex<HashMap<Key, Weak<TurnLog>>>>);
+
+impl FollowedTurns {
+    /// The log of this turn, and whether it is new.
+    fn log(&self, key: Key) -> (Arc<TurnLog>, bool) {
+        let mut turns = self.0.lock();
+        if let Some(log) = turns.get(&key).and_then(Weak::upgrade) {
+            return (log, false);
+        }
+        let log = Arc::new(TurnLog::default());
+        turns.insert(key, Arc::downgrade(&log));
+        (log, true)
+    }
+
+    /// Forgets a turn that nobody reads but whoever asks here. Nobody finds it meanwhile: that takes the same lock.
+    fn forget_unread(&self, key: Key, log: &Arc<TurnLog>) -> bool {
+        let mut turns = self.0.lock();
+        let unread = Arc::strong_count(log) == 1 && !log.is_read();
+        if unread {
+            turns.remove(&key);
+        }
+        unread
+    }
+
+    fn forget(&self, key: Key, log: &Arc<TurnLog>) {
+        let mut turns = self.0.lock();
+        if turns.get(&key).is_some_and(|current| std::ptr::eq(current.as_ptr(), Arc::as_ptr(log))) {
+            turns.remove(&key);
+        }
+    }
+}
+
+impl Chat {
+    /// What the turn under way of this run says, from its beginning, whichever process runs it. `None` where nobody
+    /// can tell.
+    pub(super) async fn running_log(
+        &self,
+        read: &Read,
+        thread: &Thread,
+        run: &Run,
+    ) -> Result<Option<Arc<TurnLog>>, StoreError> {
+        if let Some(log) = self.live.find(run.id) {
+            return Ok(Some(log));
+        }
+        if self.store.has_one_writer() {
+            return Ok(None);
+        }
+        let Some(turn) = read.turn_to_follow(thread, run).await? else { return Ok(None) };
+        let key = (run.id, turn.began.as_micros());
+        let (log, is_new) = self.followed.log(key);
+        if is_new {
+            let (store, tasks) = (self.store.clone(), self.tasks.clone());
+            let told = Told::new(&turn);
+            let follower =
+                Follower { store, tasks, followed: self.followed.clone(), key, turn, told, log: log.clone() };
+            let span = tracing::error_span!("follow", thread_id = %thread.id, run_id = %run.id);
+            let patience = self.settings.lease;
+            self.tasks.spawn(async move { follower.follow(patience).await }.instrument(span));
+        }
+        Ok(Some(log))
+    }
+}
+
+/// Tells what another process writes of a turn. It closes its log however it ends, so that no reader waits for ever.
+struct Follower {
+    store: Store,
+    tasks: Tasks,
+    followed: FollowedTurns,
+    key: Key,
+    turn: FollowedTurn,
+    told: Told,
+    log: Arc<TurnLog>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.log.close();
+        self.followed.forget(self.key, &self.log);
+    }
+}
+
+impl Follower {
+    /// Until the turn is over, nobody reads any more, the database has not answered for so long, or this process
+    /// leaves. Whether the other process lives is for others to find out, who close what it left.
+    async fn follow(mut self, patience: Duration) {
+        if !self.turn.held.is_empty() {
+            self.log.say(TurnEvent::Continued(self.turn.held.iter().map(Standing::of).collect()));
+        }
+        let mut mark = None;
+        let mut answered = Instant::now();
+        loop {
+            match self.look(&mut mark).await {
+                Ok(true) => return,
+                Ok(false) => answered = Instant::now(),
+                Err(error) if answered.elapsed() > patience => {
+                    tracing::error!(%error, "a turn of another process cannot be followed any more");
+                    return self.give_up(TurnError::internal());
+                }
+                Err(error) => tracing::warn!(%error, "a turn of another process could not be looked at"),
+            }
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                () = self.tasks.cut() => {
+                    let message = "The server stopped before the answer was complete; it goes on elsewhere.";
+                    let error = TurnError { code: TurnErrorCode::Interrupted, message: message.to_owned() };
+                    return self.give_up(error);
+                }
+            }
+            if self.followed.forget_unread(self.key, &self.log) {
+                return;
+            }
+        }
+    }
+
+    fn give_up(&self, error: TurnError) {
+        self.log.say(TurnEvent::Failed { error, spent: self.told.spent });
+    }
+
+    /// Tells what is new; whether the turn is over.
+    async fn look(&mut self, mark: &mut Option<Mark>) -> Result<bool, StoreError> {
+        let read = self.store.read().await?;
+        let now = read.mark(&self.turn).await?;
+        if mark.as_ref() == Some(&now) {
+            return Ok(false);
+        }
+        let seen = read.seen(&self.turn, self.told.n).await?;
+        drop(read);
+        *mark = Some(now);
+        let say = |event| self.log.say(event);
+        for step in &seen.steps {
+            self.told.step(step, &say);
+        }
+        if let Some(end) = &seen.end {
+            say(self.told.end(end));
+        }
+        Ok(seen.end.is_some())
+    }
+}
+
+type Say<'a> = &'a dyn Fn(TurnEvent<'static>);
+
+/// How far a turn is told.
+#[derive(Debug, Clone)]
+struct Told {
+    /// The step that is told, and whether it was begun.
+    n: i32,
+    begun: bool,
+    /// The part of the step that is told, and how many bytes of it.
+    part: usize,
+    read: usize,
+    ended: HashSet<ToolCallId>,
+    /// Whether what the step cost is counted, and its end told.
+    counted: bool,
+    finished: bool,
+    /// Why the last whole step ended.
+    reason: FinishReason,
+    spent: Spent,
+    /// What the steps before the turn cost.
+    before: Option<Usage>,
+}
+
+impl Told {
+    fn new(turn: &FollowedTurn) -> Self {
+        Self {
+            n: turn.first,
+            begun: false,
+            part: 0,
+            read: 0,
+            ended: HashSet::new(),
+            counted: false,
+            finished: false,
+            reason: FinishReason::Other,
+            spent: Spent::default(),
+            before: turn.before,
+        }
+    }
+
+    /// Tells what is new of a step.
+    fn step(&mut self, seen: &SeenStep, say: Say<'_>) {
+        let SeenStep { step, reason } = seen;
+        if step.n != self.n || !self.begun {
+            *self = Self {
+                n: step.n,
+                begun: true,
+                part: 0,
+                read: 0,
+                ended: HashSet::new(),
+                counted: false,
+                finished: false,
+                ..*self
+            };
+            self.spent.message = self.spent.message.or(self.before);
+            say(TurnEvent::StepStarted);
+        }
+        if !self.parts(step, say) || self.finished {
+            return;
+        }
+        let own = || step.calls.iter().filter(|call| !call.held);
+        let mut ended: Vec<_> = own().filter(|call| !self.ended.contains(&call.id)).collect();
+        ended.sort_by_key(|call| call.end().map(|end| end.at));
+        for call in ended {
+            if let Some(shown) = Shown::of(call) {
+                self.ended.insert(call.id);
+                say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+            }
+        }
+        if step.status != StepStatus::Complete {
+            return;
+        }
+        self.reason = reason.unwrap_or(FinishReason::Other);
+        if let (false, Some(usage)) = (self.counted, step.usage) {
+            self.spent.add(usage);
+        }
+        self.counted = true;
+        if own().all(|call| call.end().is_some()) {
+            let held: Vec<_> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
+            if !held.is_empty() {
+                say(TurnEvent::Held(held));
+            }
+            say(TurnEvent::StepFinished { reason: self.reason, usage: step.usage });
+            self.finished = true;
+        }
+    }
+
+    /// Tells what is new of a step's parts; whether that is all there are. What stands behind a call that is not stored
+    /// waits for it, so that all stands where it belongs.
+    fn parts(&mut self, step: &Step, say: Say<'_>) -> bool {
+        let call = |id: &ToolCallId| step.calls.iter().find(|call| call.id == *id);
+        // In a step that has ended, a call that is not stored broke off. None of those was passed before.
+        let is_there = |part: &&Part| match part {
+            Part::ToolCall { tool_call_id } => {
+                step.status == StepStatus::Streaming || call(tool_call_id).is_some()
+            }
+            _ => true,
+        };
+        for (at, part) in step.parts.iter().filter(is_there).enumerate().skip(self.part) {
+            if at > self.part {
+                say(TurnEvent::PartEnded);
+                (self.part, self.read) = (at, 0);
+            }
+            match part {
+                Part::Text { text } => {
+                    if let Some(new) = self.new_words(text) {
+                        say(TurnEvent::Text(new.into()));
+                    }
+                }
+                Part::Reasoning { text } => {
+                    if let Some(new) = self.new_words(text) {
+                        say(TurnEvent::Reasoning(new.into()));
+                    }
+                }
+                // What has no words is told at once, and whole.
+                _ if self.read > 0 => {}
+                Part::Source(source) => {
+                    self.read = 1;
+                    say(TurnEvent::Source(source.clone()));
+                }
+                Part::File(file) => {
+                    self.read = 1;
+                    say(TurnEvent::File(file.clone()));
+                }
+                Part::ToolCall { tool_call_id } => {
+                    let Some(call) = call(tool_call_id) else { return false };
+                    self.read = 1;
+                    say(as_asked(call));
+                }
+            }
+        }
+        true
+    }
+
+    fn new_words(&mut self, text: &str) -> Option<String> {
+        let new = text.get(self.read..).filter(|new| !new.is_empty())?;
+        self.read = text.len();
+        Some(new.to_owned())
+    }
+
+    /// What to tell at the end.
+    fn end(&self, end: &TurnEnd) -> TurnEvent<'static> {
+        let spent = self.spent;
+        match end {
+            TurnEnd::Waiting | TurnEnd::Completed => TurnEvent::Finished { reason: self.reason, spent },
+            TurnEnd::Cancelled => TurnEvent::Cancelled { spent },
+            TurnEnd::Failed(error) => TurnEvent::Failed { error: error.clone(), spent },
+        }
+    }
+}
+
+/// A call is stored, as it was when it was: an edit is told with the outcome.
+fn as_asked(call: &ToolCall) -> TurnEvent<'static> {
+    let input = match call.state {
+        State::Invalid(_) => call.shown_input(),
+        _ => &call.input,
+    };
+    TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input: input.clone() }
+}

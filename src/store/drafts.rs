@@ -1,0 +1,49 @@
+//! What there is of a step while it is written.
+
+use super::entity::{run, step};
+use super::{Lease, StoreError, Write};
+use crate::domain::id::{MessageId, RunId};
+use crate::domain::message::Part;
+use sea_orm::sea_query::{Expr, Query};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::json;
+
+/// A step that a turn writes, for whoever keeps its drafts.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenStep {
+    message_id: MessageId,
+    n: i32,
+    run_id: RunId,
+    holder: String,
+}
+
+impl Lease {
+    /// This step of the turn.
+    pub(crate) fn open_step(&self, n: i32) -> OpenStep {
+        let Self { run, holder, .. } = self;
+        OpenStep { message_id: run.assistant_message_id, n, run_id: run.id, holder: holder.clone() }
+    }
+}
+
+impl Write {
+    /// Keeps what there is of a step, if it is still written by whoever opened it. It may name calls that are not
+    /// stored. Without the thread's lock: it moves nothing, and nobody waits for it.
+    pub(crate) async fn draft_step(&self, open: &OpenStep, parts: &[Part]) -> Result<(), StoreError> {
+        let held = Query::select()
+            .column(run::Column::RunId)
+            .from(run::Entity)
+            .and_where(run::Column::RunId.eq(open.run_id.to_string()))
+            .and_where(run::Column::Status.eq("running"))
+            .and_where(run::Column::Owner.eq(&open.holder))
+            .to_owned();
+        step::Entity::update_many()
+            .col_expr(step::Column::Parts, Expr::value(json!(parts).to_string()))
+            .filter(step::Column::MessageId.eq(open.message_id.to_string()))
+            .filter(step::Column::N.eq(open.n))
+            .filter(step::Column::Status.eq("streaming"))
+            .filter(Expr::exists(held))
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+}

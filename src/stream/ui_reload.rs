@@ -1,0 +1,112 @@
+//! Messages as AI SDK 5 to 7 hold them: what `Chat`'s `messages` take, cards included.
+//!
+//! The form is that of `ai` 5.0, 6.0 and 7.0 (`UIMessage`), folded as its client (`processUIMessageStream`) folds the
+//! streams that told the message.
+
+use super::ui_parts::{Metadata, Readable, Validation};
+use crate::domain::call::{State, ToolCall};
+use crate::domain::dialect::UiDialect;
+use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, Usage};
+use crate::domain::turn::{Refusal, Shown};
+use serde_json::{Map, Value, json};
+
+/// One message in that form. `None` of one that a turn is writing, which attaching tells from its first part, and where
+/// the model has said nothing yet.
+pub(crate) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> {
+    match &message.body {
+        Body::User(text) => Some(json!({
+            "id": message.client_id.clone().unwrap_or_else(|| message.id.to_string()),
+            "role": "user",
+            "parts": [{ "type": "text", "text": text }],
+        })),
+        Body::Assistant(steps) => {
+            if steps.is_empty() || message.status == MessageStatus::Streaming {
+                return None;
+            }
+            let parts: Vec<_> = steps.iter().flat_map(|step| parts(step, dialect)).collect();
+            let mut whole = json!({ "id": message.id, "role": "assistant", "parts": parts });
+            let spent = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
+            if let (Some(spent), Some(fields)) = (spent, whole.as_object_mut()) {
+                fields.insert("metadata".to_owned(), json!(Metadata::of(spent)));
+            }
+            Some(whole)
+        }
+    }
+}
+
+fn parts(step: &Step, dialect: UiDialect) -> Vec<Value> {
+    let mut parts = vec![json!({ "type": "step-start" })];
+    parts.extend(step.parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(json!({ "type": "text", "text": text, "state": "done" })),
+        Part::Reasoning { text } => Some(json!({ "type": "reasoning", "text": text, "state": "done" })),
+        Part::Source(Source { url, title }) => {
+            let mut part = json!({ "type": "source-url", "sourceId": url, "url": url });
+            if let (Some(title), Some(fields)) = (title, part.as_object_mut()) {
+                fields.insert("title".to_owned(), json!(title));
+            }
+            Some(part)
+        }
+        Part::File(File { url, media_type }) => {
+            Some(json!({ "type": "file", "mediaType": media_type, "url": url }))
+        }
+        Part::ToolCall { tool_call_id } => {
+            step.calls.iter().find(|call| call.id == *tool_call_id).map(|call| tool(call, dialect))
+        }
+    }));
+    if dialect == UiDialect::V5 {
+        parts.extend(step.calls.iter().filter(|call| call.held).map(|call| {
+            let data = Validation { tool_call_id: call.id, validated: call.state.validation_word() };
+            json!({ "type": "data-tool-validation", "id": call.id, "data": data })
+        }));
+    }
+    parts
+}
+
+fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
+    let mut part = Map::new();
+    let mut set = |name: &str, value: Value| part.insert(name.to_owned(), value);
+    set("type", json!(format!("tool-{}", call.name)));
+    set("toolCallId", json!(call.id));
+    set("input", json!(Readable::Input(call.shown_input())));
+    let asks = call.held && dialect == UiDialect::V6;
+    let (state, shown) = match Shown::of(call) {
+        Some(Shown::Output(output)) => {
+            ("output-available", Some(("output", json!(Readable::Output(&output)))))
+        }
+        Some(Shown::Refused(..)) if asks => ("output-denied", None),
+        Some(Shown::Error(text) | Shown::Refused(_, text)) => {
+            ("output-error", Some(("errorText", json!(text))))
+        }
+        None if asks && call.state == State::Pending => ("approval-requested", None),
+        None if asks => ("approval-responded", None),
+        None => ("input-available", None),
+    };
+    set("state", json!(state));
+    if let Some((name, value)) = shown {
+        set(name, value);
+    }
+    if asks {
+        set("approval", approval(call));
+    }
+    Value::Object(part)
+}
+
+/// The question whether a call may run, and the answer.
+fn approval(call: &ToolCall) -> Value {
+    let reason = match Shown::of(call) {
+        Some(Shown::Refused(Refusal::Rejected, _)) => {
+            call.decision.as_ref().and_then(|decision| decision.reason.as_deref())
+        }
+        Some(Shown::Refused(..)) => Some(call.state.as_str()),
+        _ => None,
+    };
+    let mut approval = Map::new();
+    approval.insert("id".to_owned(), json!(call.id));
+    if let Some(approved) = call.validated() {
+        approval.insert("approved".to_owned(), json!(approved));
+    }
+    if let Some(reason) = reason {
+        approval.insert("reason".to_owned(), json!(reason));
+    }
+    Value::Object(approval)
+}

@@ -1,0 +1,148 @@
+//! Pages of AI SDK 5 to 7: what they post, and what they read.
+
+use super::Client;
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A turn streamed to such a page, read to its end.
+#[derive(Debug)]
+pub(crate) struct UiTurn {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) raw: String,
+    /// The chunks, without `[DONE]`.
+    pub(crate) chunks: Vec<Value>,
+}
+
+impl UiTurn {
+    /// The turn with this body. A stream has to end with `[DONE]`.
+    pub(crate) fn of(status: u16, headers: HeaderMap, raw: String) -> Self {
+        let mut chunks = Vec::new();
+        if status == 200 {
+            let events = raw.strip_suffix("data: [DONE]\n\n").unwrap_or_else(|| panic!("no end: {raw}"));
+            for event in events.split_terminator("\n\n").filter(|event| !event.starts_with(':')) {
+                let data = event.strip_prefix("data: ").unwrap_or_else(|| panic!("no event: {event:?}"));
+                chunks.push(serde_json::from_str(data).unwrap());
+            }
+        }
+        Self { status, headers, raw, chunks }
+    }
+
+    /// The types of the chunks, those that follow each other as one.
+    pub(crate) fn kinds(&self) -> Vec<&str> {
+        let mut kinds: Vec<_> = self.chunks.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
+        kinds.dedup();
+        kinds
+    }
+
+    /// The chunks of this type.
+    pub(crate) fn all(&self, kind: &str) -> Vec<&Value> {
+        self.chunks.iter().filter(|chunk| chunk["type"] == kind).collect()
+    }
+
+    pub(crate) fn one(&self, kind: &str) -> &Value {
+        let all = self.all(kind);
+        assert_eq!(all.len(), 1, "{kind} in {}", self.raw);
+        all[0]
+    }
+
+    /// The words.
+    pub(crate) fn text(&self) -> String {
+        self.all("text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
+    }
+
+    /// The message that is written.
+    pub(crate) fn message_id(&self) -> &str {
+        self.one("start")["messageId"].as_str().unwrap()
+    }
+
+    /// The ids of the calls that a person is asked about: by a request, or in 5 by a data part.
+    pub(crate) fn pending(&self) -> Vec<String> {
+        let asked = self.chunks.iter().filter_map(|chunk| match chunk["type"].as_str().unwrap() {
+            "tool-approval-request" => Some(&chunk["toolCallId"]),
+            "data-tool-validation" if chunk["data"]["validated"] == "pending" => Some(&chunk["id"]),
+            _ => None,
+        });
+        asked.map(|id| id.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The failure that it tells.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.all("error").first().map(|chunk| chunk["errorText"].as_str().unwrap())
+    }
+
+    /// The status and the code of the one error shape, where the turn was refused.
+    pub(crate) fn refused(&self) -> (u16, String) {
+        let body: Value = serde_json::from_str(&self.raw).unwrap_or_default();
+        (self.status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+impl Client {
+    /// One turn of the thread that the body names.
+    pub(crate) async fn ui_turn(&self, body: &Value) -> UiTurn {
+        self.read_ui(self.http.post(self.url("/qa/chat_streamed")).json(body)).await
+    }
+
+    /// The same, in this dialect.
+    pub(crate) async fn ui_turn_as(&self, dialect: &str, body: &Value) -> UiTurn {
+        let request = self.http.post(self.url("/qa/chat_streamed")).json(body);
+        self.read_ui(request.header("x-stream-protocol", dialect)).await
+    }
+
+    /// One turn of this thread.
+    pub(crate) async fn ui_turn_in(&self, thread: &str, body: &Value) -> UiTurn {
+        self.read_ui(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}"))).json(body)).await
+    }
+
+    pub(crate) async fn read_ui(&self, request: reqwest::RequestBuilder) -> UiTurn {
+        self.read_ui_on(request.send().await.unwrap()).await
+    }
+
+    /// Reads a turn that has begun.
+    pub(crate) async fn read_ui_on(&self, response: reqwest::Response) -> UiTurn {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        UiTurn::of(status, headers, response.text().await.unwrap())
+    }
+}
+
+/// A user message as such a page holds it.
+pub(crate) fn ui_user(id: &str, words: &str) -> Value {
+    json!({ "parts": [{ "type": "text", "text": words }], "id": id, "role": "user" })
+}
+
+/// An answer as such a page holds it.
+pub(crate) fn ui_assistant(id: &str, parts: &Value) -> Value {
+    json!({ "id": id, "role": "assistant", "parts": parts })
+}
+
+/// A call to which a person said yes or no on the page. There is more in such a part; nothing but this is read.
+pub(crate) fn ui_answer(call: &str, tool: &str, approved: bool) -> Value {
+    json!({ "type": format!("tool-{tool}"), "toolCallId": call, "state": "approval-responded",
+            "approval": { "id": call, "approved": approved } })
+}
+
+/// What such a page posts: a new message, which is the last.
+pub(crate) fn ui_submit(chat: &str, messages: &[Value]) -> Value {
+    json!({ "id": chat, "messages": messages, "trigger": "submit-message" })
+}
+
+/// The same, to edit the user message by this id, or to go on with the assistant's.
+pub(crate) fn ui_submit_at(chat: &str, messages: &[Value], message: &str) -> Value {
+    json!({ "id": chat, "messages": messages, "trigger": "submit-message", "messageId": message })
+}
+
+/// The body of a request as a real page posted it: `tests/wire/golden`. The names that it gave, as the recording has
+/// them, are put in place of others.
+pub(crate) fn recorded(recording: &str, names: &[(&str, &str)]) -> Value {
+    let path = format!("tests/wire/golden/{recording}.request.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let request: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut body = request["body"].to_string();
+    for (recorded, name) in names {
+        assert!(body.contains(&format!("\"{recorded}\"")), "{recorded} in {body}");
+        body = body.replace(&format!("\"{recorded}\""), &format!("\"{name}\""));
+    }
+    serde_json::from_str(&body).unwrap()
+}
