@@ -8,6 +8,7 @@ mod attach;
 mod attacks;
 mod auth;
 mod bodies;
+mod browser;
 mod canary;
 mod cancel;
 mod config;
