@@ -11,7 +11,6 @@ mod cancel;
 mod follow;
 mod intent;
 pub(crate) mod live;
-mod replay;
 mod turn;
 mod waiting;
 
@@ -22,6 +21,7 @@ use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::{MessageId, RunId};
+use crate::domain::replay;
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;

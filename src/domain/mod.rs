@@ -11,6 +11,7 @@ pub(crate) mod message;
 pub(crate) mod nesting;
 pub(crate) mod permit;
 pub(crate) mod policy;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod strict_json;
 pub(crate) mod turn;

@@ -8,7 +8,7 @@ use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::Type;
-use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, Object};
+use poem_openapi::{ApiExtractor, ApiExtractorType, Enum, ExtractParamOptions, Object};
 use serde_json::Value;
 
 /// Longest name a caller may give a thread or a message, in characters.
@@ -24,10 +24,18 @@ struct ChatRequest {
     model: Option<String>,
     /// The tools the model may see, of `GET /tools`; absent means all.
     tool_selection: Option<Vec<String>>,
-    /// The conversation as the page holds it, where `content` is absent. Only the words of its user messages are read.
+    /// The conversation as the page holds it, where `content` is absent. Of it are read the words of its user messages,
+    /// the names of messages, and answers to held calls in parts.
     messages: Option<Vec<PostedView>>,
     /// The last message of the conversation alone, where `content` is absent.
     message: Option<PostedView>,
+    /// What a page of AI SDK 5 to 7 posts for; absent or null means `submit-message`.
+    trigger: Option<Trigger>,
+    /// Whom such a page names, by our id or its own: with `submit-message` the user message that it edits, or the
+    /// assistant's that it goes on with; with `regenerate-message` the answer that it wants anew. What nobody knows is
+    /// taken for a message that never arrived.
+    #[oai(rename = "messageId")]
+    message_id: Option<String>,
 }
 
 /// The same, of a thread that the body names.
@@ -40,16 +48,52 @@ struct ChatByIdRequest {
     request: ChatRequest,
 }
 
-/// A message as a page holds it.
+/// What a page posts for.
+#[derive(Debug, Enum)]
+#[oai(rename_all = "kebab-case")]
+enum Trigger {
+    /// A new or edited message, or going on.
+    SubmitMessage,
+    /// Another answer to a user message.
+    RegenerateMessage,
+}
+
+/// A message as a page holds it. Pages of AI SDK 4 hold its words in `content`, later ones in `parts`.
 #[derive(Debug, Object)]
 #[oai(rename = "PostedMessage")]
 struct PostedView {
-    /// The page's name for it.
+    /// The page's name for it: 1 to 64 characters; another one is none.
     id: Option<String>,
     /// user, assistant or another one.
     role: String,
     /// Its words.
-    content: String,
+    content: Option<String>,
+    /// What it is made of, where it has no `content`. The new message of a user needs a text with words.
+    parts: Option<Vec<PostedPart>>,
+}
+
+/// A part of a message. Of a user's, texts are read, several as lines of one; of an assistant's, answers to held calls.
+#[derive(Debug, Object)]
+struct PostedPart {
+    /// `text`; or, where a held call is answered, `dynamic-tool` or `tool-` with the tool's name behind it.
+    r#type: String,
+    /// The words of a text.
+    text: Option<String>,
+    /// `approval-responded`, where a held call is answered.
+    state: Option<String>,
+    /// The answer to a held call.
+    approval: Option<PostedApproval>,
+}
+
+/// An answer to a held call. Only what is wholly of this shape is one, and of one call not both yes and no.
+#[derive(Debug, Object)]
+struct PostedApproval {
+    /// The call's id.
+    id: String,
+    /// Whether it may run, as it is stored.
+    approved: bool,
+    /// Why not: what is longer than 2000 characters is cut.
+    reason: Option<String>,
 }
 
 /// A chat's body: documented as [`ChatRequest`], read forgivingly.

@@ -192,7 +192,11 @@ impl Qa {
     /// What `resumeStream` of AI SDK 5 and later asks for, where the page's `api` names the thread. The message that is
     /// being written is told whole, from its first part, under its id; `format=ui-v5` and `format=ui-v6` leave it out
     /// meanwhile. Where no turn is under way there is nothing to read, and none begins.
-    #[oai(path = "/qa/chat_streamed/:thread_id/:chat_id/stream", method = "get", operation_id = "attachStream")]
+    #[oai(
+        path = "/qa/chat_streamed/:thread_id/:chat_id/stream",
+        method = "get",
+        operation_id = "attachStream"
+    )]
     async fn attach_stream(
         &self,
         caller: Caller,

@@ -110,8 +110,7 @@ fn empty(dialect: Dialect, body: Body) -> Response {
     Response::builder()
         .content_type(head.content_type)
         .header(head.protocol, "v1")
-        // Proxies that keep or buffer would hold the words back.
-        .header("cache-control", "no-cache")
+        // Proxies that buffer would hold the words back.
         .header("x-accel-buffering", "no")
         .body(body)
 }

@@ -127,7 +127,8 @@ impl Read {
             .one(&self.tx)
             .await?;
         let run = found.map(rows::run).transpose()?;
-        let run = run.ok_or_else(|| rows::inconsistent("runs", format_args!("{} is missing", turn.run_id)))?;
+        let run =
+            run.ok_or_else(|| rows::inconsistent("runs", format_args!("{} is missing", turn.run_id)))?;
         let end = match (next, run.status) {
             // The run has gone on since, as it can behind a hold and behind a failure.
             (Some(_), _) => Some(match steps.last() {

@@ -4,7 +4,7 @@
 
 mod data_v1;
 #[cfg(test)]
-mod fuzz_data_v1;
+mod fuzz;
 mod ui_message;
 mod ui_parts;
 mod ui_reload;

@@ -141,6 +141,8 @@ impl Encoder for UiMessage {
         match event {
             TurnEvent::Text(text) => return self.words(Open::Text, text, out),
             TurnEvent::Reasoning(text) => return self.words(Open::Reasoning, text, out),
+            // A model may write a call on in the midst of its words, which are one part all the same.
+            TurnEvent::CallArguments { .. } => {}
             _ => self.close(out),
         }
         match event {

@@ -6,7 +6,7 @@
 use super::ui_parts::{Metadata, Readable, Validation};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::dialect::UiDialect;
-use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, Usage};
+use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
 use crate::domain::turn::{Refusal, Shown};
 use serde_json::{Map, Value, json};
 
@@ -20,11 +20,14 @@ pub(crate) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> 
             "parts": [{ "type": "text", "text": text }],
         })),
         Body::Assistant(steps) => {
-            if steps.is_empty() || message.status == MessageStatus::Streaming {
+            if message.status == MessageStatus::Streaming {
                 return None;
             }
-            let parts: Vec<_> = steps.iter().flat_map(|step| parts(step, dialect)).collect();
-            let mut whole = json!({ "id": message.id, "role": "assistant", "parts": parts });
+            let shown: Vec<_> = steps.iter().flat_map(|step| shown(step, dialect)).collect();
+            if shown.is_empty() {
+                return None;
+            }
+            let mut whole = json!({ "id": message.id, "role": "assistant", "parts": shown });
             let spent = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
             if let (Some(spent), Some(fields)) = (spent, whole.as_object_mut()) {
                 fields.insert("metadata".to_owned(), json!(Metadata::of(spent)));
@@ -34,7 +37,8 @@ pub(crate) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> 
     }
 }
 
-fn parts(step: &Step, dialect: UiDialect) -> Vec<Value> {
+/// A step's parts. Of one that broke off before it said anything a client shows nothing either.
+fn shown(step: &Step, dialect: UiDialect) -> Vec<Value> {
     let mut parts = vec![json!({ "type": "step-start" })];
     parts.extend(step.parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(json!({ "type": "text", "text": text, "state": "done" })),
@@ -58,6 +62,9 @@ fn parts(step: &Step, dialect: UiDialect) -> Vec<Value> {
             let data = Validation { tool_call_id: call.id, validated: call.state.validation_word() };
             json!({ "type": "data-tool-validation", "id": call.id, "data": data })
         }));
+    }
+    if parts.len() == 1 && step.status != StepStatus::Complete {
+        parts.clear();
     }
     parts
 }

@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 82] = [
+const WRONG: [(&str, &str); 88] = [
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -132,6 +132,12 @@ const WRONG: [(&str, &str); 82] = [
     ("approval.sweep", "\"0s\""),
     ("approval.wait", "\"-1s\""),
     ("approval.while_pending", "\"maybe\""),
+    ("stream.default_ui_dialect", "\"ui-v7\""),
+    ("stream.default_ui_dialect", "\"data-v1\""),
+    ("stream.default_ui_dialect", "6"),
+    ("stream.keep_alive", "15"),
+    ("stream.keep_alive", "\"often\""),
+    ("stream.keep_alive", "\"4000 days\""),
     ("limits.body_bytes", "\"many\""),
     ("limits.body_bytes", "-1"),
     ("limits.chat_body_bytes", "true"),
@@ -229,6 +235,8 @@ fn a_wrong_value_in_the_environment_is_named() {
         ("HOLDPOINT_LIMITS__BODY_BYTES", "", "limits.body_bytes"),
         ("HOLDPOINT_APPROVAL__PENDING_TTL", "soon", "approval.pending_ttl"),
         ("HOLDPOINT_APPROVAL__WHILE_PENDING", "maybe", "approval.while_pending"),
+        ("HOLDPOINT_STREAM__DEFAULT_UI_DIALECT", "v5", "stream.default_ui_dialect"),
+        ("HOLDPOINT_STREAM__KEEP_ALIVE", "-1s", "stream.keep_alive"),
         ("HOLDPOINT_AUTH__ALLOW_INSECURE", "perhaps", "auth.allow_insecure"),
         ("HOLDPOINT_SERVER__BIND", "localhost:80", "server.bind"),
         ("HOLDPOINT_DATABASE__MAX_CONNECTIONS", "0", "database.max_connections"),
@@ -372,6 +380,8 @@ fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
         "temperature = 0.5",
         "default_tenant = \"me\"",
         "pending_ttl = \"1day\"",
+        "default_ui_dialect = \"ui-v6\"",
+        "keep_alive = \"15s\"",
         "requests_per_minute = 0",
         "body_bytes = 262144",
     ] {

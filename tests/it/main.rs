@@ -23,6 +23,7 @@ mod history;
 mod http;
 mod limits;
 mod metrics;
+mod native_approval;
 mod openapi;
 mod operating;
 #[cfg(feature = "otel")]
@@ -37,6 +38,7 @@ mod replicas;
 mod roles;
 mod schema;
 mod stopping;
+mod streaming;
 mod support;
 mod sweeper;
 mod third_party;

@@ -5,6 +5,8 @@ use crate::domain::call::cut;
 use crate::domain::message::Usage;
 use crate::domain::turn::FinishReason;
 use crate::llm::{CALLS_MAX, ModelError, ModelEvent};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -51,6 +53,22 @@ impl Answer {
         if !text.is_empty() {
             self.events.push_back(ModelEvent::Reasoning(text));
         }
+    }
+
+    /// A page of the web that the words go back to. What is no text is not there.
+    pub(super) fn source(&mut self, url: Option<&Value>, title: Option<&Value>) {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        if let Some(url) = text(url) {
+            self.events.push_back(ModelEvent::Source { url, title: text(title) });
+        }
+    }
+
+    /// A file, in Base64.
+    pub(super) fn file(&mut self, media_type: String, data: &str) -> Result<(), ModelError> {
+        let unreadable = |error| ModelError::Malformed(format!("a file of it: {error}"));
+        let data = STANDARD.decode(data).map_err(unreadable)?;
+        self.events.push_back(ModelEvent::File { media_type, data });
+        Ok(())
     }
 
     /// A call begins; its index. An id that is empty is none.

@@ -122,6 +122,7 @@ struct Delta {
     thinking: Option<String>,
     signature: Option<String>,
     partial_json: Option<String>,
+    citation: Option<Value>,
     stop_reason: Option<String>,
 }
 
@@ -280,6 +281,11 @@ impl Reader {
                 let more = delta.text.unwrap_or_default();
                 text.push_str(&more);
                 answer.text(more);
+                let of_the_web =
+                    |it: &Value| it.get("type").is_some_and(|it| it == "web_search_result_location");
+                if let Some(page) = delta.citation.filter(of_the_web) {
+                    answer.source(page.get("url"), page.get("title"));
+                }
             }
             Said::Thinking { thinking, signature } => {
                 let more = delta.thinking.unwrap_or_default();

@@ -4,6 +4,8 @@
 use super::tests::{Read, read};
 use super::*;
 use crate::config::fuzz::for_a_while;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;
@@ -17,6 +19,18 @@ enum Said {
     Text(String),
     Reasoning(String),
     Call { id: String, name: String, arguments: Map<String, Value> },
+    Source(String, Option<String>),
+    File(String, Vec<u8>),
+}
+
+impl Said {
+    fn can_be_said_on(&self, wire: Wire) -> bool {
+        match self {
+            Self::Text(_) | Self::Reasoning(_) | Self::Call { .. } => true,
+            Self::Source(..) => wire != Wire::Ollama,
+            Self::File(..) => wire == Wire::Gemini,
+        }
+    }
 }
 
 /// Numbers that decide what is left open: where a text is cut, whether a comment stands between two events.
@@ -82,7 +96,16 @@ fn said() -> impl Strategy<Value = Said> {
         name,
         arguments: fields.into_iter().collect(),
     });
-    prop_oneof![3 => words().prop_map(Said::Text), 2 => words().prop_map(Said::Reasoning), 2 => call]
+    let source = (words(), prop::option::of(words())).prop_map(|(url, title)| Said::Source(url, title));
+    let file =
+        (words(), prop::collection::vec(any::<u8>(), 0..24)).prop_map(|(kind, data)| Said::File(kind, data));
+    prop_oneof![
+        3 => words().prop_map(Said::Text),
+        2 => words().prop_map(Said::Reasoning),
+        2 => call,
+        1 => source,
+        1 => file,
+    ]
 }
 
 fn answers() -> impl Strategy<Value = (Vec<Said>, Dice)> {
@@ -97,6 +120,7 @@ fn stream_of(wire: Wire, answer: &[Said], dice: &mut Dice) -> Vec<u8> {
     let mut call_number = 0;
     for (place, said) in answer.iter().enumerate() {
         match wire {
+            _ if !said.can_be_said_on(wire) => {}
             Wire::OpenAiChat => chat(said, call_number, dice, &mut events),
             Wire::OpenAiResponses => responses(said, place, dice, &mut events),
             Wire::Anthropic => anthropic(said, place, dice, &mut events),
@@ -176,6 +200,12 @@ fn chat(said: &Said, number: usize, dice: &mut Dice, events: &mut Vec<Value>) {
                 push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
             }
         }
+        Said::Source(url, title) => {
+            let annotations =
+                json!([{ "type": "url_citation", "url_citation": { "url": url, "title": title } }]);
+            push(json!({ "annotations": annotations }));
+        }
+        Said::File(..) => {}
     }
 }
 
@@ -211,6 +241,11 @@ fn responses(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>
             }
             push("response.output_item.done", item(&arguments));
         }
+        Said::Source(url, title) => {
+            let annotation = json!({ "type": "url_citation", "url": url, "title": title });
+            push("response.output_text.annotation.added", json!({ "annotation": annotation }));
+        }
+        Said::File(..) => {}
     }
 }
 
@@ -234,6 +269,14 @@ fn anthropic(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>
                 json!({ "type": "tool_use", "id": format!("{id}{place}"), "name": name, "input": input });
             (block, ("input_json_delta", "partial_json", rest))
         }
+        Said::Source(url, title) => {
+            push("content_block_start", json!({ "content_block": { "type": "text", "text": "" } }));
+            let citation = json!({ "type": "web_search_result_location", "url": url, "title": title });
+            let delta = json!({ "type": "citations_delta", "citation": citation });
+            push("content_block_delta", json!({ "delta": delta }));
+            return push("content_block_stop", json!({}));
+        }
+        Said::File(..) => return,
     };
     push("content_block_start", json!({ "content_block": block }));
     let (kind, field, text) = deltas;
@@ -256,6 +299,13 @@ fn gemini(said: &Said, dice: &mut Dice, events: &mut Vec<Value>) {
         Said::Call { id, name, arguments } => {
             push(json!({ "functionCall": { "id": id, "name": name, "args": arguments } }));
         }
+        Said::File(kind, data) => {
+            push(json!({ "inlineData": { "mimeType": kind, "data": STANDARD.encode(data) } }));
+        }
+        Said::Source(url, title) => {
+            let chunks = json!([{ "web": { "uri": url, "title": title } }]);
+            events.push(json!({ "candidates": [{ "groundingMetadata": { "groundingChunks": chunks } }] }));
+        }
     }
 }
 
@@ -268,11 +318,12 @@ fn ollama(said: &Said, dice: &mut Dice, events: &mut Vec<Value>) {
         }
         Said::Call { id, name, arguments } => push(json!({ "content": "",
             "tool_calls": [{ "id": id, "function": { "name": name, "arguments": arguments } }] })),
+        Said::Source(..) | Said::File(..) => {}
     }
 }
 
 /// What was said as it is put together: words that follow each other are one text.
-fn folded(answer: &[Said]) -> Vec<Said> {
+fn folded<'a>(answer: impl IntoIterator<Item = &'a Said>) -> Vec<Said> {
     let mut folded: Vec<Said> = Vec::new();
     for said in answer {
         match (folded.last_mut(), said) {
@@ -300,11 +351,9 @@ fn told(read: &Read) -> Vec<Said> {
                 told.push(Said::Call { id: String::new(), name, arguments: Map::new() });
             }
             ModelEvent::CallArguments { index, delta } => calls[*index].1.push_str(delta),
-            ModelEvent::Alive
-            | ModelEvent::Source { .. }
-            | ModelEvent::File { .. }
-            | ModelEvent::CallFinished { .. }
-            | ModelEvent::Finished { .. } => {}
+            ModelEvent::Source { url, title } => told.push(Said::Source(url.clone(), title.clone())),
+            ModelEvent::File { media_type, data } => told.push(Said::File(media_type.clone(), data.clone())),
+            ModelEvent::Alive | ModelEvent::CallFinished { .. } | ModelEvent::Finished { .. } => {}
         }
     }
     for (place, text) in calls {
@@ -365,7 +414,7 @@ fn fuzz_upstream_answers_are_read_as_they_were_said() {
         let whole = read.events.iter().filter(|event| matches!(event, ModelEvent::CallFinished { .. }));
         let calls = answer.iter().filter(|said| matches!(said, Said::Call { .. }));
         prop_assert_eq!(whole.count(), calls.count());
-        let mut expected = folded(&answer);
+        let mut expected = folded(answer.iter().filter(|said| said.can_be_said_on(wire)));
         for said in &mut expected {
             if let Said::Call { id, .. } = said {
                 id.clear();

@@ -99,6 +99,7 @@ struct Candidate {
     index: Option<u64>,
     content: Option<Content>,
     finish_reason: Option<String>,
+    grounding_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -113,6 +114,14 @@ struct Part {
     thought: Option<bool>,
     thought_signature: Option<String>,
     function_call: Option<FunctionCall>,
+    inline_data: Option<InlineData>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InlineData {
+    mime_type: Option<String>,
+    data: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -151,6 +160,11 @@ impl Reading for Reader {
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             self.part(part, answer)?;
         }
+        let grounding = candidate.grounding_metadata.unwrap_or_default();
+        let chunks = grounding.get("groundingChunks").and_then(Value::as_array);
+        for page in chunks.into_iter().flatten().filter_map(|chunk| chunk.get("web")) {
+            answer.source(page.get("uri"), page.get("title"));
+        }
         match candidate.finish_reason.as_deref() {
             None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
             // A call that it could not write is told as no call.
@@ -175,8 +189,15 @@ impl Reading for Reader {
 
 impl Reader {
     fn part(&mut self, part: Part, answer: &mut Answer) -> Result<(), ModelError> {
-        let Part { text, thought, thought_signature: signature, function_call } = part;
+        let Part { text, thought, thought_signature: signature, function_call, inline_data } = part;
         let thought = thought.unwrap_or(false);
+        if let Some(InlineData { mime_type, data }) = inline_data {
+            // It does not go back, and so its signature does not either. What was drawn in thought is a draft.
+            if !thought {
+                answer.file(mime_type.unwrap_or_default(), &data.unwrap_or_default())?;
+            }
+            return Ok(());
+        }
         let mut kept = Map::new();
         if let Some(call) = function_call {
             self.calls = true;

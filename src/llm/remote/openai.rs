@@ -117,6 +117,7 @@ struct Delta {
     reasoning: Option<String>,
     reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<Piece>>,
+    annotations: Option<Value>,
 }
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
@@ -183,9 +184,13 @@ impl Reading for Reader {
             error_in_stream(chunk.message.as_ref())?;
         }
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
+            // Beside a delta the message repeats its words; its sources may stand there alone.
+            let both = [&choice.delta, &choice.message].into_iter().flatten();
+            let annotations: Vec<_> = both.filter_map(|said| said.annotations.clone()).collect();
             if let Some(delta) = choice.delta.or(choice.message) {
                 self.delta(delta, answer)?;
             }
+            annotations.iter().for_each(|annotations| sources(annotations, answer));
             match choice.finish_reason.as_deref() {
                 None | Some("") => {}
                 Some("error") => {
@@ -354,6 +359,15 @@ impl Reader {
         self.calls.push(Call { index, place, id, name, arguments: String::new(), extra: None });
         let none = || ModelError::Malformed("a call of it is lost".to_owned());
         self.calls.last_mut().ok_or_else(none)
+    }
+}
+
+/// The pages of the web among these annotations.
+fn sources(annotations: &Value, answer: &mut Answer) {
+    for annotation in annotations.as_array().into_iter().flatten() {
+        if let Some(page) = annotation.get("url_citation") {
+            answer.source(page.get("url"), page.get("title"));
+        }
     }
 }
 

@@ -83,6 +83,7 @@ struct Event<'a> {
     r#type: Cow<'a, str>,
     output_index: Option<u64>,
     delta: Option<Value>,
+    annotation: Option<Value>,
     item: Option<Value>,
     response: Option<Value>,
     error: Option<Value>,
@@ -123,6 +124,12 @@ impl Reading for Reader {
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.words = true;
                 answer.text(words(event.delta));
+            }
+            "response.output_text.annotation.added" => {
+                let page = event.annotation.unwrap_or_default();
+                if page.get("type").is_some_and(|kind| kind == "url_citation") {
+                    answer.source(page.get("url"), page.get("title"));
+                }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thoughts = true;

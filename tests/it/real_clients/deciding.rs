@@ -1,110 +1,138 @@
-//! What a page shows of calls that wait for a person, by each way it has to go on.
+//! What a page of AI SDK 4 shows of calls that wait for a person, by each way it has to go on.
 
-use super::page::{Page, drive, reload};
-use super::saying::{Piece, step};
+use super::page::{POST, Page, Shown, Version, calls, reload};
+use super::saying::{Piece, read, step};
 use crate::support::Embedded;
 use serde_json::{Value, json};
 
-const GO_ON: &str = "POST /qa/chat_streamed";
-const DECIDE: &str = "POST /qa/validate_tool";
-
-/// A model that asks for a payment and then says that it is done, and a page that decides and goes on so.
-async fn decide(scenario: &str, after: &str, flags: &[&str]) -> (Embedded, Page) {
+/// A model that asks for a payment and then says that it is done, and a page that was asked.
+async fn asked() -> (Embedded, Page) {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
-    let flags = [&["--message", "pay", "--message", "go on", "--after", after], flags].concat();
-    let page = drive(&app, scenario, &flags).await;
+    let mut page = Page::open(&app, Version::V4);
+    page.send("pay").await;
     (app, page)
 }
 
-/// The result that the model read last.
-fn read(app: &Embedded) -> String {
-    let requests = app.scene.requests();
-    let messages = requests.last().unwrap().messages.iter().map(|message| format!("{message:?}"));
-    messages.collect::<Vec<_>>().join("\n")
+/// Decides the only call, and has the page go on so.
+async fn decide(yes: bool, go_on: impl AsyncFnOnce(&mut Page, &str, Value)) -> (Embedded, Page) {
+    let (app, mut page) = asked().await;
+    let answer = validate(&app, &page, yes).await;
+    go_on(&mut page, &answer["toolCallId"].as_str().unwrap().to_owned(), answer).await;
+    assert_eq!(page.error, None);
+    (app, page)
+}
+
+/// Decides the only call as pages of 4 do, who send the inputs that they show.
+pub(super) async fn validate(app: &Embedded, page: &Page, yes: bool) -> Value {
+    let [call] = &page.calls()[..] else { panic!("{page:?}") };
+    let body = json!({ "toolCallId": call.id, "validatedInputs": call.input, "isValidated": yes });
+    let answer = app.client.validate(&body).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.body
 }
 
 /// The one call of a message, as the page shows it.
-fn shown(message: &Value) -> (&Value, &Value) {
-    let [call] = &message["toolInvocations"].as_array().unwrap()[..] else { panic!("{message}") };
-    (&call["state"], &call["result"])
+fn shown(message: &Value) -> (String, Value) {
+    let [Shown { state, output, .. }] = &calls(message)[..] else { panic!("{message}") };
+    (state.clone(), output.clone())
 }
 
 fn rejected() -> Value {
     json!({ "error": "Tool execution rejected by user." })
 }
 
+fn result(of: Value) -> (String, Value) {
+    ("result".to_owned(), of)
+}
+
+fn waits() -> (String, Value) {
+    ("call".to_owned(), Value::Null)
+}
+
+const OUTCOMES: [bool; 2] = [true, false];
+
+fn outcome(yes: bool) -> Value {
+    if yes { json!({ "paid": "10" }) } else { rejected() }
+}
+
 #[tokio::test]
 async fn an_approval_and_a_new_message_leave_the_card_as_it_was_until_the_reload() {
-    let (app, page) = decide("approve", "next-turn", &[]).await;
+    let (app, page) = decide(true, async |page, _, answer| {
+        assert_eq!(answer["state"], "succeeded");
+        page.send("go on").await;
+    })
+    .await;
     page.looks_like("d-approve-next-turn.2");
-    assert_eq!(page.validated[0]["answer"]["state"], "succeeded");
-    page.equals_reload_but_for(&app, &page.calls()).await;
-    assert_eq!(shown(&reload(&app).await[1]), (&json!("result"), &json!({ "paid": "10" })));
+    page.equals_reload_but_for(&app, &page.call_ids()).await;
+    assert_eq!(shown(&reload(&app, Version::V4).await[1]), result(json!({ "paid": "10" })));
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert!(read(&app).contains(r#"{\"paid\":\"10\"}"#), "{}", read(&app));
 }
 
 #[tokio::test]
 async fn a_denial_and_a_new_message_leave_the_card_as_it_was_until_the_reload() {
-    let (app, page) = decide("deny", "next-turn", &[]).await;
+    let (app, page) = decide(false, async |page, _, _| page.send("go on").await).await;
     page.looks_like("d-deny-next-turn.2");
-    page.equals_reload_but_for(&app, &page.calls()).await;
-    assert_eq!(shown(&reload(&app).await[1]), (&json!("result"), &rejected()));
+    page.equals_reload_but_for(&app, &page.call_ids()).await;
+    assert_eq!(shown(&reload(&app, Version::V4).await[1]), result(rejected()));
     assert!(app.ledger.lines().is_empty());
     assert!(read(&app).contains("Tool execution rejected by user."), "{}", read(&app));
 }
 
 #[tokio::test]
 async fn an_empty_body_goes_on_in_the_same_message() {
-    for (scenario, result) in [("approve", json!({ "paid": "10" })), ("deny", rejected())] {
+    for yes in OUTCOMES {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
         // The body names no thread, so the path does.
         let path = format!("/qa/chat_streamed/{}", app.client.thread().await);
-        let page = drive(&app, scenario, &["--path", &path, "--after", "empty"]).await;
+        let mut page = Page::open_with(&app, Version::V4, &["--path", &path, "--posts", "nothing"]);
+        page.send("pay").await;
+        let answer = validate(&app, &page, yes).await;
+        // The client posts once every call of the step has a result.
+        page.give(answer["toolCallId"].as_str().unwrap(), &answer["result"]).await;
         assert_eq!(page.error, None);
-        assert_eq!(page.asked(), [format!("POST {path}"), DECIDE.to_owned(), format!("POST {path}")]);
-        assert_eq!(page.requests[2]["body"], "{}");
+        assert_eq!(page.asked(), [format!("POST {path}"), format!("POST {path}")]);
+        assert_eq!(page.posted(), json!({}));
         assert_eq!(page.messages.len(), 2);
-        assert_eq!(page.last()["content"], "I will pay. Done.");
-        assert_eq!(shown(page.last()), (&json!("result"), &result));
+        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(shown(page.last()), result(outcome(yes)));
         page.equals_reload(&app).await;
     }
 }
 
 #[tokio::test]
 async fn a_tool_result_goes_on_in_the_same_message() {
-    for (scenario, result) in [("approve", json!({ "paid": "10" })), ("deny", rejected())] {
-        let (app, page) = decide(scenario, "result", &[]).await;
-        assert_eq!(page.asked(), [GO_ON, DECIDE, GO_ON]);
+    for yes in OUTCOMES {
+        let (app, page) =
+            decide(yes, async |page, call, answer| page.give(call, &answer["result"]).await).await;
+        assert_eq!(page.asked(), [POST; 2]);
         assert_eq!(page.messages.len(), 2);
-        assert_eq!(page.last()["content"], "I will pay. Done.");
-        assert_eq!(shown(page.last()), (&json!("result"), &result));
+        assert_eq!(page.said(), "I will pay. Done.");
+        assert_eq!(shown(page.last()), result(outcome(yes)));
         page.equals_reload(&app).await;
     }
 }
 
 #[tokio::test]
 async fn a_resume_goes_on_in_the_same_message() {
-    for (scenario, result) in [("approve", json!({ "paid": "10" })), ("deny", rejected())] {
-        let (app, page) = decide(scenario, "resume", &[]).await;
-        page.looks_like(&format!("d-{scenario}-resume.2"));
-        assert_eq!(page.asked(), [GO_ON, DECIDE, "GET /qa/chat_streamed?chatId=chat-1"]);
-        assert_eq!(shown(page.last()), (&json!("result"), &result));
+    for yes in OUTCOMES {
+        let (app, page) = decide(yes, async |page, _, _| page.resume().await).await;
+        page.looks_like(if yes { "d-approve-resume.2" } else { "d-deny-resume.2" });
+        assert_eq!(page.asked(), [POST, "GET /qa/chat_streamed?chatId=chat-1"]);
+        assert_eq!(shown(page.last()), result(outcome(yes)));
         page.equals_reload(&app).await;
     }
 }
 
 #[tokio::test]
 async fn a_result_that_a_client_makes_up_is_not_believed() {
-    let claim = json!({ "paid": "a million" }).to_string();
-    for (scenario, result, lines) in
-        [("approve", json!({ "paid": "10" }), &["pay 10"][..]), ("deny", rejected(), &[])]
-    {
-        let (app, page) = decide(scenario, "result", &["--claim", &claim]).await;
-        assert!(page.requests[2]["body"].as_str().unwrap().contains("a million"), "it was claimed");
-        assert_eq!(shown(page.last()), (&json!("result"), &result), "the server corrects the page");
+    let claim = json!({ "paid": "a million" });
+    for (yes, lines) in [(true, &["pay 10"][..]), (false, &[])] {
+        let (app, page) = decide(yes, async |page, call, _| page.give(call, &claim).await).await;
+        assert!(page.posted().to_string().contains("a million"), "it was claimed");
+        assert_eq!(shown(page.last()), result(outcome(yes)), "the server corrects the page");
         page.equals_reload(&app).await;
         assert!(!read(&app).contains("a million"), "{}", read(&app));
         assert_eq!(app.ledger.lines(), lines);
@@ -113,42 +141,46 @@ async fn a_result_that_a_client_makes_up_is_not_believed() {
 
 #[tokio::test]
 async fn a_result_that_a_client_makes_up_decides_nothing() {
-    let claim = json!({ "paid": "a million" }).to_string();
-    let (app, page) = decide("claim", "none", &["--claim", &claim]).await;
-    assert_eq!((page.error.as_deref(), page.asked()), (None, vec![GO_ON.to_owned(); 2]));
-    assert!(page.requests[1]["body"].as_str().unwrap().contains("a million"), "it was claimed");
+    let (app, mut page) = asked().await;
+    let call = page.call_ids()[0].clone();
+    page.give(&call, &json!({ "paid": "a million" })).await;
+    assert_eq!((page.error.as_deref(), page.asked()), (None, vec![POST.to_owned(); 2]));
+    assert!(page.posted().to_string().contains("a million"), "it was claimed");
     let words: Vec<&Value> =
         page.last()["annotations"].as_array().unwrap().iter().map(|it| &it["validated"]).collect();
     assert_eq!(words, ["pending", "pending"], "the page is told again");
     assert_eq!(app.scene.requests().len(), 1, "no model is asked");
-    let reloaded = reload(&app).await;
-    assert_eq!(shown(&reloaded[1]), (&json!("call"), &Value::Null));
-    page.equals_reload_but_for(&app, &page.calls()).await;
+    assert_eq!(shown(&reload(&app, Version::V4).await[1]), waits());
+    page.equals_reload_but_for(&app, &page.call_ids()).await;
 }
 
 #[tokio::test]
 async fn a_message_past_a_call_leaves_it_waiting() {
-    let (app, page) = decide("ignore-approval", "none", &[]).await;
+    let (app, mut page) = asked().await;
+    page.send("never mind").await;
     assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
-    assert_eq!(page.last()["content"], "Done.");
-    assert_eq!(shown(&page.messages[1]), (&json!("call"), &Value::Null));
+    assert_eq!(page.said(), "Done.");
+    assert_eq!(shown(&page.messages[1]), waits());
     page.equals_reload(&app).await;
-    assert_eq!(app.client.call(page.calls()[0]).await["state"], "pending");
+    assert_eq!(app.client.call(&page.call_ids()[0]).await["state"], "pending");
 }
 
 #[tokio::test]
 async fn edited_inputs_are_shown_once_the_page_is_loaded_anew() {
-    let (app, page) = decide("approve", "resume", &["--edited-inputs", r#"{"note":"7"}"#]).await;
-    assert_eq!(shown(page.last()), (&json!("result"), &json!({ "paid": "7" })));
-    assert_eq!(page.last()["toolInvocations"][0]["args"], json!({ "note": "10" }));
-    let reloaded = reload(&app).await;
-    assert_eq!(reloaded[1]["toolInvocations"][0]["args"], json!({ "note": "7" }));
-    page.equals_reload_but_for(&app, &page.calls()).await;
+    let (app, mut page) = asked().await;
+    let edited = json!({ "note": "7" });
+    let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
+    assert_eq!(app.client.validate(&body).await.status, 200);
+    page.resume().await;
+    assert_eq!(shown(page.last()), result(json!({ "paid": "7" })));
+    assert_eq!(page.calls()[0].input, json!({ "note": "10" }));
+    assert_eq!(calls(&reload(&app, Version::V4).await[1])[0].input, edited);
+    page.equals_reload_but_for(&app, &page.call_ids()).await;
 }
 
 #[tokio::test]
 async fn one_yes_and_one_no_are_both_told() {
-    for after in ["resume", "result"] {
+    for resumes in [true, false] {
         let app = Embedded::start().await;
         let asked = [
             Piece::Call("pay", "1"),
@@ -157,13 +189,23 @@ async fn one_yes_and_one_no_are_both_told() {
             Piece::Text("Well?"),
         ];
         app.scene.then(step(&asked)).says("Half of it.");
-        let page = drive(&app, "mixed", &["--after", after, "--reason", "too much"]).await;
+        let mut page = Page::open(&app, Version::V4);
+        page.send("pay").await;
+        let ids = page.call_ids();
+        let yes = app.client.approve(&ids[0]).await;
+        let no = json!({ "toolCallId": ids[2], "isValidated": false, "reason": "too much" });
+        let no = app.client.validate(&no).await;
+        if resumes {
+            page.resume().await;
+        } else {
+            page.give(&ids[0], &yes.body["result"]).await;
+            page.give(&ids[2], &no.body["result"]).await;
+        }
         assert_eq!(page.error, None);
-        let calls = page.last()["toolInvocations"].as_array().unwrap();
-        let results: Vec<&Value> = calls.iter().map(|call| &call["result"]).collect();
+        let results: Vec<Value> = page.calls().into_iter().map(|call| call.output).collect();
         let no = json!({ "error": "Tool execution rejected by user. Reason: too much" });
-        assert_eq!(results, [&json!({ "paid": "1" }), &json!({ "seen": "2" }), &no]);
-        assert_eq!(page.last()["content"], "Well?Half of it.");
+        assert_eq!(results, [json!({ "paid": "1" }), json!({ "seen": "2" }), no]);
+        assert_eq!(page.said(), "Well?Half of it.");
         page.equals_reload(&app).await;
     }
 }
@@ -174,7 +216,10 @@ async fn calls_behind_a_hold_have_the_steps_that_the_page_counts() {
     app.scene.then(step(&[Piece::Call("look", "1")])).then(step(&[Piece::Call("pay", "2")]));
     app.scene.then(step(&[Piece::Text("Now "), Piece::Call("look", "3")]));
     app.scene.then(step(&[Piece::Call("look", "4")])).says("All.");
-    let page = drive(&app, "approve", &["--after", "resume"]).await;
+    let mut page = Page::open(&app, Version::V4);
+    page.send("pay").await;
+    app.client.approve(&page.call_ids()[1]).await;
+    page.resume().await;
     let calls = page.last()["toolInvocations"].as_array().unwrap();
     let steps: Vec<&Value> = calls.iter().map(|call| &call["step"]).collect();
     assert_eq!(steps, [0, 1, 3, 4], "what tells the decision is a step of its own");
@@ -185,11 +230,15 @@ async fn calls_behind_a_hold_have_the_steps_that_the_page_counts() {
 async fn a_tool_that_fails_is_told_as_its_result() {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")])).says("It failed.");
-    let page = drive(&app, "approve", &["--after", "resume"]).await;
+    let mut page = Page::open(&app, Version::V4);
+    page.send("pay").await;
+    for call in page.call_ids() {
+        app.client.approve(&call).await;
+    }
+    page.resume().await;
     assert_eq!(page.error, None);
-    let calls = page.last()["toolInvocations"].as_array().unwrap();
-    assert!(calls.iter().all(|call| call["result"]["error"].is_string()), "{calls:?}");
+    assert!(page.calls().iter().all(|call| call.error.is_some()), "{:?}", page.calls());
     assert!(!page.last().to_string().contains("secret"), "{}", page.last());
-    assert_eq!(page.last()["content"], "It failed.");
+    assert_eq!(page.said(), "It failed.");
     page.equals_reload(&app).await;
 }

@@ -1,7 +1,7 @@
 //! What a hostile model says, as a page shows it: whatever looks like a line of the stream, an annotation or an end is
 //! words, and what is no end of brackets is not the end of the page.
 
-use super::page::drive;
+use super::page::{ALL, Page, Version};
 use crate::support::{Embedded, call};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
@@ -34,89 +34,116 @@ fn in_pieces(text: &str) -> impl Iterator<Item = String> {
 
 #[tokio::test]
 async fn f1_f2_a_page_shows_what_was_said_and_takes_nothing_in_it_for_the_servers() {
-    let app = Embedded::start().await;
-    let all = HOSTILE.concat();
-    let mut step: Vec<_> = in_pieces(&all).map(|piece| Ok(ModelEvent::Text(piece))).collect();
-    step.extend(in_pieces(&all).map(|piece| Ok(ModelEvent::Reasoning(piece))));
-    let mut begin = |tool: &str, arguments: &str| {
-        let index = step.iter().filter(|it| matches!(it, Ok(ModelEvent::CallStarted { .. }))).count();
-        let provider_call_id = all.clone();
-        step.push(Ok(ModelEvent::CallStarted { index, provider_call_id, tool_name: tool.to_owned() }));
-        step.extend(in_pieces(arguments).map(|delta| Ok(ModelEvent::CallArguments { index, delta })));
-        step.push(Ok(ModelEvent::CallFinished { index }));
-    };
-    let note: String = all.chars().take(100).collect();
-    begin("look", &json!({ "note": note }).to_string());
-    begin(&all, &all);
-    begin("pay", &json!({ "note": note }).to_string());
-    let reason = FinishReason::ToolCalls;
-    step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
-    app.scene.then(step);
-    let page = drive(&app, "send", &["--message", &all]).await;
-    assert_eq!(page.error, None);
-    assert_eq!(page.messages[0]["content"], json!(all));
-    let answer = page.last();
-    assert_eq!((&answer["content"], &answer["reasoning"]), (&json!(all), &json!(all)));
-    let calls = answer["toolInvocations"].as_array().unwrap();
-    let [look, unknown, pay] = &calls[..] else { panic!("{answer:#}") };
-    assert_eq!((&look["args"]["note"], &look["result"]), (&json!(note), &json!({ "seen": note })));
-    assert_eq!((&unknown["toolName"], &unknown["args"]), (&json!(all), &json!({})));
-    assert!(unknown["result"]["error"].is_string(), "{unknown}");
-    assert_eq!((&pay["state"], &pay["args"]["note"]), (&json!("call"), &json!(note)));
-    let waits = json!([{ "toolCallId": pay["toolCallId"], "validated": "pending" }]);
-    assert_eq!(answer["annotations"], waits, "the server's own, and no other");
-    assert_eq!(page.finishes.len(), 1);
-    page.equals_reload(&app).await;
-    assert_eq!(app.ledger.lines(), [format!("look {note}")]);
+    for version in ALL {
+        let app = Embedded::start().await;
+        let all = HOSTILE.concat();
+        let mut step: Vec<_> = in_pieces(&all).map(|piece| Ok(ModelEvent::Text(piece))).collect();
+        step.extend(in_pieces(&all).map(|piece| Ok(ModelEvent::Reasoning(piece))));
+        let mut begin = |tool: &str, arguments: &str| {
+            let index = step.iter().filter(|it| matches!(it, Ok(ModelEvent::CallStarted { .. }))).count();
+            let provider_call_id = all.clone();
+            step.push(Ok(ModelEvent::CallStarted { index, provider_call_id, tool_name: tool.to_owned() }));
+            step.extend(in_pieces(arguments).map(|delta| Ok(ModelEvent::CallArguments { index, delta })));
+            step.push(Ok(ModelEvent::CallFinished { index }));
+        };
+        let note: String = all.chars().take(100).collect();
+        begin("look", &json!({ "note": note }).to_string());
+        begin(&all, &all);
+        begin("pay", &json!({ "note": note }).to_string());
+        let reason = FinishReason::ToolCalls;
+        step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
+        app.scene.then(step);
+        let mut page = Page::open(&app, version);
+        page.send(&all).await;
+        assert_eq!(page.error, None);
+        assert_eq!(page.messages[0]["parts"], json!([{ "type": "text", "text": all }]));
+        assert_eq!(page.said(), all);
+        let thought = &page.last()["parts"].as_array().unwrap().iter();
+        let thought = thought.clone().find(|part| part["type"] == "reasoning").unwrap();
+        assert_eq!(thought[if version == Version::V4 { "reasoning" } else { "text" }], json!(all));
+        let calls = page.calls();
+        let [look, unknown, pay] = &calls[..] else { panic!("{page:#?}") };
+        assert_eq!((&look.input["note"], &look.output), (&json!(note), &json!({ "seen": note })));
+        assert_eq!((&unknown.tool, &unknown.input), (&all, &json!({})));
+        assert!(unknown.error.is_some(), "{unknown:?}");
+        assert_eq!(pay.input["note"], json!(note));
+        assert!(pay.error.is_none() && pay.output.is_null(), "{pay:?}");
+        let answer = page.last();
+        match version {
+            Version::V4 => {
+                let waits = json!([{ "toolCallId": pay.id, "validated": "pending" }]);
+                assert_eq!(answer["annotations"], waits, "the server's own, and no other");
+            }
+            Version::V5 => {
+                let parts = answer["parts"].as_array().unwrap().iter();
+                let data: Vec<_> = parts.filter_map(|part| part.get("data")).collect();
+                let waits = json!({ "toolCallId": pay.id, "validated": "pending" });
+                assert_eq!(data, [&waits], "the server's own, and no other");
+            }
+            Version::V6 | Version::V7 => {
+                let asked = page.states().iter().filter(|state| *state == "approval-requested").count();
+                assert_eq!((asked, pay.state.as_str()), (1, "approval-requested"));
+            }
+        }
+        assert_eq!((page.finishes.len(), page.requests.len()), (1, 1));
+        page.equals_reload(&app).await;
+        assert_eq!(app.ledger.lines(), [format!("look {note}")]);
+    }
 }
 
 #[tokio::test]
 async fn f1_a_page_is_told_nothing_that_a_models_server_says_of_a_failure() {
-    let app = Embedded::start().await;
-    app.scene.then(vec![Ok(ModelEvent::Text("So ".to_owned())), Err(HOSTILE.concat())]);
-    let page = drive(&app, "send", &[]).await;
-    let error = page.error.clone().unwrap();
-    assert!(
-        error.starts_with("upstream_error: The model could not be reached, or refused. (request "),
-        "{error}"
-    );
-    assert!(!error.contains(['\n', '\r', '{', '<']), "{error}");
-    assert_eq!((&page.last()["content"], page.last().get("annotations")), (&json!("So "), None));
+    for version in ALL {
+        let app = Embedded::start().await;
+        app.scene.then(vec![Ok(ModelEvent::Text("So ".to_owned())), Err(HOSTILE.concat())]);
+        let mut page = Page::open(&app, version);
+        page.send("hello").await;
+        let error = page.error.clone().unwrap();
+        assert!(
+            error.starts_with("upstream_error: The model could not be reached, or refused. (request "),
+            "{error}"
+        );
+        assert!(!error.contains(['\n', '\r', '{', '<']), "{error}");
+        assert_eq!((page.said().as_str(), page.last().get("annotations")), ("So ", None));
+    }
 }
 
 #[tokio::test]
 async fn f1_arguments_nested_without_end_do_not_end_a_page() {
-    let app = Embedded::start().await;
-    let lists = "[".repeat(5000);
-    let objects = "{\"a\":".repeat(3000);
-    let mut step = Vec::new();
-    for (index, arguments) in [format!("{{\"note\":{lists}"), objects, lists].into_iter().enumerate() {
-        step.push(Ok(ModelEvent::CallStarted {
-            index,
-            provider_call_id: format!("p{index}"),
-            tool_name: "look".to_owned(),
-        }));
-        for piece in arguments.as_bytes().chunks(1000) {
-            let delta = String::from_utf8(piece.to_vec()).unwrap();
-            step.push(Ok(ModelEvent::CallArguments { index, delta }));
+    for version in ALL {
+        let app = Embedded::start().await;
+        let lists = "[".repeat(5000);
+        let objects = "{\"a\":".repeat(3000);
+        let mut step = Vec::new();
+        for (index, arguments) in [format!("{{\"note\":{lists}"), objects, lists].into_iter().enumerate() {
+            step.push(Ok(ModelEvent::CallStarted {
+                index,
+                provider_call_id: format!("p{index}"),
+                tool_name: "look".to_owned(),
+            }));
+            for piece in arguments.as_bytes().chunks(1000) {
+                let delta = String::from_utf8(piece.to_vec()).unwrap();
+                step.push(Ok(ModelEvent::CallArguments { index, delta }));
+            }
+            step.push(Ok(ModelEvent::CallFinished { index }));
         }
+        let (index, fine) = (3, json!({ "note": "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" }));
+        let (id, tool_name, arguments) = call("p3", "look", &fine);
+        step.push(Ok(ModelEvent::CallStarted { index, provider_call_id: id, tool_name }));
+        step.push(Ok(ModelEvent::CallArguments { index, delta: arguments }));
         step.push(Ok(ModelEvent::CallFinished { index }));
+        let reason = FinishReason::ToolCalls;
+        step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
+        app.scene.then(step).says("Sorry.");
+        let mut page = Page::open(&app, version);
+        page.send("hello").await;
+        assert_eq!(page.error, None);
+        assert_eq!(page.said(), "Sorry.");
+        let calls = page.calls();
+        let went: Vec<&Value> = calls.iter().map(|call| &call.input).collect();
+        assert_eq!(went, [&json!({}), &json!({}), &json!({}), &fine]);
+        assert!(calls[..3].iter().all(|call| call.error.is_some()), "{calls:?}");
+        page.equals_reload(&app).await;
+        assert_eq!(app.ledger.lines().len(), 1);
     }
-    let (index, fine) = (3, json!({ "note": "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[" }));
-    let (id, tool_name, arguments) = call("p3", "look", &fine);
-    step.push(Ok(ModelEvent::CallStarted { index, provider_call_id: id, tool_name }));
-    step.push(Ok(ModelEvent::CallArguments { index, delta: arguments }));
-    step.push(Ok(ModelEvent::CallFinished { index }));
-    let reason = FinishReason::ToolCalls;
-    step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
-    app.scene.then(step).says("Sorry.");
-    let page = drive(&app, "send", &[]).await;
-    assert_eq!(page.error, None);
-    assert_eq!(page.last()["content"], "Sorry.");
-    let calls = page.last()["toolInvocations"].as_array().unwrap();
-    let went: Vec<&Value> = calls.iter().map(|call| &call["args"]).collect();
-    assert_eq!(went, [&json!({}), &json!({}), &json!({}), &fine]);
-    assert!(calls[..3].iter().all(|call| call["result"]["error"].is_string()), "{calls:?}");
-    page.equals_reload(&app).await;
-    assert_eq!(app.ledger.lines().len(), 1);
 }

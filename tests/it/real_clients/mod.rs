@@ -3,8 +3,12 @@
 
 mod attaching;
 mod breaking;
+mod changing;
+mod data_part;
 mod deciding;
 mod hostile;
+mod native;
 mod page;
 mod recorded;
+mod reloaded;
 mod saying;

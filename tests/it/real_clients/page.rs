@@ -1,83 +1,225 @@
-//! A page of AI SDK 4: the real `useChat`, driven in a process of Node.
+//! A page of the AI SDK: the real client of one of its versions, in a process of Node, and what its user does.
 
 use crate::support::Embedded;
-use serde_json::{Map, Value, json};
-use std::io::{BufRead, BufReader};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// What the page calls its thread.
 pub(super) const CHAT: &str = "chat-1";
+/// Where it posts, if it is not told otherwise.
+pub(super) const POST: &str = "POST /qa/chat_streamed";
 
-/// What a page ended up with.
+/// A version of the AI SDK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V4,
+    V5,
+    V6,
+    V7,
+}
+
+use Version::{V4, V5, V6, V7};
+
+/// All of them.
+pub(super) const ALL: [Version; 4] = [V4, V5, V6, V7];
+/// Those that read the UI message stream.
+pub(super) const UI: [Version; 3] = [V5, V6, V7];
+/// Those that ask for approvals by themselves.
+pub(super) const NATIVE: [Version; 2] = [V6, V7];
+
+impl Version {
+    /// Its number.
+    pub(super) const fn number(self) -> &'static str {
+        match self {
+            V4 => "4",
+            V5 => "5",
+            V6 => "6",
+            V7 => "7",
+        }
+    }
+
+    /// How messages are asked for that it can show.
+    pub(super) const fn format(self) -> &'static str {
+        match self {
+            V4 => "v4",
+            V5 => "ui-v5",
+            V6 | V7 => "ui-v6",
+        }
+    }
+}
+
+/// A page, and what it shows since its user did something last.
 #[derive(Debug)]
 pub(super) struct Page {
+    pub(super) version: Version,
     /// The failure that the SDK raised.
     pub(super) error: Option<String>,
     /// What it asked of the server.
     pub(super) requests: Vec<Value>,
-    /// How its decisions were answered.
-    pub(super) validated: Vec<Value>,
     /// How its streams finished.
     pub(super) finishes: Vec<Value>,
     /// The messages it shows.
     pub(super) messages: Vec<Value>,
+    node: Child,
+    user: ChildStdin,
+    shown: UnboundedReceiver<String>,
 }
 
-/// Lets a page play a scenario of `tests/wire/driver/drive.mjs`.
-pub(super) async fn drive(app: &Embedded, scenario: &str, flags: &[&str]) -> Page {
-    drive_and(app, scenario, flags, || {}).await
-}
-
-/// The same, and does something each time an answer to the page has begun.
-pub(super) async fn drive_and(
-    app: &Embedded,
-    scenario: &str,
-    flags: &[&str],
-    answered: impl Fn() + Send + 'static,
-) -> Page {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
-    assert!(dir.join("node_modules/react4").exists(), "run `npm ci --ignore-scripts` in {}", dir.display());
-    let mut node = Command::new("node");
-    node.current_dir(dir).args(["driver/drive.mjs", "--version", "4", "--chat-id", CHAT]);
-    node.args(["--url", &app.client.base, "--scenario", scenario]).args(flags);
-    // The server runs on this thread.
-    let ended = tokio::task::spawn_blocking(move || {
-        let mut child = node.stdout(Stdio::piped()).spawn().expect("node is installed");
-        let mut out = Value::Null;
-        for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
-            match line.strip_prefix("answered ") {
-                Some(_) => answered(),
-                None => out = serde_json::from_str(&line).unwrap(),
-            }
-        }
-        (child.wait().unwrap().code(), out)
-    });
-    let (code, out) = ended.await.unwrap();
-    let error = out["error"].as_str().map(str::to_owned);
-    assert_eq!(code, Some(i32::from(error.is_some())), "{out:#}");
-    assert_eq!(out["status"], if error.is_some() { "error" } else { "ready" });
-    let list = |name: &str| out[name].as_array().unwrap().clone();
-    Page {
-        error,
-        requests: list("requests"),
-        validated: list("validated"),
-        finishes: list("onFinish"),
-        messages: list("messages"),
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.node.kill().unwrap();
+        self.node.wait().unwrap();
     }
 }
 
 impl Page {
-    /// The last message.
-    pub(super) fn last(&self) -> &Value {
-        self.messages.last().unwrap()
+    pub(super) fn open(app: &Embedded, version: Version) -> Self {
+        Self::open_with(app, version, &[])
     }
 
-    /// The ids of all calls it shows.
-    pub(super) fn calls(&self) -> Vec<&str> {
-        let calls =
-            self.messages.iter().filter_map(|message| message["toolInvocations"].as_array()).flatten();
-        calls.map(|call| call["toolCallId"].as_str().unwrap()).collect()
+    /// The same, that begins with what a page gets that is loaded now.
+    pub(super) async fn load(app: &Embedded, version: Version) -> Self {
+        let loaded = reload(app, version).await;
+        let mut page = Self::open_with(app, version, &["--messages", &json!(loaded).to_string()]);
+        page.messages = loaded;
+        page
+    }
+
+    /// The same, with these flags of `tests/wire/driver/drive.mjs`.
+    pub(super) fn open_with(app: &Embedded, version: Version, flags: &[&str]) -> Self {
+        // So that a failure says which version it was.
+        println!("a page of AI SDK {}", version.number());
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
+        assert!(
+            dir.join("node_modules/react4").exists(),
+            "run `npm ci --ignore-scripts` in {}",
+            dir.display()
+        );
+        let mut node = Command::new("node");
+        node.current_dir(dir).args(["driver/drive.mjs", "--url", &app.client.base, "--chat-id", CHAT]);
+        node.args(["--version", version.number()]).args(flags);
+        // Nothing else tells it from 6 and 7.
+        if version == V5 && !flags.contains(&"--header") {
+            node.args(["--header", "x-stream-protocol: ui-v5"]);
+        }
+        let node = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut node = node.expect("node is installed");
+        let lines = BufReader::new(node.stdout.take().unwrap()).lines();
+        let (shows, shown) = unbounded_channel();
+        // The server runs on this thread.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                drop(shows.send(line));
+            }
+        });
+        let user = node.stdin.take().unwrap();
+        let (error, requests, finishes, messages) = (None, Vec::new(), Vec::new(), Vec::new());
+        Self { version, error, requests, finishes, messages, node, user, shown }
+    }
+
+    /// Its user does this.
+    async fn act(&mut self, act: &Value) {
+        writeln!(self.user, "{act}").unwrap();
+        let shown = tokio::time::timeout(Duration::from_secs(30), self.shown.recv()).await;
+        let shown = shown.unwrap_or_else(|_| panic!("nothing came of {act}, behind {:#?}", self.messages));
+        let mut shown: Value = serde_json::from_str(&shown.expect("the page is there")).unwrap();
+        self.error = shown["error"].as_str().map(str::to_owned);
+        let mut list = |name: &str| match shown[name].take() {
+            Value::Array(list) => list,
+            other => panic!("{name}: {other}"),
+        };
+        self.requests = list("requests");
+        self.finishes = list("finishes");
+        self.messages = list("messages");
+        if act.get("until").is_none() {
+            assert_eq!(shown["status"], if self.error.is_some() { "error" } else { "ready" }, "{self:#?}");
+        }
+    }
+
+    /// Says this, and waits until all is read that follows.
+    pub(super) async fn send(&mut self, text: &str) {
+        self.act(&json!({ "do": "send", "text": text })).await;
+    }
+
+    /// Posts the conversation as it is: `sendMessage()`.
+    pub(super) async fn send_nothing(&mut self) {
+        self.act(&json!({ "do": "sendNothing" })).await;
+    }
+
+    /// Puts another text in place of a user message.
+    pub(super) async fn edit(&mut self, message: &str, text: &str) {
+        self.act(&json!({ "do": "edit", "id": message, "text": text })).await;
+    }
+
+    /// Asks for the last answer anew.
+    pub(super) async fn regenerate(&mut self) {
+        self.act(&json!({ "do": "regenerate" })).await;
+    }
+
+    /// Asks for this answer anew.
+    pub(super) async fn regenerate_by_id(&mut self, message: &str) {
+        self.act(&json!({ "do": "regenerate", "id": message })).await;
+    }
+
+    /// Asks for what is under way.
+    pub(super) async fn resume(&mut self) {
+        self.act(&json!({ "do": "resume" })).await;
+    }
+
+    pub(super) async fn stop(&mut self) {
+        self.act(&json!({ "do": "stop" })).await;
+    }
+
+    /// Answers what it is asked, as pages of 6 and 7 do: the call's id is the approval's.
+    pub(super) async fn answer(&mut self, call: &str, approved: bool) {
+        self.act(&json!({ "do": "answer", "id": call, "approved": approved })).await;
+    }
+
+    pub(super) async fn approve(&mut self, call: &str) {
+        self.answer(call, true).await;
+    }
+
+    pub(super) async fn deny(&mut self, call: &str) {
+        self.answer(call, false).await;
+    }
+
+    /// The same, and says why.
+    pub(super) async fn answer_because(&mut self, call: &str, approved: bool, reason: &str) {
+        self.act(&json!({ "do": "answer", "id": call, "approved": approved, "reason": reason })).await;
+    }
+
+    /// Gives a call an output of the page's own.
+    pub(super) async fn give(&mut self, call: &str, output: &Value) {
+        self.act(&json!({ "do": "give", "id": call, "output": output, "tool": "pay" })).await;
+    }
+
+    /// Says this, and waits until so much is shown of what follows.
+    pub(super) async fn send_until_shown(&mut self, text: &str, shown: &str) {
+        self.act(&json!({ "do": "send", "text": text, "until": { "shown": shown } })).await;
+    }
+
+    /// Asks for what is under way, and waits until the answer begins.
+    pub(super) async fn begin_to_resume(&mut self) {
+        self.act(&json!({ "do": "resume", "until": "answered" })).await;
+    }
+
+    /// Answers what it is asked, and waits until the answer to that begins.
+    pub(super) async fn begin_to_approve(&mut self, call: &str) {
+        self.act(&json!({ "do": "answer", "id": call, "approved": true, "until": "answered" })).await;
+    }
+
+    /// Waits until this is somewhere in the last message.
+    pub(super) async fn shows(&mut self, shown: &str) {
+        self.act(&json!({ "do": "wait", "until": { "shown": shown } })).await;
+    }
+
+    /// Waits until all is read that is under way.
+    pub(super) async fn settles(&mut self) {
+        self.act(&json!({ "do": "wait" })).await;
     }
 
     /// Methods and paths of its requests.
@@ -87,26 +229,100 @@ impl Page {
         self.requests.iter().map(line).collect()
     }
 
-    /// What it holds has to be what it gets when it is loaded anew.
-    pub(super) async fn equals_reload(&self, app: &Embedded) {
-        self.equals_reload_but_for(app, &[]).await;
+    /// What it posted last.
+    pub(super) fn posted(&self) -> Value {
+        let body = self.requests.last().unwrap()["body"].as_str().unwrap();
+        serde_json::from_str(body).unwrap()
     }
 
-    /// The same, except how these calls went: they were decided or edited outside the streams it read.
-    pub(super) async fn equals_reload_but_for(&self, app: &Embedded, outside: &[&str]) {
-        let reloaded = reload(app).await;
-        assert_eq!(
-            comparable(&self.messages, outside),
-            comparable(&reloaded, outside),
-            "left: held; right: reloaded"
-        );
+    /// The code of the server's refusal that was raised, and its status.
+    pub(super) fn refused(&self) -> (u64, String) {
+        let error: Value = serde_json::from_str(self.error.as_deref().unwrap()).unwrap();
+        let status = self.requests.last().unwrap()["status"].as_u64().unwrap();
+        (status, error["error"]["code"].as_str().unwrap().to_owned())
+    }
+
+    /// The last message.
+    pub(super) fn last(&self) -> &Value {
+        self.messages.last().unwrap()
+    }
+
+    /// The words of the last message.
+    pub(super) fn said(&self) -> String {
+        words(self.last())
+    }
+
+    /// All calls it shows, in order.
+    pub(super) fn calls(&self) -> Vec<Shown> {
+        self.messages.iter().flat_map(calls).collect()
+    }
+
+    /// The ids of all calls it shows.
+    pub(super) fn call_ids(&self) -> Vec<String> {
+        self.calls().into_iter().map(|call| call.id).collect()
+    }
+
+    /// How its calls stand, in order.
+    pub(super) fn states(&self) -> Vec<String> {
+        self.calls().into_iter().map(|call| call.state).collect()
+    }
+}
+
+/// The words of a message.
+pub(super) fn words(message: &Value) -> String {
+    let parts = message["parts"].as_array().unwrap().iter();
+    parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
+}
+
+/// A call as a page shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shown {
+    pub(super) id: String,
+    pub(super) tool: String,
+    pub(super) state: String,
+    pub(super) input: Value,
+    /// What the tool gave.
+    pub(super) output: Value,
+    /// Why it gave nothing.
+    pub(super) error: Option<String>,
+}
+
+/// The calls of a message, in order.
+pub(super) fn calls(message: &Value) -> Vec<Shown> {
+    message["parts"].as_array().unwrap().iter().filter_map(Shown::of).collect()
+}
+
+impl Shown {
+    fn of(part: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let kind = part["type"].as_str().unwrap();
+        if kind == "tool-invocation" {
+            let call = &part["toolInvocation"];
+            return Some(Self {
+                id: text(&call["toolCallId"]),
+                tool: text(&call["toolName"]),
+                state: text(&call["state"]),
+                input: call["args"].clone(),
+                output: call["result"].clone(),
+                error: call["result"]["error"].as_str().map(str::to_owned),
+            });
+        }
+        let tool = kind.strip_prefix("tool-")?;
+        Some(Self {
+            id: text(&part["toolCallId"]),
+            tool: tool.to_owned(),
+            state: text(&part["state"]),
+            input: part["input"].clone(),
+            output: part["output"].clone(),
+            error: part["errorText"].as_str().map(str::to_owned),
+        })
     }
 }
 
 /// The messages of the only thread as a page gets them that is loaded now.
-pub(super) async fn reload(app: &Embedded) -> Vec<Value> {
-    let thread = thread(app).await;
-    let found = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await;
+pub(super) async fn reload(app: &Embedded, version: Version) -> Vec<Value> {
+    let (thread, format) = (thread(app).await, version.format());
+    let found = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
     assert_eq!(found.status, 200, "{:?}", found.body);
     found.body["results"].as_array().unwrap().clone()
 }
@@ -116,53 +332,4 @@ pub(super) async fn thread(app: &Embedded) -> String {
     let threads = app.client.get("/threads").await.body;
     let [thread] = &threads["results"].as_array().unwrap()[..] else { panic!("{threads}") };
     thread["thread_id"].as_str().unwrap().to_owned()
-}
-
-/// Messages without what may differ: a page's own ids and times, all but the last annotation of a call, calls whose
-/// arguments never came to an end, and how the calls stand that were decided elsewhere.
-fn comparable(messages: &[Value], outside: &[&str]) -> Vec<Value> {
-    messages.iter().map(|message| comparable_message(message, outside)).collect()
-}
-
-fn comparable_message(message: &Value, outside: &[&str]) -> Value {
-    let mut message = message.as_object().unwrap().clone();
-    message.remove("revisionId");
-    // An answer has the database's id.
-    if message["role"] == "user" {
-        message.remove("id");
-    }
-    let at = message.remove("createdAt");
-    assert!(at.is_some_and(|at| at.as_str().is_some_and(|at| at.ends_with('Z'))));
-    if let Some(parts) = message.get_mut("parts").and_then(Value::as_array_mut) {
-        parts.retain(|part| part["toolInvocation"]["state"] != "partial-call");
-        let invocations = parts.iter_mut().filter_map(|part| part.get_mut("toolInvocation"));
-        invocations.for_each(|invocation| forget(invocation, outside));
-    }
-    if let Some(invocations) = message.get_mut("toolInvocations").and_then(Value::as_array_mut) {
-        invocations.retain(|invocation| invocation["state"] != "partial-call");
-        invocations.iter_mut().for_each(|invocation| forget(invocation, outside));
-        if invocations.is_empty() {
-            message.remove("toolInvocations");
-        }
-    }
-    if let Some(Value::Array(annotations)) = message.remove("annotations") {
-        let mut last = Map::new();
-        for annotation in &annotations {
-            let id = annotation["toolCallId"].as_str().unwrap();
-            if !outside.contains(&id) {
-                last.insert(id.to_owned(), annotation.clone());
-            }
-        }
-        message.insert("annotations".to_owned(), json!(last));
-    }
-    Value::Object(message)
-}
-
-fn forget(invocation: &mut Value, outside: &[&str]) {
-    let fields = invocation.as_object_mut().unwrap();
-    if outside.iter().any(|id| fields["toolCallId"] == *id) {
-        for field in ["state", "args", "result"] {
-            fields.remove(field);
-        }
-    }
 }

@@ -258,8 +258,38 @@ impl Said {
         }
     }
 
+    /// A page of the web that the words go back to, where the wire has that.
+    pub(crate) fn source(mut self, url: &str, title: Option<&str>) -> Self {
+        let at = self.places;
+        match self.wire {
+            Wire::Chat => {
+                let page = json!({ "url": url, "title": title, "start_index": 0, "end_index": 1 });
+                self.delta(&json!({ "annotations": [{ "type": "url_citation", "url_citation": page }] }))
+            }
+            Wire::Responses => {
+                let page = json!({ "type": "url_citation", "url": url, "title": title, "start_index": 0, "end_index": 1 });
+                self.json(&json!({ "type": "response.output_text.annotation.added", "item_id": "msg_0", "output_index": 0, "content_index": 0, "annotation_index": 0, "annotation": page }))
+            }
+            Wire::Anthropic => {
+                self.places += 1;
+                let block = json!({ "type": "text", "text": "", "citations": [] });
+                let page = json!({ "type": "web_search_result_location", "url": url, "title": title, "cited_text": "…", "encrypted_index": "x" });
+                let delta = json!({ "type": "citations_delta", "citation": page });
+                self.json(&json!({ "type": "content_block_start", "index": at, "content_block": block }))
+                    .json(&json!({ "type": "content_block_delta", "index": at, "delta": delta }))
+                    .json(&json!({ "type": "content_block_stop", "index": at }))
+            }
+            Wire::Gemini => {
+                let chunks = json!([{ "web": { "uri": url, "title": title } }, { "retrievedContext": { "uri": "gs://x" } }]);
+                let grounding = json!({ "groundingChunks": chunks, "webSearchQueries": ["x"] });
+                self.json(&json!({ "candidates": [{ "groundingMetadata": grounding, "index": 0 }] }))
+            }
+            Wire::Ollama => self,
+        }
+    }
+
     /// A Gemini event with these parts, written as they are.
-    fn parts(self, parts: &str) -> Self {
+    pub(crate) fn parts(self, parts: &str) -> Self {
         self.event(format!(
             r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}},"index":0}}]}}"#
         ))

@@ -8,6 +8,7 @@ mod calls;
 mod cancelling;
 mod patience;
 mod retries;
+mod sources;
 
 use crate::support::{BadServer, Embedded, Said, Turn, Wire};
 use holdpoint::config::Config;

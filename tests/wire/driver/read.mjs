@@ -1,35 +1,34 @@
-// Reads data streams with the client code of AI SDK 4, for the fuzz target beside the encoder. A line of JSON in is one
-// message: {turns: [the bytes of each, in hex], pieces: [how long the pieces are in which they arrive, over and over]}.
-// A line out is what the client holds then, and how each turn ended.
+// Reads streams with the client code of the AI SDK, for the fuzz targets beside the encoders. The arguments are the
+// packages whose code reads them. A line of JSON in is one message: {turns, pieces: [how long the pieces are in which
+// the bytes arrive, over and over]}; a turn is {bytes: in hex, answers: [what the page says to the calls that it shows,
+// before it asks], loadedAnew: whether the page was loaded anew and takes the turn up}. A line out is, for each package,
+// {client, message: what it holds then, ends: how each turn ended}.
 import readline from 'node:readline';
-import { callChatApi } from 'ui-utils4';
 
-function arriving(bytes, pieces) {
+const clients = await Promise.all(process.argv.slice(2).map(async name => ({ name, sdk: await import(name) })));
+
+function arriving({ bytes }, pieces) {
+  const all = Buffer.from(bytes, 'hex');
   let at = 0, n = 0;
-  return new ReadableStream({
+  return new Response(new ReadableStream({
     pull(controller) {
-      if (at >= bytes.length) return controller.close();
+      if (at >= all.length) return controller.close();
       const length = pieces[n++ % pieces.length];
-      controller.enqueue(bytes.subarray(at, at += length));
+      controller.enqueue(all.subarray(at, at += length));
     },
-  });
+  }));
 }
 
-// While arguments arrive the client completes half of an escape as it can, so that a call that breaks off there has half
-// of a character. No JSON of Rust's has that.
-const wellFormed = (_key, value) => (typeof value === 'string' ? value.toWellFormed() : value);
-
-for await (const line of readline.createInterface({ input: process.stdin, crlfDelay: Infinity })) {
-  const { turns, pieces } = JSON.parse(line);
+// AI SDK 4.
+async function readLines({ callChatApi }, turns, pieces) {
   let message;
   const ends = [];
   for (const turn of turns) {
-    const stream = arriving(Buffer.from(turn, 'hex'), pieces);
     let end = { unfinished: true };
     try {
       await callChatApi({
         api: '/', body: {}, generateId: () => 'client',
-        fetch: async () => new Response(stream),
+        fetch: async () => arriving(turn, pieces),
         restoreMessagesOnFailure() {},
         onUpdate: update => { message = update.message; },
         onFinish: (_message, { usage, finishReason }) => { end = { finishReason, usage }; },
@@ -41,5 +40,60 @@ for await (const line of readline.createInterface({ input: process.stdin, crlfDe
     }
     ends.push(end);
   }
-  process.stdout.write(JSON.stringify({ message: message ?? null, ends }, wellFormed) + '\n');
+  return { message, ends };
+}
+
+// What `Chat` of `@ai-sdk/react` keeps, without React.
+class Kept {
+  status = 'ready';
+  messages = [{ id: 'asks', role: 'user', parts: [{ type: 'text', text: 'go' }] }];
+  pushMessage = message => { this.messages = [...this.messages, message]; };
+  popMessage = () => { this.messages = this.messages.slice(0, -1); };
+  replaceMessage = (index, message) => {
+    this.messages = this.messages.with(index, this.snapshot(message));
+  };
+  snapshot = value => structuredClone(value);
+}
+
+// AI SDK 5 to 7.
+async function readEvents({ AbstractChat, DefaultChatTransport }, turns, pieces) {
+  let reading, finished;
+  const fetch = async () => arriving(reading, pieces);
+  class Page extends AbstractChat {}
+  const load = () => new Page({
+    id: 'chat', state: new Kept(), transport: new DefaultChatTransport({ fetch }),
+    onFinish: ({ finishReason }) => { finished = { finishReason }; },
+  });
+  let page = load();
+  const ends = [];
+  for (reading of turns) {
+    finished = { unfinished: true };
+    for (const { reason, ...answer } of reading.answers) {
+      await page.addToolApprovalResponse?.({ ...answer, reason: reason ?? undefined });
+    }
+    if (reading.loadedAnew) {
+      page = load();
+      await page.resumeStream();
+    } else {
+      await page.sendMessage();
+    }
+    ends.push(page.status === 'error' ? { error: page.error.message } : finished);
+  }
+  const [, message, ...more] = page.messages;
+  if (more.length > 0) ends.push({ more });
+  return { message, ends };
+}
+
+// While arguments arrive a client completes half of an escape as it can, so that a call that breaks off there has half
+// of a character. No JSON of Rust's has that.
+const wellFormed = (_key, value) => (typeof value === 'string' ? value.toWellFormed() : value);
+
+for await (const line of readline.createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+  const { turns, pieces } = JSON.parse(line);
+  const reads = [];
+  for (const { name, sdk } of clients) {
+    const read = sdk.callChatApi ? readLines : readEvents;
+    reads.push({ client: name, ...await read(sdk, turns, pieces) });
+  }
+  process.stdout.write(JSON.stringify(reads, wellFormed) + '\n');
 }

@@ -1,20 +1,35 @@
-// One small interface over the real client code of AI SDK 4, usable from Node: the `useChat` hook of
-// `@ai-sdk/react` 1.2, rendered with react-test-renderer.
-import React from 'react';
-import renderer from 'react-test-renderer';
-import { useChat } from 'react4';
+// One small interface over the real client code of AI SDK 4 to 7, usable from Node.
+//   4       the `useChat` hook of `@ai-sdk/react` 1.2, rendered with react-test-renderer
+//   5 to 7  the `Chat` of `@ai-sdk/react` 2 to 4, with the `DefaultChatTransport` of the `ai` that belongs to it
+//
+// What a user does is a promise that is there once the request is over; a client may post again by itself, before or
+// behind that.
+export const VERSIONS = ['4', '5', '6', '7'];
 
-const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
+export const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
-export async function makeClient({ api, headers, body, chatId, fetch, initialMessages, prepareBody }) {
-  let n = 0;
+/// `posts` says what of a conversation is posted: `all`, `last` (the last message alone), or `nothing` behind the first.
+/XX
+export function makeClient(options) {
+  return options.version === '4' ? hook(options) : chat(options);
+}
+
+async function hook({ api, headers, chatId, fetch, initialMessages, posts }) {
+  const React = (await import('react')).default;
+  const renderer = (await import('react-test-renderer')).default;
+  const { useChat } = await import('react4');
+  let posted = 0;
+  const prepare = {
+    // The first message has to say something.
+    nothing: () => (posted++ ? {} : undefined),
+    last: ({ id, messages }) => ({ id, message: messages.at(-1) }),
+  };
   const finishes = [];
   const cell = {};
   function Probe() {
     cell.chat = useChat({
-      api, id: chatId, headers, body, fetch, initialMessages,
-      generateId: () => `client-${++n}`,
-      experimental_prepareRequestBody: prepareBody,
+      api, id: chatId, headers, fetch, initialMessages,
+      experimental_prepareRequestBody: prepare[posts],
       onFinish: (_message, { usage, finishReason }) => finishes.push({ usage, finishReason }),
     });
     return null;
@@ -24,32 +39,49 @@ export async function makeClient({ api, headers, body, chatId, fetch, initialMes
   renderer.act(() => { renderer.create(React.createElement(Probe)); });
   globalThis.IS_REACT_ACT_ENVIRONMENT = false;
   await sleep(5);
-  // React hands a change on a little later than the hook makes it.
-  const settled = () => cell.chat.status === 'ready' || cell.chat.status === 'error';
-  const idle = async () => {
-    for (;;) {
-      await sleep(10);
-      if (settled()) {
-        await sleep(25);
-        if (settled()) return;
-      }
-    }
-  };
   return {
     finishes,
     get messages() { return cell.chat.messages; },
     get status() { return cell.chat.status; },
     get error() { return cell.chat.error; },
-    send: async text => { await cell.chat.append({ role: 'user', content: text }); await idle(); },
-    sendAndStopAt: async (text, shown) => {
-      const sent = cell.chat.append({ role: 'user', content: text });
-      while (!cell.chat.messages.at(-1)?.content.includes(shown)) await sleep(5);
-      cell.chat.stop();
-      await sent;
-      await idle();
-    },
-    regenerate: async () => { await cell.chat.reload(); await idle(); },
-    resume: async () => { await cell.chat.experimental_resume(); await idle(); },
-    addToolResult: async (toolCallId, result) => { cell.chat.addToolResult({ toolCallId, result }); await idle(); },
+    send: text => cell.chat.append({ role: 'user', content: text }),
+    regenerate: () => cell.chat.reload(),
+    resume: () => cell.chat.experimental_resume(),
+    stop: async () => cell.chat.stop(),
+    give: async (toolCallId, output) => cell.chat.addToolResult({ toolCallId, result: output }),
+  };
+}
+
+async function chat({ version, api, headers, chatId, fetch, initialMessages, posts, automatically }) {
+  const { Chat } = await import(`react${version}`);
+  const sdk = await import(`ai${version}`);
+  const prepare = {
+    last: ({ id, messages, trigger, messageId }) => ({ body: { id, message: messages.at(-1), trigger, messageId } }),
+  };
+  const transport = new sdk.DefaultChatTransport({ api, headers, fetch, prepareSendMessagesRequest: prepare[posts] });
+  const when = {
+    approvals: sdk.lastAssistantMessageIsCompleteWithApprovalResponses,
+    outputs: sdk.lastAssistantMessageIsCompleteWithToolCalls,
+    any: ({ messages }) => messages.some(m => m.parts.some(part => part.state === 'approval-responded')),
+  };
+  const finishes = [];
+  const chat = new Chat({
+    id: chatId, transport, messages: initialMessages,
+    sendAutomaticallyWhen: when[automatically],
+    onFinish: ({ isAbort, isDisconnect, isError, finishReason }) => finishes.push({ isAbort, isDisconnect, isError, finishReason }),
+  });
+  return {
+    finishes,
+    get messages() { return chat.messages; },
+    get status() { return chat.status; },
+    get error() { return chat.error; },
+    send: text => chat.sendMessage({ text }),
+    sendNothing: () => chat.sendMessage(),
+    edit: (messageId, text) => chat.sendMessage({ text, messageId }),
+    regenerate: messageId => chat.regenerate({ messageId }),
+    resume: () => chat.resumeStream(),
+    stop: () => chat.stop(),
+    give: (toolCallId, output, tool) => chat.addToolOutput({ tool, toolCallId, output }),
+    answer: (id, approved, reason) => chat.addToolApprovalResponse({ id, approved, reason }),
   };
 }

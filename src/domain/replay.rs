@@ -1,11 +1,11 @@
 //! What is stored of a message, told as it was when it was said.
 
-use crate::domain::call::ToolCall;
-use crate::domain::message::{Part, Step, StepStatus};
-use crate::domain::turn::{FinishReason, Shown, Standing, TurnEvent};
+use super::call::ToolCall;
+use super::message::{Part, Step, StepStatus};
+use super::turn::{FinishReason, Shown, Standing, TurnEvent};
 
 /// Tells these steps, with the calls as they stand now.
-pub(super) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
+pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
     let mut told = Vec::new();
     for step in steps {
         told.push(TurnEvent::StepStarted);
@@ -37,7 +37,7 @@ pub(super) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
 }
 
 /// A call is stored.
-pub(super) fn stored(call: &ToolCall) -> TurnEvent<'static> {
+pub(crate) fn stored(call: &ToolCall) -> TurnEvent<'static> {
     let (tool_call_id, tool_name) = (call.id, call.name.clone());
     TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() }
 }

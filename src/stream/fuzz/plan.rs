@@ -1,6 +1,7 @@
 //! What a message is made of, at random: everything that a model, tools and people can make of it.
 
 use crate::domain::call::Input;
+use crate::domain::message::{File, Source};
 use crate::domain::run::TurnErrorCode;
 use proptest::collection::vec;
 use proptest::option;
@@ -16,6 +17,8 @@ pub(super) struct Plan {
     pub(super) told_again: bool,
     /// How the bytes arrive: lengths, over and over.
     pub(super) pieces: Vec<usize>,
+    /// After how many things that are said the stream says that it is alive.
+    pub(super) alive: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -23,12 +26,18 @@ pub(super) struct PlannedStep {
     pub(super) says: Vec<Piece>,
     pub(super) end: End,
     pub(super) usage: Option<(u32, u32)>,
+    /// Whether the turn that it begins, if it does, is read by a page that was loaded anew.
+    pub(super) loaded_anew: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Text(String),
     Thought(String),
+    /// What follows is no more of the same.
+    End,
+    Source(Source),
+    File(File),
     Call(PlannedCall),
 }
 
@@ -38,6 +47,8 @@ pub(super) struct PlannedCall {
     pub(super) input: Input,
     /// Its arguments as they are written; of a call that can be run, the input's JSON in pieces.
     pub(super) written: Vec<String>,
+    /// Whether they are written while other things are said.
+    pub(super) beside: bool,
     pub(super) goes: Goes,
 }
 
@@ -46,7 +57,19 @@ pub(super) struct PlannedCall {
 pub(super) enum Goes {
     Invalid(String),
     Cleared(Outcome),
-    Held(Verdict),
+    Held(Hold),
+}
+
+/// A call that a person is asked about.
+#[derive(Debug, Clone)]
+pub(super) struct Hold {
+    pub(super) verdict: Verdict,
+    /// The inputs that a yes puts in place of the model's.
+    pub(super) edit: Option<Input>,
+    /// Whether it is decided before the page is told that it waits.
+    pub(super) meanwhile: bool,
+    /// What this page says to it, if it does: the decision, or too late, or another than that in force.
+    pub(super) page: Option<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -59,9 +82,15 @@ pub(super) enum Outcome {
 #[derive(Debug, Clone)]
 pub(super) enum Verdict {
     Yes(Outcome),
-    No(String),
+    No(Option<String>),
     Late,
     Withdrawn,
+    /// A yes, and it was not begun in time.
+    NotBegun,
+    /// A yes, and it was withdrawn before it began.
+    WithdrawnAfter,
+    /// A yes, and it runs still; a call that the message goes on behind is withdrawn in its place.
+    Runs,
     /// None yet; a call that the message goes on behind is withdrawn in its place.
     Open,
 }
@@ -137,6 +166,8 @@ fn values() -> impl Strategy<Value = Value> {
         // Such that every reader of JSON reads the same.
         any::<i32>().prop_map(|it| json!(f64::from(it) / 8.0 + 0.0625)),
         words().prop_map(|it| json!(it)),
+        // No page of 5 to 7 takes an object of that kind.
+        Just(json!({ "constructor": { "prototype": {} } })),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
@@ -161,26 +192,36 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
 fn verdicts() -> impl Strategy<Value = Verdict> {
     prop_oneof![
         4 => outcomes().prop_map(Verdict::Yes),
-        2 => words().prop_map(Verdict::No),
+        2 => option::of(words()).prop_map(Verdict::No),
         1 => Just(Verdict::Late),
         1 => Just(Verdict::Withdrawn),
+        1 => Just(Verdict::NotBegun),
+        1 => Just(Verdict::WithdrawnAfter),
+        1 => Just(Verdict::Runs),
         2 => Just(Verdict::Open),
     ]
+}
+
+fn holds() -> impl Strategy<Value = Hold> {
+    let meanwhile = prop::bool::weighted(0.2);
+    (verdicts(), option::weighted(0.3, inputs()), meanwhile, option::of(any::<bool>()))
+        .prop_map(|(verdict, edit, meanwhile, page)| Hold { verdict, edit, meanwhile, page })
 }
 
 fn calls() -> impl Strategy<Value = PlannedCall> {
     let goes = prop_oneof![
         1 => words().prop_map(Goes::Invalid),
         4 => outcomes().prop_map(Goes::Cleared),
-        3 => verdicts().prop_map(Goes::Held),
+        3 => holds().prop_map(Goes::Held),
     ];
-    (words(), inputs(), vec(words(), 0..4), vec(any::<prop::sample::Index>(), 0..4), goes).prop_map(
-        |(tool, input, garbage, cuts, goes)| {
+    let cuts = vec(any::<prop::sample::Index>(), 0..4);
+    (words(), inputs(), vec(words(), 0..4), cuts, any::<bool>(), goes).prop_map(
+        |(tool, input, garbage, cuts, beside, goes)| {
             let written = match goes {
                 Goes::Invalid(_) => garbage,
                 Goes::Cleared(_) | Goes::Held(_) => in_pieces(&json!(input).to_string(), &cuts),
             };
-            PlannedCall { tool, input, written, goes }
+            PlannedCall { tool, input, written, beside, goes }
         },
     )
 }
@@ -197,18 +238,23 @@ fn steps() -> impl Strategy<Value = PlannedStep> {
     let piece = prop_oneof![
         3 => words().prop_map(Piece::Text),
         2 => words().prop_map(Piece::Thought),
-        2 => calls().prop_map(Piece::Call),
+        1 => Just(Piece::End),
+        1 => (0..9_u8, option::of(words())).prop_map(|(n, title)| source(n, title)),
+        1 => vec(any::<u8>(), 1..40).prop_map(|bytes| Piece::File(File::new("image/png", &bytes).unwrap())),
+        4 => calls().prop_map(Piece::Call),
     ];
     let end = prop_oneof![
         8 => Just(End::Whole),
         2 => (select(&TurnErrorCode::ALL[..]), words()).prop_map(|(code, why)| End::Broken(code, why)),
         1 => Just(End::Stopped),
     ];
-    (vec(piece, 0..7), end, option::of(any::<(u32, u32)>())).prop_map(|(says, end, usage)| PlannedStep {
-        says,
-        end,
-        usage,
-    })
+    let usage = option::of(any::<(u32, u32)>());
+    (vec(piece, 0..7), end, usage, prop::bool::weighted(0.2))
+        .prop_map(|(says, end, usage, loaded_anew)| PlannedStep { says, end, usage, loaded_anew })
+}
+
+fn source(n: u8, title: Option<String>) -> Piece {
+    Piece::Source(Source::new(&format!("https://a.example/?q={n}&\"é"), title).unwrap())
 }
 
 /// Messages.
@@ -218,9 +264,6 @@ pub(super) fn plans() -> impl Strategy<Value = Plan> {
         3 => vec(1..300_usize, 1..6),
         1 => vec(1..5000_usize, 1..6),
     ];
-    (vec(steps(), 1..6), any::<bool>(), pieces).prop_map(|(steps, told_again, pieces)| Plan {
-        steps,
-        told_again,
-        pieces,
-    })
+    (vec(steps(), 1..6), any::<bool>(), pieces, option::of(1..4_usize))
+        .prop_map(|(steps, told_again, pieces, alive)| Plan { steps, told_again, pieces, alive })
 }

@@ -1,0 +1,168 @@
+//! What a page has to hold of a message that was told: what a reload gives, but for what DESIGN §10 says may differ,
+//! which is put in as this page has to have it.
+
+use super::told::{PageAnswer, Told, Turn};
+use crate::domain::call::{Input, State, ToolCall};
+use crate::domain::dialect::{Dialect, UiDialect};
+use crate::domain::id::ToolCallId;
+use crate::domain::turn::{Refusal, Shown, Standing, Stands, TurnEvent};
+use crate::stream::{ui_reload, v4_message};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// The request in which all is told.
+pub(super) const REQUEST: &str = "r1";
+
+impl Told {
+    /// What the page holds once it has read the turns.
+    pub(super) fn held(&self, dialect: Dialect) -> Value {
+        let mut message = match dialect {
+            Dialect::DataV1 => v4_message(&self.message, None),
+            Dialect::Ui(dialect) => ui_reload(&self.message, dialect),
+        }
+        .unwrap_or_else(|| json!({ "id": self.message.id, "role": "assistant", "parts": [] }));
+        let page = self.turns.iter().fold(HashMap::new(), |page, turn| read(page, turn, dialect));
+        for call in self.message.calls() {
+            let told = &page[&call.id];
+            for part in places(&mut message, call.id) {
+                match dialect {
+                    Dialect::DataV1 if call.edited_input().is_some() => part["args"] = json!(told.input),
+                    Dialect::Ui(_) if call.edited_input().is_some() => part["input"] = input(&told.input),
+                    _ => {}
+                }
+                if call.held && dialect == Dialect::Ui(UiDialect::V6) {
+                    told.answered(call, part);
+                }
+            }
+        }
+        message
+    }
+
+    /// How the page has to say that each turn ended.
+    pub(super) fn ends(&self, dialect: Dialect) -> Vec<Value> {
+        self.turns.iter().map(|turn| end(turn.events.last().unwrap(), dialect)).collect()
+    }
+}
+
+fn end(last: &TurnEvent<'_>, dialect: Dialect) -> Value {
+    let (reason, spent) = match last {
+        TurnEvent::Finished { reason, spent } => (reason.as_str(), spent),
+        TurnEvent::Cancelled { spent } => ("other", spent),
+        TurnEvent::Failed { error, .. } => {
+            let (code, message) = (error.code.as_str(), &error.message);
+            return json!({ "error": format!("{code}: {message} (request {REQUEST})") });
+        }
+        other => panic!("no end: {other:?}"),
+    };
+    match dialect {
+        Dialect::DataV1 => {
+            let (read, written) = (spent.turn.input_tokens, spent.turn.output_tokens);
+            let usage =
+                json!({ "promptTokens": read, "completionTokens": written, "totalTokens": read + written });
+            json!({ "finishReason": reason, "usage": usage })
+        }
+        Dialect::Ui(UiDialect::V5) => json!({}),
+        Dialect::Ui(UiDialect::V6) => json!({ "finishReason": reason }),
+    }
+}
+
+/// A call as the page was told of it.
+struct OnPage {
+    input: Input,
+    /// How it stood last, if a person was asked.
+    stands: Option<Stands>,
+    /// What this page said since it was asked last.
+    answer: Option<PageAnswer>,
+}
+
+fn read(mut page: HashMap<ToolCallId, OnPage>, turn: &Turn, dialect: Dialect) -> HashMap<ToolCallId, OnPage> {
+    let before = turn.before.as_ref().filter(|_| dialect != Dialect::DataV1);
+    if before.is_some() {
+        page.clear();
+    }
+    for answer in &turn.answers {
+        page.get_mut(&answer.tool_call_id).unwrap().answer = Some(answer.clone());
+    }
+    for event in before.into_iter().flatten().chain(&turn.events) {
+        match event {
+            TurnEvent::CallStored { tool_call_id, input, .. } => {
+                let told = OnPage { input: input.clone(), stands: None, answer: None };
+                page.insert(*tool_call_id, told);
+            }
+            TurnEvent::Held(calls) => {
+                for call in calls {
+                    page.get_mut(&call.tool_call_id).unwrap().stand(call, true, dialect);
+                }
+            }
+            TurnEvent::Continued(calls) => {
+                for call in calls {
+                    page.get_mut(&call.tool_call_id).unwrap().stand(call, false, dialect);
+                }
+            }
+            _ => {}
+        }
+    }
+    page
+}
+
+impl OnPage {
+    fn stand(&mut self, call: &Standing, asks: bool, dialect: Dialect) {
+        self.stands = Some(call.stands.clone());
+        if asks || call.stands == Stands::Pending {
+            self.answer = None;
+        }
+        if let (Stands::Ended(_), Some(edited), Dialect::Ui(_)) = (&call.stands, &call.edited, dialect) {
+            self.input = edited.clone();
+        }
+    }
+
+    /// No chunk of a stream says what a person answered: the page has what it said itself.
+    fn answered(&self, call: &ToolCall, part: &mut Value) {
+        let decided_here = self.answer.as_ref().is_some_and(|answer| match &call.state {
+            State::Rejected(_) => !answer.approved,
+            _ => answer.approved && call.validated() == Some(true),
+        });
+        if decided_here {
+            return;
+        }
+        let mut approval = json!({ "id": call.id });
+        if let Some(PageAnswer { approved, reason, .. }) = &self.answer {
+            approval["approved"] = json!(approved);
+            if let Some(reason) = reason {
+                approval["reason"] = json!(reason);
+            }
+        }
+        part["approval"] = approval;
+        match self.stands.as_ref().unwrap() {
+            // It is not told that somebody said yes before it ends.
+            Stands::UnderWay if self.answer.is_none() => part["state"] = json!("approval-requested"),
+            Stands::Ended(Shown::Refused(Refusal::Expired | Refusal::Cancelled, text))
+                if self.answer.as_ref().is_some_and(|answer| answer.approved) =>
+            {
+                part["state"] = json!("output-error");
+                part["errorText"] = json!(text);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where the call stands in a message.
+fn places(message: &mut Value, call: ToolCallId) -> Vec<&mut Value> {
+    let id = json!(call);
+    let Value::Object(fields) = message else { panic!("{message}") };
+    let (mut found, lists) = (Vec::new(), ["parts", "toolInvocations"]);
+    for (name, list) in fields.iter_mut().filter(|(name, _)| lists.contains(&name.as_str())) {
+        let all = list.as_array_mut().unwrap().iter_mut();
+        let calls = all.filter_map(|it| match name.as_str() {
+            "parts" if it.get("toolInvocation").is_some() => it.get_mut("toolInvocation"),
+            _ => Some(it),
+        });
+        found.extend(calls.filter(|it| it["toolCallId"] == id));
+    }
+    found
+}
+
+fn input(input: &Input) -> Value {
+    json!(crate::stream::ui_parts::Readable::Input(input))
+}

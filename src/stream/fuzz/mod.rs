@@ -1,0 +1,71 @@
+//! Fuzzing the dialects: whatever a turn says, in whatever pieces it arrives, the real clients read back what went in,
+//! raise nothing but the failure that was said, and hold what a reload gives.
+
+mod expected;
+mod page;
+mod plan;
+mod told;
+
+use crate::config::fuzz::for_a_while;
+use crate::domain::dialect::{Dialect, UiDialect};
+use page::{Pages, Read, comparable, encoded};
+use plan::{Plan, plans};
+use proptest::test_runner::{TestCaseError, TestCaseResult};
+use serde_json::Value;
+use std::cell::RefCell;
+
+#[test]
+fn fuzz_data_v1_the_real_client_reads_back_what_a_turn_said() {
+    fuzz("data-v1, read by the real client", Dialect::DataV1, &["ui-utils4"]);
+}
+
+#[test]
+fn fuzz_ui_v5_the_real_clients_read_back_what_a_turn_said() {
+    fuzz("ui-v5, read by the real clients", Dialect::Ui(UiDialect::V5), &["ai5", "ai5-first"]);
+}
+
+#[test]
+fn fuzz_ui_v6_the_real_clients_read_back_what_a_turn_said() {
+    let clients = ["ai6", "ai6-first", "ai7", "ai7-first"];
+    fuzz("ui-v6, read by the real clients", Dialect::Ui(UiDialect::V6), &clients);
+}
+
+fn fuzz(target: &str, dialect: Dialect, clients: &[&str]) {
+    let pages = RefCell::new(Pages::start(clients));
+    for_a_while(target, &plans(), |plan| check(&pages, &plan, dialect));
+}
+
+fn check(pages: &RefCell<Pages>, plan: &Plan, dialect: Dialect) -> TestCaseResult {
+    let told = plan.tell();
+    if dialect != Dialect::DataV1 {
+        told.turns.iter().try_for_each(|turn| framed(&encoded(turn, plan, dialect)))?;
+    }
+    let expected = comparable(&told.held(dialect), &told, dialect);
+    for Read { client, message, ends } in pages.borrow_mut().read(&told, plan, dialect) {
+        same(&format!("message of {client}"), &comparable(&message, &told, dialect), &expected)?;
+        same(&format!("ends of {client}"), &ends, &told.ends(dialect))?;
+    }
+    Ok(())
+}
+
+/// Clients read on behind the end and take what has no type for nothing, so they would not tell.
+fn framed(bytes: &[u8]) -> TestCaseResult {
+    let wrong = |what: &str| TestCaseError::fail(format!("{what}: {}", String::from_utf8_lossy(bytes)));
+    let text = std::str::from_utf8(bytes).map_err(|_| wrong("no UTF-8"))?;
+    let chunks = text.strip_suffix("\n\ndata: [DONE]\n\n").ok_or_else(|| wrong("no end"))?;
+    for event in chunks.split("\n\n").filter(|event| !event.starts_with(':')) {
+        let chunk = event.strip_prefix("data: ").ok_or_else(|| wrong("no event"))?;
+        let chunk: Value = serde_json::from_str(chunk).map_err(|_| wrong("no chunk"))?;
+        if !chunk["type"].is_string() {
+            return Err(wrong("no type"));
+        }
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, read: &T, said: &T) -> TestCaseResult {
+    if read == said {
+        return Ok(());
+    }
+    Err(TestCaseError::fail(format!("{what}\n read: {read:?}\n said: {said:?}")))
+}

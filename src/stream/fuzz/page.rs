@@ -1,0 +1,156 @@
+//! The real clients of the AI SDK in a process of Node, which read stream after stream.
+
+use super::expected::REQUEST;
+use super::plan::Plan;
+use super::told::{Told, Turn};
+use crate::domain::dialect::Dialect;
+use crate::domain::id::MessageId;
+use crate::stream::{Audience, encoder};
+use bytes::BytesMut;
+use serde_json::{Map, Value, json};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use uuid::Uuid;
+
+/// Clients that read what they are given.
+pub(super) struct Pages {
+    child: Child,
+    streams: Option<ChildStdin>,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+/// What one of them read in the turns of one message.
+pub(super) struct Read {
+    /// Which release it is.
+    pub(super) client: String,
+    /// What it holds then.
+    pub(super) message: Value,
+    /// How each turn ended, as the page is told.
+    pub(super) ends: Vec<Value>,
+}
+
+impl Pages {
+    /// Pages of these releases, by the names of their packages in `tests/wire`.
+    pub(super) fn start(clients: &[&str]) -> Self {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
+        for client in clients {
+            let there = dir.join("node_modules").join(client).exists();
+            assert!(there, "npm ci --ignore-scripts in {}", dir.display());
+        }
+        let mut child = Command::new("node")
+            .current_dir(dir)
+            .arg("driver/read.mjs")
+            .args(clients)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("node is installed");
+        let (streams, answers) = (child.stdin.take(), child.stdout.take().unwrap());
+        Self { child, streams, answers: BufReader::new(answers).lines() }
+    }
+
+    /// What each page holds that reads these streams, one turn after the other, in pieces of the plan's lengths, over
+    /// and over.
+    pub(super) fn read(&mut self, told: &Told, plan: &Plan, dialect: Dialect) -> Vec<Read> {
+        let turns: Vec<Value> = told.turns.iter().map(|turn| posted(turn, plan, dialect)).collect();
+        let streams = self.streams.as_mut().unwrap();
+        writeln!(streams, "{}", json!({ "turns": turns, "pieces": plan.pieces })).unwrap();
+        let answer = self.answers.next().unwrap().unwrap();
+        let reads: Vec<Value> = serde_json::from_str(&answer).unwrap();
+        let read = |mut read: Value| Read {
+            client: read["client"].as_str().unwrap().to_owned(),
+            message: read["message"].take(),
+            ends: read["ends"].as_array().unwrap().clone(),
+        };
+        reads.into_iter().map(read).collect()
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // It ends when its input does.
+        drop(self.streams.take());
+        let _waited = self.child.wait();
+    }
+}
+
+/// A turn as a page asks for it and reads it.
+fn posted(turn: &Turn, plan: &Plan, dialect: Dialect) -> Value {
+    let answers = turn.answers.iter().map(
+        |answer| json!({ "id": answer.tool_call_id, "approved": answer.approved, "reason": answer.reason }),
+    );
+    let bytes = hex(&encoded(turn, plan, dialect));
+    json!({ "bytes": bytes, "answers": answers.collect::<Vec<_>>(), "loadedAnew": turn.before.is_some() })
+}
+
+/// The turn's bytes.
+pub(super) fn encoded(turn: &Turn, plan: &Plan, dialect: Dialect) -> BytesMut {
+    let mut out = BytesMut::new();
+    let message_id = MessageId::new(Uuid::nil());
+    let approved = turn.answers.iter().filter(|answer| answer.approved).map(|answer| answer.tool_call_id);
+    let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: approved.collect() };
+    let mut encoder = encoder(dialect, audience);
+    encoder.begin(&mut out);
+    let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DataV1);
+    for (n, event) in before.chain(&turn.events).enumerate() {
+        encoder.event(event, &mut out);
+        if plan.alive.is_some_and(|alive| n % alive == 0) {
+            encoder.keep_alive(&mut out);
+        }
+    }
+    encoder.end(&mut out);
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// A message without what may differ after a reload: times, ids of parts, all but the last annotation of a call, calls
+/// whose arguments never came to an end, and in 5 to 7 that a step began in which nothing was said: clients show that with
+/// the next thing that they read, if there is one.
+pub(super) fn comparable(message: &Value, told: &Told, dialect: Dialect) -> Value {
+    let Some(message) = message.as_object() else { return Value::Null };
+    let mut message = message.clone();
+    message.remove("createdAt");
+    message.remove("revisionId");
+    let parts = message["parts"].as_array_mut().unwrap();
+    parts.retain(|part| {
+        part["toolInvocation"]["state"] != "partial-call" && part["state"] != "input-streaming"
+    });
+    if dialect != Dialect::DataV1 {
+        let begins = |part: &Value| part["type"] == "step-start";
+        let nothing = |n: usize| begins(&parts[n]) && parts.get(n + 1).is_none_or(begins);
+        *parts = (0..parts.len()).filter(|n| !nothing(*n)).map(|n| parts[n].clone()).collect();
+    }
+    for part in parts.iter_mut().filter(|part| part["type"] == "reasoning") {
+        part.as_object_mut().unwrap().remove("id");
+    }
+    if told.went_on_behind_half_a_call {
+        let invocations = parts.iter_mut().filter_map(|part| part.get_mut("toolInvocation"));
+        invocations.for_each(forget_number);
+    }
+    if let Some(invocations) = message.get_mut("toolInvocations").and_then(Value::as_array_mut) {
+        invocations.retain(|invocation| invocation["state"] != "partial-call");
+        if told.went_on_behind_half_a_call {
+            invocations.iter_mut().for_each(forget_number);
+        }
+        if invocations.is_empty() {
+            message.remove("toolInvocations");
+        }
+    }
+    if let Some(Value::Array(annotations)) = message.remove("annotations") {
+        let last: Map<String, Value> = annotations
+            .into_iter()
+            .map(|annotation| (annotation["toolCallId"].as_str().unwrap().to_owned(), annotation))
+            .collect();
+        message.insert("annotations".to_owned(), json!(last));
+    }
+    Value::Object(message)
+}
+
+fn forget_number(invocation: &mut Value) {
+    invocation.as_object_mut().unwrap().remove("step");
+}

@@ -1,0 +1,406 @@
+//! A planned message as the server tells it, turn by turn, and as it is stored in the end.
+
+use super::plan::{self, Goes, Hold, Outcome, Piece, Plan, PlannedCall, PlannedStep, Verdict};
+use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall, rejection, words};
+use crate::domain::clock::Timestamp;
+use crate::domain::decision::{self, Decision, Surface};
+use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
+use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use crate::domain::nesting::Nesting;
+use crate::domain::replay::replay;
+use crate::domain::run::{TurnError, TurnErrorCode};
+use crate::domain::turn::{FinishReason, Shown, Spent, Standing, Stands, TurnEvent};
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use uuid::Uuid;
+
+/// The agent tells nothing of arguments that is nested deeper, and the gate refuses them.
+const DEPTH_MAX: usize = 32;
+
+const AT: Timestamp = Timestamp::from_micros(0);
+
+/// A message as it was told, and as it is stored.
+pub(super) struct Told {
+    pub(super) turns: Vec<Turn>,
+    pub(super) message: Message,
+    /// Whether the message went on behind a call that broke off. AI SDK 4 numbers its steps by the calls that it knows
+    /// of, that one too, of which nobody else knows.
+    pub(super) went_on_behind_half_a_call: bool,
+}
+
+/// One turn, and the page that reads it.
+pub(super) struct Turn {
+    /// What the page says to the calls that it shows, in the request that is answered.
+    pub(super) answers: Vec<PageAnswer>,
+    /// What is told before, to a page that was loaded anew and holds nothing of the message.
+    pub(super) before: Option<Vec<TurnEvent<'static>>>,
+    pub(super) events: Vec<TurnEvent<'static>>,
+}
+
+/// What a page says to a call.
+#[derive(Clone, PartialEq)]
+pub(super) struct PageAnswer {
+    pub(super) tool_call_id: ToolCallId,
+    pub(super) approved: bool,
+    pub(super) reason: Option<String>,
+}
+
+impl Plan {
+    /// Tells the message as far as the server would.
+    pub(super) fn tell(&self) -> Told {
+        let mut teller = Teller::of(self);
+        for (n, step) in self.steps.iter().enumerate() {
+            if !teller.step(n, step, n + 1 == self.steps.len()) {
+                break;
+            }
+        }
+        let tells_again = !teller.open && self.told_again && !teller.held.is_empty();
+        if tells_again && teller.steps.last().is_some_and(|step| step.status == StepStatus::Complete) {
+            teller.begin_turn(false);
+            teller.finish(FinishReason::ToolCalls);
+        }
+        let message = Message {
+            id: MessageId::new(Uuid::nil()),
+            client_id: None,
+            thread_id: ThreadId::new(Uuid::nil()),
+            run_id: RunId::new(Uuid::nil()),
+            ordinal: 1,
+            body: Body::Assistant(teller.steps),
+            status: MessageStatus::Complete,
+            created_at: AT,
+        };
+        let went_on_behind_half_a_call = teller.went_on_behind_half_a_call;
+        Told { turns: teller.told, message, went_on_behind_half_a_call }
+    }
+}
+
+struct Teller<'a> {
+    plan: &'a Plan,
+    told: Vec<Turn>,
+    /// What is stored.
+    steps: Vec<Step>,
+    /// Whether a turn is under way.
+    open: bool,
+    spent: Spent,
+    /// The held calls of the last whole step, as they will stand, and whether a step was begun behind them.
+    held: Vec<ToolCall>,
+    passed: bool,
+    holds: HashMap<ToolCallId, &'a Hold>,
+    /// How many calls there are so far.
+    calls: u128,
+    /// Whether the next words are no more of those before them.
+    part_ended: bool,
+    /// The arguments of calls that are still to be written.
+    unwritten: Vec<(ToolCallId, VecDeque<String>)>,
+    went_on_behind_half_a_call: bool,
+}
+
+impl<'a> Teller<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            told: Vec::new(),
+            steps: Vec::new(),
+            open: false,
+            spent: Spent::default(),
+            held: Vec::new(),
+            passed: false,
+            holds: HashMap::new(),
+            calls: 0,
+            part_ended: false,
+            unwritten: Vec::new(),
+            went_on_behind_half_a_call: false,
+        }
+    }
+
+    fn say(&mut self, event: TurnEvent<'static>) {
+        self.told.last_mut().unwrap().events.push(event);
+    }
+
+    fn finish(&mut self, reason: FinishReason) {
+        self.say(TurnEvent::Finished { reason, spent: self.spent });
+        self.open = false;
+    }
+
+    fn fail(&mut self, code: TurnErrorCode, message: &str) {
+        let error = TurnError { code, message: message.to_owned() };
+        self.say(TurnEvent::Failed { error, spent: self.spent });
+        self.open = false;
+    }
+
+    fn begin_turn(&mut self, loaded_anew: bool) {
+        let asks = !loaded_anew && !self.passed;
+        let answers = self.held.iter().filter(|_| asks).filter_map(|call| self.answer(call.id)).collect();
+        let before = loaded_anew.then(|| replay(&self.steps));
+        self.told.push(Turn { answers, before, events: Vec::new() });
+        self.open = true;
+        self.spent = Spent::default();
+        if self.held.is_empty() {
+            return;
+        }
+        let standing = self.held.iter().map(|call| Standing {
+            // Behind another step it would be another call.
+            edited: Standing::of(call).edited.filter(|_| !self.passed),
+            ..Standing::of(call)
+        });
+        let standing = standing.collect();
+        self.say(TurnEvent::Continued(standing));
+    }
+
+    /// What the page says to this call, if it was asked and says anything.
+    fn answer(&self, tool_call_id: ToolCallId) -> Option<PageAnswer> {
+        let hold = self.holds.get(&tool_call_id)?;
+        let asked = !hold.meanwhile || matches!(hold.verdict, Verdict::Open | Verdict::Runs);
+        let approved = hold.page.filter(|_| asked)?;
+        let reason = match &hold.verdict {
+            _ if approved => None,
+            Verdict::No(reason) => reason.clone(),
+            _ => Some("I would rather not.".to_owned()),
+        };
+        Some(PageAnswer { tool_call_id, approved, reason })
+    }
+
+    fn end_of(&mut self, call: &ToolCall) {
+        if let Some(shown) = Shown::of(call) {
+            self.say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+        }
+    }
+
+    /// Tells and stores one step. Whether the message goes on.
+    fn step(&mut self, n: usize, step: &'a PlannedStep, last: bool) -> bool {
+        if !self.open {
+            self.begin_turn(step.loaded_anew && !self.told.is_empty());
+        }
+        let before = self.steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
+        self.spent.message = self.spent.message.or(before);
+        self.say(TurnEvent::StepStarted);
+        self.passed = true;
+        let broken = matches!(step.end, plan::End::Broken(..));
+        let mut said = Step {
+            n: i32::try_from(n).unwrap(),
+            status: if broken { StepStatus::Interrupted } else { StepStatus::Complete },
+            parts: Vec::new(),
+            calls: Vec::new(),
+            usage: None,
+            origin: None,
+            provider_state: None,
+            created_at: AT,
+        };
+        self.part_ended = false;
+        for piece in &step.says {
+            self.write_on();
+            self.piece(&mut said, piece, last);
+        }
+        let goes_on = if let plan::End::Broken(code, message) = &step.end {
+            self.went_on_behind_half_a_call |= !said.calls.is_empty() && !last;
+            self.unwritten.clear();
+            said.calls.clear();
+            said.parts.retain(|part| !matches!(part, Part::ToolCall { .. }));
+            self.fail(*code, message);
+            true
+        } else {
+            while !self.unwritten.is_empty() {
+                self.write_on();
+            }
+            self.calls_of(&mut said, step, last)
+        };
+        self.steps.push(said);
+        goes_on
+    }
+
+    fn piece(&mut self, said: &mut Step, piece: &'a Piece, last: bool) {
+        let ended = mem::replace(&mut self.part_ended, matches!(piece, Piece::End));
+        let parts = &mut said.parts;
+        match piece {
+            Piece::Text(delta) | Piece::Thought(delta) if delta.is_empty() => self.part_ended = ended,
+            Piece::Text(delta) => {
+                match parts.last_mut() {
+                    Some(Part::Text { text }) if !ended => text.push_str(delta),
+                    _ => parts.push(Part::Text { text: delta.clone() }),
+                }
+                self.say(TurnEvent::Text(delta.clone().into()));
+            }
+            Piece::Thought(delta) => {
+                match parts.last_mut() {
+                    Some(Part::Reasoning { text }) if !ended => text.push_str(delta),
+                    _ => parts.push(Part::Reasoning { text: delta.clone() }),
+                }
+                self.say(TurnEvent::Reasoning(delta.clone().into()));
+            }
+            Piece::End => self.say(TurnEvent::PartEnded),
+            Piece::Source(source) => {
+                parts.push(Part::Source(source.clone()));
+                self.say(TurnEvent::Source(source.clone()));
+            }
+            Piece::File(file) => {
+                parts.push(Part::File(file.clone()));
+                self.say(TurnEvent::File(file.clone()));
+            }
+            Piece::Call(call) => self.call(said, call, last),
+        }
+    }
+
+    fn call(&mut self, said: &mut Step, planned: &'a PlannedCall, last: bool) {
+        self.calls += 1;
+        let tool_call_id = ToolCallId::new(Uuid::from_u128(self.calls));
+        said.parts.push(Part::ToolCall { tool_call_id });
+        self.say(TurnEvent::CallStarted { tool_call_id, tool_name: planned.tool.clone() });
+        let mut nesting = Nesting::default();
+        let written = planned.written.iter().map(|delta| nesting.within(delta, DEPTH_MAX).to_owned());
+        self.unwritten.push((tool_call_id, written.collect()));
+        while !planned.beside && self.unwritten.iter().any(|(id, _)| *id == tool_call_id) {
+            self.write_on();
+        }
+        let (held, state) = match &planned.goes {
+            Goes::Invalid(why) => (false, State::Invalid(ended(why))),
+            Goes::Cleared(outcome) => (false, ran(outcome, None)),
+            Goes::Held(hold) => {
+                self.holds.insert(tool_call_id, hold);
+                (true, decided(hold, last, self.plan.told_again))
+            }
+        };
+        let mut call = stored(tool_call_id, said.n, planned, held, state);
+        if let (State::Rejected(_), Goes::Held(Hold { verdict: Verdict::No(reason), .. })) =
+            (&call.state, &planned.goes)
+        {
+            call.decision = Some(refused(reason.clone()));
+        }
+        said.calls.push(call);
+    }
+
+    /// Writes the calls on that are not written to their ends, each by a piece.
+    fn write_on(&mut self) {
+        let mut deltas = Vec::new();
+        self.unwritten.retain_mut(|(tool_call_id, written)| {
+            let next = written.pop_front();
+            deltas.extend(next.map(|delta| (*tool_call_id, delta)));
+            !written.is_empty()
+        });
+        for (tool_call_id, delta) in deltas {
+            self.say(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
+        }
+    }
+
+    /// Tells the calls of a whole step. Whether the message goes on.
+    fn calls_of(&mut self, said: &mut Step, step: &PlannedStep, last: bool) -> bool {
+        said.usage = step.usage.map(|(read, written)| Usage {
+            input_tokens: u64::from(read),
+            output_tokens: u64::from(written),
+        });
+        if let Some(usage) = said.usage {
+            self.spent.add(usage);
+        }
+        for call in &said.calls {
+            let invalid = matches!(call.state, State::Invalid(_));
+            let input = if invalid { Input::new() } else { call.input.clone() };
+            self.say(TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input });
+        }
+        for call in said.calls.iter().filter(|call| matches!(call.state, State::Invalid(_))) {
+            self.end_of(call);
+        }
+        let runs = |call: &ToolCall| !call.held && !matches!(call.state, State::Invalid(_));
+        let holds = said.calls.iter().any(|call| call.held);
+        if matches!(step.end, plan::End::Stopped) && !holds && said.calls.iter().any(runs) {
+            for call in said.calls.iter_mut().filter(|call| runs(call)) {
+                call.state = State::Executing(Approval { inputs: None }, execution());
+            }
+            self.say(TurnEvent::Cancelled { spent: self.spent });
+            self.open = false;
+            return false;
+        }
+        // Side by side, the last to begin may be the first to end.
+        for call in said.calls.iter().rev().filter(|call| runs(call)) {
+            self.end_of(call);
+        }
+        self.held = said.calls.iter().filter(|call| call.held).cloned().collect();
+        self.passed = false;
+        if holds {
+            let held = self.held.iter().map(|call| {
+                let waits = self.holds.get(&call.id).is_some_and(|hold| !hold.meanwhile);
+                if waits { pending(call) } else { Standing::of(call) }
+            });
+            let held = held.collect();
+            self.say(TurnEvent::Held(held));
+        }
+        let reason = if said.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+        self.say(TurnEvent::StepFinished { reason, usage: said.usage });
+        if holds || said.calls.is_empty() {
+            self.finish(reason);
+        } else if last {
+            self.fail(TurnErrorCode::StepLimit, "Enough.");
+        }
+        !said.calls.is_empty()
+    }
+}
+
+/// The call as it stood when it was stored.
+fn pending(call: &ToolCall) -> Standing {
+    let word = State::Pending.validation_word();
+    Standing { edited: None, word, stands: Stands::Pending, ..Standing::of(call) }
+}
+
+fn ended(result: &str) -> End {
+    End { result: result.to_owned(), at: AT }
+}
+
+fn execution() -> Execution {
+    Execution { id: ExecId::new(Uuid::nil()), started_at: AT }
+}
+
+fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {
+    let yes = Approval { inputs };
+    match outcome {
+        Outcome::Output(output) => State::Succeeded(yes, execution(), output.clone(), ended("")),
+        Outcome::Failure(why) => State::Failed(yes, Some(execution()), ended(why)),
+        Outcome::Unknown => State::Interrupted(yes, execution(), ended(words::INTERRUPTED)),
+    }
+}
+
+/// How a held call stands in the end. What stands last is decided outside all that is told, unless it is told again.
+fn decided(hold: &Hold, last: bool, told_again: bool) -> State {
+    let yes = || Approval { inputs: hold.edit.clone() };
+    match &hold.verdict {
+        _ if last && !told_again && !hold.meanwhile => State::Pending,
+        Verdict::Open if last => State::Pending,
+        Verdict::Runs if last => State::Executing(yes(), execution()),
+        Verdict::Yes(outcome) => ran(outcome, hold.edit.clone()),
+        Verdict::No(reason) => State::Rejected(ended(&rejection(reason.as_deref()))),
+        Verdict::Late => State::Expired(ended(words::EXPIRED)),
+        Verdict::NotBegun => State::Failed(yes(), None, ended(words::NOT_STARTED)),
+        Verdict::WithdrawnAfter => State::Cancelled(Some(yes()), ended(words::CANCELLED)),
+        Verdict::Withdrawn | Verdict::Runs | Verdict::Open => State::Cancelled(None, ended(words::CANCELLED)),
+    }
+}
+
+fn refused(reason: Option<String>) -> Decision {
+    Decision {
+        verdict: decision::Verdict::Reject,
+        by: "user:local".to_owned(),
+        at: AT,
+        edited: false,
+        reason,
+        input_hash: String::new(),
+        surface: Surface::Rest,
+    }
+}
+
+fn stored(id: ToolCallId, step: i32, planned: &PlannedCall, held: bool, state: State) -> ToolCall {
+    ToolCall {
+        id,
+        thread_id: ThreadId::new(Uuid::nil()),
+        message_id: MessageId::new(Uuid::nil()),
+        run_id: RunId::new(Uuid::nil()),
+        step,
+        wire_call_id: id.to_string(),
+        name: planned.tool.clone(),
+        input: planned.input.clone(),
+        schema_hash: String::new(),
+        held,
+        risk: RiskLevel::Low,
+        reason: None,
+        state,
+        decision: None,
+        created_at: AT,
+        expires_at: None,
+    }
+}

@@ -1,0 +1,196 @@
+//! What is answered in time, and by one page.
+
+use super::{GOES_ON, Page, no, row, run_status, told, yes};
+use crate::support::ui::{recorded, ui_submit, ui_user};
+use crate::support::{Embedded, call};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_yes_in_a_post_runs_the_call_once_and_the_same_message_goes_on() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    app.scene.says("Paid.");
+    let names = [
+        ("chat-d-approve", page.thread.as_str()),
+        ("msg-1", &page.message),
+        ("approval-1.2", &page.calls[0]),
+    ];
+    let turn = app.client.ui_turn(&recorded("v6/d-approve.2", &names)).await;
+    assert_eq!((turn.status, turn.kinds()), (200, GOES_ON.to_vec()), "{}", turn.raw);
+    assert_eq!((turn.message_id(), turn.text().as_str()), (page.message.as_str(), "Paid."));
+    let output = json!({ "type": "tool-output-available", "toolCallId": page.calls[0],
+                         "output": { "paid": "10" } });
+    assert_eq!(turn.one("tool-output-available"), &output);
+    assert_eq!(turn.one("finish")["finishReason"], "stop");
+    assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "stream"]);
+    assert_eq!(app.client.call(&page.calls[0]).await["decision"]["surface"], "stream");
+    assert_eq!(
+        (app.ledger.lines(), told(&app)),
+        (vec!["pay 10".to_owned()], vec![r#"{"paid":"10"}"#.to_owned()])
+    );
+    assert_eq!(run_status(&app, &page.thread).await, "completed");
+}
+
+#[tokio::test]
+async fn a_no_in_a_post_is_shown_as_one_and_the_model_reads_the_reason() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    app.scene.says("As you like.");
+    let names =
+        [("chat-d-deny", page.thread.as_str()), ("msg-1", &page.message), ("approval-1.2", &page.calls[0])];
+    let turn = app.client.ui_turn(&recorded("v6/d-deny.2", &names)).await;
+    let mut kinds = GOES_ON;
+    kinds[1] = "tool-output-denied";
+    assert_eq!((turn.kinds(), turn.text().as_str()), (kinds.to_vec(), "As you like."), "{}", turn.raw);
+    let denied = json!({ "type": "tool-output-denied", "toolCallId": page.calls[0] });
+    assert_eq!(turn.one("tool-output-denied"), &denied);
+    assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:local", "stream"]);
+    assert_eq!(app.client.call(&page.calls[0]).await["decision"]["reason"], "not that file");
+    assert_eq!(told(&app), ["Tool execution rejected by user. Reason: not that file"]);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn of_two_calls_the_denied_one_is_told_first() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "a"), ("pay", "b")]).await;
+    app.scene.says("Paid a, kept b.");
+    let names = [
+        ("chat-i-two-approvals", page.thread.as_str()),
+        ("msg-1", &page.message),
+        ("approval-1.2", &page.calls[0]),
+        ("approval-1.3", &page.calls[1]),
+    ];
+    let turn = app.client.ui_turn(&recorded("v6/i-two-approvals.2", &names)).await;
+    let mut kinds = GOES_ON.to_vec();
+    kinds.insert(1, "tool-output-denied");
+    assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-denied")["toolCallId"], page.calls[1]);
+    assert_eq!(turn.one("tool-output-available")["toolCallId"], page.calls[0]);
+    assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "stream"]);
+    assert_eq!(row(&app, &page.calls[1]).await, ["rejected", "reject", "user:local", "stream"]);
+    assert_eq!(told(&app), [r#"{"paid":"a"}"#, "Tool execution rejected by user. Reason: keep b"]);
+    assert_eq!(app.ledger.lines(), ["pay a"]);
+}
+
+#[tokio::test]
+async fn beside_a_cleared_call_only_the_held_one_is_settled() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("look", "a"), ("pay", "b")]).await;
+    assert_eq!(page.calls.len(), 1);
+    app.scene.says("Both.");
+    let names = [
+        ("chat-j-auto-and-approval", page.thread.as_str()),
+        ("msg-1", &page.message),
+        ("approval-1.2", &page.calls[0]),
+    ];
+    let turn = app.client.ui_turn(&recorded("v6/j-auto-and-approval.2", &names)).await;
+    assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Both."), "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["output"], json!({ "paid": "b" }));
+    assert_eq!(told(&app), [r#"{"seen":"a"}"#, r#"{"paid":"b"}"#]);
+    assert_eq!(app.ledger.lines(), ["look a", "pay b"]);
+}
+
+#[tokio::test]
+async fn a_second_round_is_asked_in_the_stream_that_settles_the_first() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "a")]).await;
+    app.scene.calls(&[call("b", "pay", &json!({ "note": "b" }))]);
+    let names = [
+        ("chat-j2-two-rounds", page.thread.as_str()),
+        ("msg-1", &page.message),
+        ("approval-1.2", &page.calls[0]),
+    ];
+    let turn = app.client.ui_turn(&recorded("v6/j2-two-rounds.2", &names)).await;
+    let kinds = [
+        "start",
+        "tool-output-available",
+        "start-step",
+        "tool-input-start",
+        "tool-input-delta",
+        "tool-input-available",
+        "tool-approval-request",
+        "finish-step",
+        "finish",
+    ];
+    assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
+    let [second] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    assert_eq!(run_status(&app, &page.thread).await, "waiting");
+
+    app.scene.says("Both paid.");
+    let names = [names[0], names[1], ("approval-2.2", second.as_str())];
+    let turn = app.client.ui_turn(&recorded("v6/j2-two-rounds.3", &names)).await;
+    assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Both paid."), "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["toolCallId"], *second);
+    assert_eq!(app.ledger.lines(), ["pay a", "pay b"]);
+    for id in [&page.calls[0], second] {
+        assert_eq!(row(&app, id).await, ["succeeded", "approve", "user:local", "stream"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_answered_is_asked_again_and_no_model_is_called() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "a"), ("pay", "b")]).await;
+    let turn = page.posts(&[no(&page.calls[0], None)]).await;
+    assert_eq!(turn.kinds(), ["start", "tool-output-denied", "tool-approval-request", "finish"]);
+    assert_eq!(turn.pending(), [page.calls[1].clone()]);
+    assert_eq!(turn.one("finish")["finishReason"], "tool-calls");
+    assert_eq!(app.scene.requests().len(), 1);
+    assert_eq!(row(&app, &page.calls[1]).await, ["pending", "-", "-", "-"]);
+    // The first comes along in the page's history, as it was answered.
+    app.scene.says("Paid b.");
+    let turn = page.posts(&[no(&page.calls[0], None), yes(&page.calls[1])]).await;
+    assert_eq!((turn.all("tool-output-denied").len(), turn.text().as_str()), (1, "Paid b."), "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["toolCallId"], page.calls[1]);
+    assert_eq!(app.ledger.lines(), ["pay b"]);
+    assert_eq!(app.rows.count("decisions").await, 2);
+}
+
+#[tokio::test]
+async fn an_answer_together_with_a_new_message_is_taken_first_and_told_to_the_model() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    app.scene.says("I see.");
+    let mut messages = page.body(&[no(&page.calls[0], Some("too much"))])["messages"].clone();
+    messages.as_array_mut().unwrap().push(ui_user("next", "never mind"));
+    let body = ui_submit(&page.thread, messages.as_array().unwrap());
+    let turn = app.client.ui_turn(&body).await;
+    let kinds: Vec<_> = GOES_ON.into_iter().filter(|kind| *kind != "tool-output-available").collect();
+    assert_eq!((turn.kinds(), turn.text().as_str()), (kinds, "I see."), "{}", turn.raw);
+    assert_ne!(turn.message_id(), page.message, "no call is told in the stream of another message");
+    assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:local", "stream"]);
+    assert_eq!(told(&app), ["Tool execution rejected by user. Reason: too much"]);
+}
+
+#[tokio::test]
+async fn an_answer_for_an_earlier_message_is_told_in_that_one_and_no_model_is_called() {
+    let app = Embedded::start().await;
+    for (answer, state, settled) in [
+        (yes as fn(&str) -> _, "succeeded", "tool-output-available"),
+        (|id: &str| no(id, None), "rejected", "tool-output-denied"),
+    ] {
+        let page = Page::holding(&app, &[("pay", state)]).await;
+        app.scene.says("Later, then.");
+        let later = ui_submit(&page.thread, &[ui_user("later", "and now?")]);
+        assert_eq!(app.client.ui_turn(&later).await.text(), "Later, then.");
+        let asked = app.scene.requests().len();
+        assert_eq!(page.posts(&[]).await.refused(), (409, "nothing_to_continue".to_owned()));
+
+        let turn = page.posts(&[answer(&page.calls[0])]).await;
+        assert_eq!(turn.kinds(), ["start", settled, "finish"], "{}", turn.raw);
+        assert_eq!(turn.message_id(), page.message);
+        assert_eq!(turn.one("finish")["finishReason"], "stop");
+        assert_eq!(row(&app, &page.calls[0]).await[0], state);
+        assert_eq!(app.scene.requests().len(), asked);
+        let runs = format!("runs WHERE thread_id = '{}' AND status = 'completed'", page.thread);
+        assert_eq!(app.rows.count(&runs).await, 2, "neither waits");
+        // What the model was told otherwise, it is told in a note.
+        app.scene.says("I see.");
+        let next = ui_submit(&page.thread, &[ui_user("next", "so?")]);
+        app.client.ui_turn(&next).await;
+        let last = app.scene.requests().pop().unwrap();
+        assert!(format!("{:?}", last.messages).contains("[tool outcome] pay"), "{last:?}");
+    }
+    assert_eq!(app.ledger.lines(), ["pay succeeded"]);
+}

@@ -1,0 +1,274 @@
+//! What was decided, ended or continued elsewhere while the page was not looking.
+
+use super::{GOES_ON, Page, no, row, run_status, told, yes};
+use crate::support::ui::{UiTurn, ui_submit, ui_user};
+use crate::support::{Embedded, call};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+/// The chunks of a turn behind how the calls stand before it, but for what only those saw who read while it was written.
+fn settled(turn: &UiTurn) -> Vec<&Value> {
+    let live = ["tool-input-start", "tool-input-delta"];
+    turn.chunks.iter().filter(|chunk| !live.contains(&chunk["type"].as_str().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn inputs_that_were_edited_elsewhere_are_shown_again_before_the_output() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    let edit =
+        json!({ "toolCallId": page.calls[0], "isValidated": true, "validatedInputs": { "note": "9" } });
+    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.scene.says("Paid 9.");
+    let turn = page.posts(&page.yes()).await;
+    let mut kinds = GOES_ON.to_vec();
+    kinds.insert(1, "tool-input-available");
+    assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
+    assert_eq!(turn.one("tool-input-available")["input"], json!({ "note": "9" }));
+    assert_eq!(turn.one("tool-output-available")["output"], json!({ "paid": "9" }));
+    assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "rest"]);
+    assert_eq!(app.ledger.lines(), ["pay 9"]);
+}
+
+#[tokio::test]
+async fn inputs_that_are_edited_elsewhere_while_the_page_waits_are_shown_as_well() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("wait_for_me", "a"), ("pay", "b")]).await;
+    let begun = page.begins(&page.yes()).await;
+    app.ledger.wait_begun().await;
+    let edit =
+        json!({ "toolCallId": page.calls[1], "isValidated": true, "validatedInputs": { "note": "c" } });
+    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.scene.says("Both.");
+    app.ledger.go.add_permits(1);
+    let turn = app.client.read_ui_on(begun).await;
+    assert_eq!(
+        (turn.text().as_str(), turn.one("tool-input-available")["input"].clone()),
+        ("Both.", json!({ "note": "c" })),
+        "{}",
+        turn.raw
+    );
+    let outputs: Vec<_> = turn.all("tool-output-available").iter().map(|it| it["output"].clone()).collect();
+    assert_eq!(outputs, [json!({ "waited": "a" }), json!({ "paid": "c" })]);
+    assert_eq!(turn.all("start-step").len(), 1);
+    assert_eq!(app.ledger.lines(), ["wait_for_me a", "pay c"]);
+}
+
+#[tokio::test]
+async fn a_yes_that_lost_to_a_no_and_a_no_that_lost_to_a_yes_are_told_what_holds() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "1")]).await;
+    assert_eq!(app.client.reject(&page.calls[0]).await.status, 200);
+    app.scene.says("No.");
+    let turn = page.posts(&page.yes()).await;
+    let mut kinds = GOES_ON;
+    kinds[1] = "tool-output-denied";
+    assert_eq!((turn.kinds(), turn.text().as_str()), (kinds.to_vec(), "No."), "{}", turn.raw);
+    assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:local", "rest"]);
+
+    let page = Page::holding(&app, &[("pay", "2")]).await;
+    assert_eq!(app.client.approve(&page.calls[0]).await.status, 200);
+    app.scene.says("Yes.");
+    let turn = page.posts(&[no(&page.calls[0], Some("late"))]).await;
+    assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Yes."), "{}", turn.raw);
+    assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "rest"]);
+    assert_eq!((app.ledger.lines(), app.rows.count("decisions").await), (vec!["pay 2".to_owned()], 2));
+}
+
+#[tokio::test]
+async fn a_yes_that_comes_too_late_is_shown_as_an_error_and_a_no_as_a_no() {
+    for (says_yes, expected) in [(true, "tool-output-error"), (false, "tool-output-denied")] {
+        for over in ["expired", "cancelled"] {
+            let app = Embedded::start().await;
+            let page = Page::holding(&app, &[("pay", "10")]).await;
+            let id = &page.calls[0];
+            if over == "expired" {
+                let overdue =
+                    format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
+                assert_eq!(app.rows.change(&overdue).await, Ok(1));
+            } else {
+                app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await;
+            }
+            app.scene.says("Too late.");
+            let answer = if says_yes { yes(id) } else { no(id, None) };
+            let turn = page.posts(&[answer]).await;
+            let mut kinds = GOES_ON;
+            kinds[1] = expected;
+            assert_eq!(
+                (turn.kinds(), turn.text().as_str()),
+                (kinds.to_vec(), "Too late."),
+                "{over} {}",
+                turn.raw
+            );
+            assert_eq!(row(&app, id).await[0], over);
+            assert!(told(&app)[0].contains("did not run"), "{:?}", told(&app));
+            assert_eq!(app.ledger.lines(), Vec::<String>::new());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tab_that_was_left_behind_by_another_becomes_whole() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "1")]).await;
+    // The other tab goes on, up to another call.
+    assert_eq!(app.client.approve(&page.calls[0]).await.status, 200);
+    app.scene.calls(&[call("2", "pay", &json!({ "note": "2" }))]);
+    let other = page.posts(&[]).await;
+    let second = other.pending();
+    assert_eq!(second.len(), 1, "{}", other.raw);
+    let stale = page.posts(&page.yes()).await;
+    // Then it is asked as one is that comes back to what waits.
+    let expected = [settled(&other), vec![other.one("tool-approval-request")]].concat();
+    let (end, without) = stale.chunks.split_last().unwrap();
+    let (again, without) = without.split_last().unwrap();
+    let (other_end, same) = settled(&other).split_last().map(|(end, same)| (*end, same.to_vec())).unwrap();
+    assert_eq!(without.iter().collect::<Vec<_>>(), same, "{}", stale.raw);
+    assert_eq!((again, end["type"].clone()), (expected[expected.len() - 1], other_end["type"].clone()));
+    assert_eq!(app.scene.requests().len(), 2);
+
+    // And to the end.
+    let yes_to_both = [yes(&page.calls[0]), yes(&second[0])];
+    app.client.approve(&second[0]).await;
+    app.scene.says("Both paid.");
+    let end = page.posts(&[]).await;
+    assert_eq!(end.text(), "Both paid.");
+    for answers in [&yes_to_both[1..], &yes_to_both[..]] {
+        let stale = page.posts(answers).await;
+        assert_eq!(stale.chunks, end.chunks, "{}", stale.raw);
+    }
+    let from_the_first = page.posts(&page.yes()).await;
+    let kinds = [
+        "start",
+        "tool-output-available",
+        "start-step",
+        "tool-input-available",
+        "tool-approval-request",
+        "tool-output-available",
+        "finish-step",
+        "start-step",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "finish-step",
+        "finish",
+    ];
+    assert_eq!((from_the_first.kinds(), from_the_first.text().as_str()), (kinds.to_vec(), "Both paid."));
+    assert_eq!(from_the_first.chunks.last(), end.chunks.last());
+    assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (3, 2));
+    assert_eq!(page.posts(&[]).await.refused(), (409, "nothing_to_continue".to_owned()));
+}
+
+#[tokio::test]
+async fn a_tab_that_was_left_behind_reads_along_with_the_turn_under_way_from_where_it_is() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "1")]).await;
+    app.client.approve(&page.calls[0]).await;
+    app.scene.calls(&[call("2", "pay", &json!({ "note": "2" }))]);
+    let second = page.posts(&[]).await.pending();
+    app.client.approve(&second[0]).await;
+    app.scene.says("Both paid.");
+    let gate = app.scene.gate();
+    let first = page.begins(&[yes(&second[0])]).await;
+    let stale = page.begins(&page.yes()).await;
+    let same = page.begins(&[yes(&second[0])]).await;
+    gate.add_permits(10);
+    let [first, stale, same] =
+        join_all([first, stale, same].map(|it| app.client.read_ui_on(it))).await.try_into().unwrap();
+    assert_eq!((first.kinds(), first.text().as_str()), (GOES_ON.to_vec(), "Both paid."));
+    assert_eq!(same.chunks, first.chunks);
+    let kinds = [
+        "start",
+        "tool-output-available",
+        "start-step",
+        "tool-input-available",
+        "tool-approval-request",
+        "tool-output-available",
+        "finish-step",
+    ];
+    assert_eq!(stale.kinds()[..kinds.len()], kinds, "{}", stale.raw);
+    assert_eq!(stale.kinds()[kinds.len()..], GOES_ON[1..], "and how it stands, as the turn begins");
+    assert_eq!((stale.text().as_str(), app.scene.requests().len()), ("Both paid.", 3));
+}
+
+#[tokio::test]
+async fn two_tabs_that_answer_at_once_run_the_call_once_and_are_both_settled() {
+    let app = Embedded::start().await;
+    for round in 0..5 {
+        let page = Page::holding(&app, &[("pay", &round.to_string())]).await;
+        let asked = app.scene.requests().len();
+        app.scene.says("Paid.");
+        let answers = page.yes();
+        let turns = join_all((0..4).map(|_| page.posts(&answers))).await;
+        for turn in &turns {
+            assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Paid."), "{}", turn.raw);
+        }
+        assert_eq!(app.scene.requests().len(), asked + 1, "one continuation");
+        assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "stream"]);
+        // As after a network's retry.
+        let again = page.posts(&answers).await;
+        assert_eq!((again.kinds(), again.text().as_str()), (GOES_ON.to_vec(), "Paid."), "{}", again.raw);
+        assert_eq!(again.chunks.last(), turns[0].chunks.last());
+    }
+    assert_eq!(app.ledger.lines(), ["pay 0", "pay 1", "pay 2", "pay 3", "pay 4"]);
+    assert_eq!(app.rows.count("decisions").await, 5);
+}
+
+#[tokio::test]
+async fn a_yes_and_a_no_at_once_are_both_told_the_one_that_holds() {
+    let app = Embedded::start().await;
+    for round in 0..5 {
+        let page = Page::holding(&app, &[("pay", &round.to_string())]).await;
+        app.scene.says("So be it.");
+        let [one, other] = [yes(&page.calls[0]), no(&page.calls[0], None)].map(|answer| [answer]);
+        let (one, other) = futures::join!(page.posts(&one), page.posts(&other));
+        let settled = match row(&app, &page.calls[0]).await[0].as_str() {
+            "succeeded" => "tool-output-available",
+            _ => "tool-output-denied",
+        };
+        for turn in [one, other] {
+            assert_eq!((turn.kinds()[1], turn.text().as_str()), (settled, "So be it."), "{}", turn.raw);
+        }
+    }
+    let yeses = app.rows.count("decisions WHERE verdict = 'approve'").await;
+    assert_eq!(i64::try_from(app.ledger.lines().len()).unwrap(), yeses);
+}
+
+#[tokio::test]
+async fn an_answer_in_a_run_that_was_cancelled_is_settled_and_nothing_goes_on() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "1")]).await;
+    let run = app.rows.all("SELECT run_id FROM runs").await[0]["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &json!({})).await.status, 200);
+    let turn = page.posts(&page.yes()).await;
+    assert_eq!(turn.kinds(), ["start", "tool-output-error", "finish"], "{}", turn.raw);
+    assert_eq!((row(&app, &page.calls[0]).await[0].as_str(), app.ledger.lines().len()), ("cancelled", 0));
+    assert_eq!(run_status(&app, &page.thread).await, "cancelled");
+}
+
+#[tokio::test]
+async fn a_page_of_5_is_told_by_a_data_part_in_place_of_the_first() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("1", "pay", &json!({ "note": "1" })), call("2", "pay", &json!({ "note": "2" }))]);
+    let body = ui_submit(&thread, &[ui_user("u", "pay")]);
+    let turn = app.client.ui_turn_as("ui-v5", &body).await;
+    let ids = turn.pending();
+    let page = Page { client: app.client.clone(), thread, message: turn.message_id().to_owned(), calls: ids };
+    let parts = |turn: &UiTurn| -> Vec<(Value, Value)> {
+        let parts = turn.all("data-tool-validation");
+        parts.iter().map(|part| (part["id"].clone(), part["data"]["validated"].clone())).collect()
+    };
+    let [first, second] = &page.calls[..] else { panic!("{}", turn.raw) };
+    app.client.approve(first).await;
+    let half = app.client.ui_turn_as("ui-v5", &page.body(&[])).await;
+    assert_eq!(half.kinds(), ["start", "tool-output-available", "data-tool-validation", "finish"]);
+    assert_eq!(parts(&half), [(json!(first), json!("approved")), (json!(second), json!("pending"))]);
+    app.client.reject(second).await;
+    app.scene.says("Half paid.");
+    let whole = app.client.ui_turn_as("ui-v5", &page.body(&[])).await;
+    assert_eq!(parts(&whole), [(json!(first), json!("approved")), (json!(second), json!("rejected"))]);
+    assert_eq!(whole.one("tool-output-error")["toolCallId"], json!(second));
+    assert_eq!((whole.text().as_str(), whole.message_id()), ("Half paid.", page.message.as_str()));
+    assert_eq!(row(&app, first).await, ["succeeded", "approve", "user:local", "rest"]);
+}

@@ -1,0 +1,168 @@
+//! Answers that are not taken: a request that only goes on is refused, or the person is asked again.
+
+use super::{GOES_ON, Page, no, row, yes};
+use crate::support::token::with_tokens;
+use crate::support::ui::{ui_answer, ui_submit, ui_user};
+use crate::support::{ChangedPay, Embedded, probes};
+use holdpoint::config::{Config, ToolRules};
+use holdpoint::tools::ToolRegistry;
+use serde_json::json;
+
+/// A server that speaks for `alice` of `acme`, where `refuse` wants another person than who asked.
+async fn office() -> Embedded {
+    let mut app = Embedded::with(|config: &mut Config| {
+        with_tokens(config);
+        let rules =
+            ToolRules { approve_roles: vec!["chief".to_owned()], other_person: true, ..ToolRules::default() };
+        config.tools.rules.insert("refuse".to_owned(), rules);
+    })
+    .await;
+    app.client = app.client.as_user("acme", "alice", &[]);
+    app
+}
+
+const PENDING: [&str; 4] = ["pending", "-", "-", "-"];
+
+#[tokio::test]
+async fn an_answer_in_another_thread_or_of_another_user_is_none() {
+    let app = office().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    let other = Page::holding(&app, &[("pay", "11")]).await;
+    let turn = other.posts(&page.yes()).await;
+    assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{}", turn.raw);
+    assert_eq!(turn.pending(), other.calls, "no call of another message is told");
+    for (tenant, user, roles) in [("acme", "bob", &["chief"][..]), ("other", "alice", &[])] {
+        let bob = app.client.as_user(tenant, user, roles);
+        assert_eq!(bob.ui_turn_in(&page.thread, &page.body(&page.yes())).await.status, 404);
+        // Who approves the tool's calls does so by their own routes, not in a thread that is another's.
+        let thread = bob.thread().await;
+        let refused = bob.ui_turn_in(&thread, &page.body(&page.yes())).await;
+        assert_eq!(refused.refused(), (409, "nothing_to_continue".to_owned()));
+        app.scene.says("Hello.");
+        let messages = page.body(&page.yes())["messages"].as_array().unwrap().clone();
+        let messages = [messages, vec![ui_user("hello", "hello")]].concat();
+        assert_eq!(bob.ui_turn_in(&thread, &ui_submit(&thread, &messages)).await.text(), "Hello.");
+    }
+    for id in [&page.calls[0], &other.calls[0]] {
+        assert_eq!(row(&app, id).await, PENDING);
+    }
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn who_may_not_approve_is_refused_and_may_still_say_no() {
+    let app = office().await;
+    let page = Page::holding(&app, &[("refuse", "10")]).await;
+    for _ in 0..2 {
+        assert_eq!(page.posts(&page.yes()).await.refused(), (403, "forbidden".to_owned()));
+        assert_eq!(row(&app, &page.calls[0]).await, PENDING);
+    }
+    app.scene.says("As you like.");
+    assert_eq!(page.posts(&[no(&page.calls[0], None)]).await.text(), "As you like.");
+    assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:alice", "stream"]);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn where_some_are_taken_the_others_are_asked_again() {
+    let app = office().await;
+    let page = Page::holding(&app, &[("refuse", "a"), ("pay", "b")]).await;
+    let answers = [yes(&page.calls[0]), yes(&page.calls[1])];
+    let turn = page.posts(&answers).await;
+    let kinds = ["start", "tool-approval-request", "tool-output-available", "finish"];
+    assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
+    assert_eq!(turn.pending(), page.calls[..1]);
+    assert_eq!(row(&app, &page.calls[0]).await, PENDING);
+    assert_eq!(row(&app, &page.calls[1]).await, ["succeeded", "approve", "user:alice", "stream"]);
+    assert_eq!(page.posts(&answers).await.refused(), (403, "forbidden".to_owned()), "nothing else is new");
+    assert_eq!((app.ledger.lines(), app.scene.requests().len()), (vec!["pay b".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_stop_a_new_message() {
+    let app = office().await;
+    let page = Page::holding(&app, &[("refuse", "10")]).await;
+    app.scene.says("Ask a chief.");
+    let messages = page.body(&page.yes())["messages"].as_array().unwrap().clone();
+    let messages = [messages, vec![ui_user("next", "why?")]].concat();
+    let turn = app.client.ui_turn_in(&page.thread, &ui_submit(&page.thread, &messages)).await;
+    assert_eq!((turn.status, turn.text().as_str()), (200, "Ask a chief."));
+    assert_eq!(row(&app, &page.calls[0]).await, PENDING);
+}
+
+#[tokio::test]
+async fn only_new_answers_count_and_too_many_in_a_minute_are_refused() {
+    let app = Embedded::with(|config| config.limits.decisions_per_minute = Some(2)).await;
+    let page = Page::holding(&app, &[("pay", "1")]).await;
+    app.scene.says("Paid.");
+    for _ in 0..5 {
+        let turn = page.posts(&page.yes()).await;
+        assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Paid."), "{}", turn.raw);
+    }
+    let page = Page::holding_in(&app, page.thread, &[("pay", "2"), ("pay", "3")]).await;
+    let answers = [no(&page.calls[0], None), yes(&page.calls[1])];
+    let turn = page.posts(&answers).await;
+    assert_eq!(turn.kinds(), ["start", "tool-output-denied", "tool-approval-request", "finish"]);
+    assert_eq!(turn.pending(), page.calls[1..]);
+    let turn = page.posts(&answers).await;
+    assert_eq!(turn.refused(), (429, "rate_limited".to_owned()));
+    assert!(turn.raw.contains("More than 2 decisions in a minute."), "{}", turn.raw);
+    assert_eq!(turn.headers["retry-after"], "30");
+    assert_eq!(app.client.approve(&page.calls[1]).await.status, 429, "of one pace with the other route");
+    assert_eq!(row(&app, &page.calls[1]).await, PENDING);
+    assert_eq!(app.ledger.lines(), ["pay 1"]);
+}
+
+#[tokio::test]
+async fn of_many_new_answers_so_many_are_taken_at_once() {
+    let app = Embedded::with(|config| config.limits.batch = 2).await;
+    let page = Page::holding(&app, &[("pay", "1"), ("pay", "2"), ("pay", "3")]).await;
+    let answers: Vec<_> = page.calls.iter().map(|id| no(id, None)).collect();
+    let turn = page.posts(&answers).await;
+    assert_eq!((turn.all("tool-output-denied").len(), turn.pending().len()), (2, 1), "{}", turn.raw);
+    assert_eq!(app.rows.count("decisions").await, 2);
+    app.scene.says("None.");
+    assert_eq!(page.posts(&answers).await.text(), "None.");
+    assert_eq!((app.rows.count("decisions").await, app.ledger.lines().len()), (3, 0));
+}
+
+#[tokio::test]
+async fn a_yes_to_a_tool_that_is_gone_or_takes_something_else_is_refused_and_waits() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "123456")]).await;
+    let app = app.redeploy(ToolRegistry::new()).await;
+    let page = Page { client: app.client.clone(), ..page };
+    assert_eq!(page.posts(&page.yes()).await.refused(), (409, "tool_unavailable".to_owned()));
+    let mut tools = ToolRegistry::new();
+    tools.register(ChangedPay(app.ledger.clone())).unwrap();
+    let app = app.redeploy(tools).await;
+    let page = Page { client: app.client.clone(), ..page };
+    assert_eq!(page.posts(&page.yes()).await.refused(), (422, "invalid_inputs".to_owned()));
+    assert_eq!(row(&app, &page.calls[0]).await, PENDING);
+    let app = app.redeploy(ToolRegistry::new()).await;
+    let page = Page { client: app.client.clone(), ..page };
+    app.scene.says("No.");
+    assert_eq!(page.posts(&[no(&page.calls[0], None)]).await.text(), "No.");
+    let app = app.redeploy(probes(&crate::support::Ledger::new())).await;
+    assert_eq!((row(&app, &page.calls[0]).await[0].as_str(), app.ledger.lines().len()), ("rejected", 0));
+}
+
+#[tokio::test]
+async fn an_answer_to_what_nobody_was_asked_about_settles_nothing() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("look", "a"), ("pay", "b")]).await;
+    let cleared = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'look'").await;
+    let cleared = cleared[0]["tool_call_id"].as_str().unwrap();
+    let unknown = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let mut forged = ui_answer(&page.calls[0], "pay", true);
+    forged["approval"]["approved"] = json!("true");
+    let turn = page.posts(&[yes(cleared), no(unknown, None), forged]).await;
+    assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{}", turn.raw);
+    assert_eq!(turn.pending(), page.calls);
+    app.scene.says("Paid.");
+    assert_eq!(page.posts(&page.yes()).await.text(), "Paid.");
+    for forged in [yes(cleared), no(unknown, None)] {
+        assert_eq!(page.posts(&[forged]).await.refused(), (409, "nothing_to_continue".to_owned()));
+    }
+    assert_eq!(app.ledger.lines(), ["look a", "pay b"]);
+}

@@ -1,0 +1,102 @@
+//! Calls that take their time: the page waits for them, or is told that it cannot.
+
+use super::{GOES_ON, Page, row, run_status, yes};
+use crate::support::ui::UiTurn;
+use crate::support::{Embedded, LEASE, UNKNOWN, probes};
+use std::time::{Duration, Instant};
+
+/// Nobody waits this short for anything that takes any time.
+const SHORT: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn the_stream_stays_open_for_a_slow_tool_longer_than_a_decider_waits() {
+    let app = Embedded::with(|config| {
+        config.approval.wait = SHORT;
+        config.stream.keep_alive = SHORT;
+    })
+    .await;
+    let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
+    app.scene.says("It waited.");
+    let mut begun = page.begins(&page.yes()).await;
+    app.ledger.wait_begun().await;
+    let mut raw = Vec::new();
+    while String::from_utf8_lossy(&raw).matches(": keep-alive").count() < 3 {
+        raw.extend(begun.chunk().await.unwrap().unwrap());
+    }
+    assert_eq!(app.client.call(&page.calls[0]).await["state"], "executing");
+    app.ledger.go.add_permits(1);
+    while let Some(more) = begun.chunk().await.unwrap() {
+        raw.extend(more);
+    }
+    let turn = UiTurn::of(200, begun.headers().clone(), String::from_utf8(raw).unwrap());
+    assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "It waited."), "{}", turn.raw);
+    assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "stream"]);
+    assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
+}
+
+#[tokio::test]
+async fn pages_of_4_are_told_after_the_time_that_a_decider_waits() {
+    let app = Embedded::with(|config| config.approval.wait = SHORT).await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    assert_eq!(app.client.go_on(&thread).await.codes(), "8ed");
+    app.ledger.go.add_permits(1);
+    app.client.becomes(&id, "succeeded").await;
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_too_long_is_shown_so_and_the_message_goes_on() {
+    let app = Embedded::with(|config| config.tools.timeout = SHORT).await;
+    let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
+    app.scene.says("Who knows.");
+    let turn = page.posts(&page.yes()).await;
+    let mut kinds = GOES_ON;
+    kinds[1] = "tool-output-error";
+    assert_eq!((turn.kinds(), turn.text().as_str()), (kinds.to_vec(), "Who knows."), "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-error")["errorText"], UNKNOWN);
+    assert_eq!(row(&app, &page.calls[0]).await[0], "interrupted");
+}
+
+#[tokio::test]
+async fn what_nobody_begins_ends_the_wait_in_an_error_and_the_run_still_waits() {
+    let app = Embedded::with(|config| {
+        config.tools.timeout = SHORT;
+        config.approval.lease = LEASE;
+        config.approval.wait = SHORT;
+    })
+    .await;
+    let page = Page::holding(&app, &[("pay", "10"), ("pay", "11")]).await;
+    // The yes of a process that went away, so lately that no other takes it up.
+    let [first, second] = &page.calls[..] else { panic!("{:?}", page.calls) };
+    app.commit_yes(first, "expires_at", "expires_at").await;
+    let begun = Instant::now();
+    let turn = page.posts(&[yes(first)]).await;
+    assert!(begun.elapsed() >= LEASE, "as long as a tool may take, and another process to begin it");
+    assert_eq!(turn.kinds(), ["start", "tool-approval-request", "message-metadata", "error"], "{}", turn.raw);
+    assert_eq!(turn.pending(), [second.clone()]);
+    let error = "interrupted: An approved call is still under way. Its outcome will stand in the messages. (";
+    assert!(turn.error().unwrap().starts_with(error), "{}", turn.raw);
+    assert_eq!(row(&app, first).await, ["approved", "approve", "user:local", "rest"]);
+    assert_eq!(run_status(&app, &page.thread).await, "waiting");
+    assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_ends_the_wait_and_says_what_it_knows() {
+    let app = Embedded::with(|config| config.server.grace = SHORT).await;
+    let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
+    let begun = page.begins(&page.yes()).await;
+    app.ledger.wait_begun().await;
+    let client = app.client.clone();
+    let registry = probes(&app.ledger);
+    let (turn, app) = futures::join!(client.read_ui_on(begun), app.redeploy(registry));
+    assert_eq!(turn.kinds(), ["start", "tool-output-error", "message-metadata", "error"], "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-error")["errorText"], UNKNOWN);
+    assert!(turn.error().unwrap().starts_with("interrupted: "), "{}", turn.raw);
+    assert_eq!(row(&app, &page.calls[0]).await, ["interrupted", "approve", "user:local", "stream"]);
+    assert_eq!(run_status(&app, &page.thread).await, "waiting");
+    app.scene.says("Where were we?");
+    let page = Page { client: app.client.clone(), ..page };
+    assert_eq!(page.posts(&[]).await.text(), "Where were we?");
+    assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
+}

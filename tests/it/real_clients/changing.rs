@@ -1,0 +1,132 @@
+//! A page that puts other words into a message, or asks for another answer.
+
+use super::page::{ALL, NATIVE, Page, UI, thread, words};
+use super::saying::{Piece, read, step};
+use crate::support::Embedded;
+
+#[tokio::test]
+async fn a_page_that_regenerates_has_the_second_answer_alone() {
+    for version in ALL {
+        let app = Embedded::start().await;
+        app.scene.says("first").says("second");
+        let mut page = Page::open(&app, version);
+        page.send("hi").await;
+        page.regenerate().await;
+        page.looks_like("m-regenerate.2");
+        assert_eq!(page.said(), "second");
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_may_name_the_answer_that_it_wants_anew() {
+    for version in UI {
+        let app = Embedded::start().await;
+        app.scene.says("first").says("second");
+        let mut page = Page::open(&app, version);
+        page.send("hi").await;
+        let old = page.last()["id"].as_str().unwrap().to_owned();
+        page.regenerate_by_id(&old).await;
+        page.looks_like("m2-regenerate-by-id.2");
+        assert_eq!(page.said(), "second");
+        assert_ne!(page.last()["id"], old);
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_answer_that_is_wanted_anew_takes_what_follows_with_it() {
+    for version in UI {
+        let app = Embedded::start().await;
+        app.scene.says("One.").says("Two.").says("Another one.");
+        let mut page = Page::open(&app, version);
+        page.send("a").await;
+        let first = page.last()["id"].as_str().unwrap().to_owned();
+        page.send("b").await;
+        page.regenerate_by_id(&first).await;
+        let said: Vec<String> = page.messages.iter().map(words).collect();
+        assert_eq!(said, ["a", "Another one."]);
+        page.equals_reload(&app).await;
+        assert!(!read(&app).contains("Two."), "{}", read(&app));
+    }
+}
+
+#[tokio::test]
+async fn a_page_puts_other_words_into_a_message() {
+    for version in UI {
+        let app = Embedded::start().await;
+        app.scene.says("first").says("second");
+        let mut page = Page::open(&app, version);
+        page.send("hi").await;
+        let question = page.messages[0]["id"].as_str().unwrap().to_owned();
+        page.edit(&question, "hi again").await;
+        page.looks_like("m3-edit-user-message.2");
+        assert_eq!(page.messages[0]["id"], question);
+        assert_eq!(page.said(), "second");
+        assert_eq!(app.client.questions(&thread(&app).await).await, ["hi again"]);
+        page.equals_reload(&app).await;
+        // Once more: it still goes by the same name.
+        app.scene.says("third");
+        page.edit(&question, "hi once more").await;
+        assert_eq!(app.client.questions(&thread(&app).await).await, ["hi once more"]);
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_loaded_anew_changes_what_it_was_given() {
+    for version in UI {
+        let app = Embedded::start().await;
+        app.scene.says("One.").says("Two.").says("Another two.").says("Three.");
+        let mut page = Page::open(&app, version);
+        page.send("a").await;
+        page.send("b").await;
+        drop(page);
+        let mut page = Page::load(&app, version).await;
+        page.regenerate().await;
+        assert_eq!(page.said(), "Another two.");
+        page.equals_reload(&app).await;
+        let question = page.messages[2]["id"].as_str().unwrap().to_owned();
+        page.edit(&question, "c").await;
+        let said: Vec<String> = page.messages.iter().map(words).collect();
+        assert_eq!(said, ["a", "One.", "c", "Three."]);
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_behind_words_that_are_changed_is_withdrawn() {
+    for version in UI {
+        let app = Embedded::start().await;
+        app.scene.then(step(&[Piece::Call("pay", "10")])).says("Fine.");
+        let mut page = Page::open(&app, version);
+        page.send("pay").await;
+        let call = page.call_ids()[0].clone();
+        let question = page.messages[0]["id"].as_str().unwrap().to_owned();
+        page.edit(&question, "do not pay").await;
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Fine."));
+        assert_eq!(page.requests.len(), 2);
+        assert_eq!(app.client.call(&call).await["state"], "cancelled");
+        assert_eq!(page.call_ids(), Vec::<String>::new());
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_call_did_behind_words_that_are_changed_is_told_once() {
+    for version in NATIVE {
+        let app = Embedded::start().await;
+        app.scene.then(step(&[Piece::Call("pay", "10")])).says("Paid.").says("Too late.").says("Sorry.");
+        let mut page = Page::open(&app, version);
+        page.send("pay").await;
+        page.approve(&page.call_ids()[0]).await;
+        let question = page.messages[0]["id"].as_str().unwrap().to_owned();
+        page.edit(&question, "do not pay").await;
+        assert_eq!((page.said().as_str(), page.requests.len()), ("Too late.", 3));
+        assert_eq!(read(&app).matches("[tool outcome]").count(), 1, "{}", read(&app));
+        page.equals_reload(&app).await;
+        page.regenerate().await;
+        page.equals_reload(&app).await;
+        assert_eq!(app.ledger.lines(), ["pay 10"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! What a page of AI SDK 5 shows of calls that wait for a person. It has no approvals of its own: a data part says how a
+//! call stands, `validate_tool` decides, and the page goes on by posting its history again.
+
+use super::deciding::validate;
+use super::page::{CHAT, POST, Page, Version, reload};
+use super::saying::{Piece, read, step};
+use crate::support::Embedded;
+use holdpoint::config::UiDialect;
+use serde_json::{Value, json};
+
+const PAY: [Piece; 1] = [Piece::Call("pay", "10")];
+
+async fn asked(pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
+    let app = Embedded::start().await;
+    app.scene.then(step(pieces)).says("Done.");
+    let mut page = Page::open_with(&app, Version::V5, flags);
+    page.send("pay").await;
+    assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1));
+    (app, page)
+}
+
+/// What the data parts of the last message say, in order.
+fn data(page: &Page) -> Vec<&Value> {
+    let parts = page.last()["parts"].as_array().unwrap().iter();
+    let data = parts.filter(|part| part["type"] == "data-tool-validation");
+    data.map(|part| &part["data"]["validated"]).collect()
+}
+
+const REJECTED: &str = "Tool execution rejected by user.";
+
+#[tokio::test]
+async fn a_decision_goes_on_in_the_same_message_and_its_data_part_is_replaced() {
+    for yes in [true, false] {
+        let (app, mut page) = asked(&PAY, &[]).await;
+        let recording = if yes { "d-approve-data-part" } else { "d-deny-data-part" };
+        page.looks_like(&format!("{recording}.1"));
+        page.equals_reload(&app).await;
+        validate(&app, &page, yes).await;
+        page.send_nothing().await;
+        page.looks_like(&format!("{recording}.2"));
+        assert_eq!((page.error.as_deref(), page.asked()), (None, vec![POST.to_owned(); 2]));
+        assert_eq!(page.posted()["messageId"], page.last()["id"]);
+        let [call] = &page.calls()[..] else { panic!("{page:#?}") };
+        if yes {
+            assert_eq!(call.output, json!({ "paid": "10" }));
+        } else {
+            assert_eq!(call.error.as_deref(), Some(REJECTED));
+        }
+        assert_eq!(page.said(), "Done.");
+        page.equals_reload(&app).await;
+        assert_eq!(app.ledger.lines().len(), usize::from(yes));
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_goes_on_too_early_is_told_again_that_the_call_waits() {
+    let (app, mut page) = asked(&PAY, &[]).await;
+    page.send_nothing().await;
+    page.looks_like("d-approve-data-part.1");
+    assert_eq!((page.requests.len(), app.scene.requests().len()), (2, 1));
+    page.equals_reload(&app).await;
+}
+
+#[tokio::test]
+async fn of_two_calls_one_is_approved_and_one_denied() {
+    let asks = [Piece::Call("pay", "1"), Piece::Call("look", "2"), Piece::Call("pay", "3")];
+    let (app, mut page) = asked(&asks, &[]).await;
+    let calls = page.call_ids();
+    app.client.approve(&calls[0]).await;
+    page.send_nothing().await;
+    assert_eq!(data(&page), ["approved", "pending"]);
+    assert_eq!(app.scene.requests().len(), 1, "one still waits");
+    page.equals_reload(&app).await;
+    let no = json!({ "toolCallId": calls[2], "isValidated": false, "reason": "too much" });
+    assert_eq!(app.client.validate(&no).await.status, 200);
+    page.send_nothing().await;
+    assert_eq!(data(&page), ["approved", "rejected"]);
+    assert_eq!(page.states(), ["output-available", "output-available", "output-error"]);
+    assert_eq!(page.calls()[2].error, Some(format!("{REJECTED} Reason: too much")));
+    assert_eq!((page.said().as_str(), page.requests.len()), ("Done.", 3));
+    page.equals_reload(&app).await;
+}
+
+#[tokio::test]
+async fn a_decision_and_a_new_message_leave_the_card_as_it_was_until_the_reload() {
+    let (app, mut page) = asked(&PAY, &[]).await;
+    validate(&app, &page, true).await;
+    page.send("go on").await;
+    assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
+    assert_eq!(page.said(), "Done.");
+    page.equals_reload_but_for(&app, &page.call_ids()).await;
+    assert_eq!(page.states(), ["input-available"]);
+    assert_eq!(Page::load(&app, Version::V5).await.states(), ["output-available"]);
+    assert!(read(&app).contains(r#"{\"paid\":\"10\"}"#), "{}", read(&app));
+}
+
+#[tokio::test]
+async fn a_message_past_a_call_leaves_it_waiting() {
+    let (app, mut page) = asked(&PAY, &[]).await;
+    page.send("never mind").await;
+    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
+    page.equals_reload(&app).await;
+    assert_eq!(app.client.call(&page.call_ids()[0]).await["state"], "pending");
+}
+
+#[tokio::test]
+async fn edited_inputs_are_shown_before_the_output() {
+    let (app, mut page) = asked(&PAY, &[]).await;
+    let edited = json!({ "note": "7" });
+    let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
+    assert_eq!(app.client.validate(&body).await.status, 200);
+    page.send_nothing().await;
+    page.looks_like("d-approve-data-part.2");
+    let [call] = &page.calls()[..] else { panic!("{page:#?}") };
+    assert_eq!((&call.input, &call.output), (&edited, &json!({ "paid": "7" })));
+    page.equals_reload(&app).await;
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_after_the_yes_is_shown_with_why() {
+    let (app, mut page) = asked(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")], &[]).await;
+    for call in page.call_ids() {
+        app.client.approve(&call).await;
+    }
+    page.send_nothing().await;
+    assert_eq!(page.states(), ["output-error"; 2]);
+    assert!(!page.last().to_string().contains("secret"), "{}", page.last());
+    assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
+    page.equals_reload(&app).await;
+}
+
+/// A page that gives outputs itself posts by itself, as long as what it shows last has all its outputs.
+const OUTPUTS: [&str; 2] = ["--automatically", "outputs"];
+
+#[tokio::test]
+async fn an_output_that_a_page_makes_up_is_corrected() {
+    for yes in [true, false] {
+        let (app, mut page) = asked(&PAY, &OUTPUTS).await;
+        validate(&app, &page, yes).await;
+        page.give(&page.call_ids()[0], &json!({ "paid": "a million" })).await;
+        assert!(page.posted().to_string().contains("a million"), "it was claimed");
+        assert_eq!((page.error.as_deref(), page.requests.len()), (None, 2));
+        let [call] = &page.calls()[..] else { panic!("{page:#?}") };
+        if yes {
+            assert_eq!(call.output, json!({ "paid": "10" }));
+        } else {
+            assert_eq!(call.error.as_deref(), Some(REJECTED));
+        }
+        assert_eq!(page.said(), "Done.");
+        page.equals_reload(&app).await;
+        assert!(!read(&app).contains("a million"), "{}", read(&app));
+    }
+}
+
+#[tokio::test]
+async fn an_output_that_a_page_makes_up_decides_nothing_and_does_not_have_it_post_for_ever() {
+    let (app, mut page) = asked(&PAY, &OUTPUTS).await;
+    let call = page.call_ids()[0].clone();
+    page.give(&call, &json!({ "paid": "a million" })).await;
+    assert_eq!((page.error.as_deref(), page.requests.len()), (None, 2));
+    assert_eq!(page.states(), ["input-available"], "the page is asked again");
+    assert_eq!(app.scene.requests().len(), 1, "no model is asked");
+    assert_eq!(app.client.call(&call).await["state"], "pending");
+    page.equals_reload(&app).await;
+}
+
+#[tokio::test]
+async fn resuming_decides_nothing_and_goes_on_with_nothing() {
+    let (app, mut page) = asked(&PAY, &[]).await;
+    validate(&app, &page, true).await;
+    page.resume().await;
+    assert_eq!(page.asked()[1], format!("GET /qa/chat_streamed/{CHAT}/stream"));
+    assert_eq!((page.error.as_deref(), page.requests[1]["status"].as_u64()), (None, Some(204)));
+    assert_eq!((page.states(), app.scene.requests().len()), (vec!["input-available".to_owned()], 1));
+    assert_eq!(super::page::calls(&reload(&app, Version::V5).await[1])[0].state, "output-available");
+}
+
+#[tokio::test]
+async fn a_server_may_take_pages_that_do_not_say_so_for_those_of_5() {
+    let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
+    app.scene.then(step(&PAY)).says("Done.");
+    let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]);
+    page.send("pay").await;
+    page.looks_like("d-approve-data-part.1");
+    validate(&app, &page, true).await;
+    page.send_nothing().await;
+    page.looks_like("d-approve-data-part.2");
+    page.equals_reload(&app).await;
+
+    let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
+    app.scene.then(step(&PAY)).says("Done.");
+    let mut page = Page::open_with(&app, Version::V7, &["--header", "x-stream-protocol: ui-v6"]);
+    page.send("pay").await;
+    page.approve(&page.call_ids()[0]).await;
+    assert_eq!((page.states(), page.requests.len()), (vec!["output-available".to_owned()], 2));
+    page.equals_reload(&app).await;
+}

@@ -1,0 +1,102 @@
+//! What a page holds when a stream has ended has to be what it gets when it is loaded anew.
+
+use super::page::{Page, Version, reload};
+use crate::support::Embedded;
+use serde_json::{Map, Value, json};
+
+impl Page {
+    /// What it holds is what it gets when it is loaded anew.
+    pub(super) async fn equals_reload(&self, app: &Embedded) {
+        self.equals_reload_but_for(app, &[]).await;
+    }
+
+    /// The same, except how these calls went: they were decided or edited outside the streams it read.
+    pub(super) async fn equals_reload_but_for(&self, app: &Embedded, outside: &[String]) {
+        let reloaded = reload(app, self.version).await;
+        let comparable = |messages: &[Value]| {
+            let each = messages.iter().map(|message| match self.version {
+                Version::V4 => v4(message, outside),
+                Version::V5 | Version::V6 | Version::V7 => ui(message, outside),
+            });
+            each.collect::<Vec<Value>>()
+        };
+        let (held, reloaded) = (comparable(&self.messages), comparable(&reloaded));
+        assert_eq!(held, reloaded, "left: held by {:?}; right: reloaded", self.version);
+    }
+}
+
+fn is_outside(call: &Value, outside: &[String]) -> bool {
+    outside.iter().any(|id| call["toolCallId"] == *id)
+}
+
+fn remove(value: &mut Value, fields: &[&str]) {
+    for field in fields {
+        value.as_object_mut().unwrap().remove(*field);
+    }
+}
+
+/// A message of 4 without what may differ: a page's own ids and times, all but the last annotation of a call, calls
+/// whose arguments never came to an end, and how the calls stand that were decided elsewhere.
+fn v4(message: &Value, outside: &[String]) -> Value {
+    let mut message = message.clone();
+    let at = &message["createdAt"];
+    assert!(at.as_str().is_some_and(|at| at.ends_with('Z')), "{message}");
+    remove(&mut message, &["createdAt", "revisionId"]);
+    // An answer has the database's id.
+    if message["role"] == "user" {
+        remove(&mut message, &["id"]);
+    }
+    let forget = |invocation: &mut Value| {
+        if is_outside(invocation, outside) {
+            remove(invocation, &["state", "args", "result"]);
+        }
+    };
+    let parts = message["parts"].as_array_mut().unwrap();
+    parts.retain(|part| part["toolInvocation"]["state"] != "partial-call");
+    parts.iter_mut().filter_map(|part| part.get_mut("toolInvocation")).for_each(forget);
+    if let Some(invocations) = message.get_mut("toolInvocations").and_then(Value::as_array_mut) {
+        invocations.retain(|invocation| invocation["state"] != "partial-call");
+        invocations.iter_mut().for_each(forget);
+        if invocations.is_empty() {
+            remove(&mut message, &["toolInvocations"]);
+        }
+    }
+    if let Some(annotations) = message.get("annotations").cloned() {
+        let mut last = Map::new();
+        for annotation in annotations.as_array().unwrap() {
+            if !is_outside(annotation, outside) {
+                let id = annotation["toolCallId"].as_str().unwrap();
+                last.insert(id.to_owned(), annotation.clone());
+            }
+        }
+        message["annotations"] = json!(last);
+    }
+    message
+}
+
+/// A message of 5 to 7 without what may differ: the stream's own ids of thoughts, calls whose inputs never came to an
+/// end, what a page noted of a denial or of the reason for an answer (no chunk carries that), and how the calls stand
+/// that were decided elsewhere. The id of a user message is the page's own, and stays.
+fn ui(message: &Value, outside: &[String]) -> Value {
+    let mut message = message.clone();
+    let parts = message["parts"].as_array_mut().unwrap();
+    parts.retain(|part| part["state"] != "input-streaming");
+    for part in parts {
+        if part["type"] == "reasoning" {
+            remove(part, &["id"]);
+        }
+        if part.get("approval").is_some() {
+            remove(&mut part["approval"], &["reason"]);
+            if part["state"] == "output-denied" {
+                remove(&mut part["approval"], &["approved"]);
+            }
+        }
+        if is_outside(part, outside) {
+            remove(part, &["state", "input", "output", "errorText", "approval"]);
+        }
+        if is_outside(&part["data"], outside) {
+            remove(part, &["data"]);
+        }
+    }
+    message
+}

@@ -1,0 +1,167 @@
+//! What comes while nobody says anything, so that nobody between takes a stream for dead.
+
+use super::{DIALECTS, Heard, PATIENCE, asks, chunks};
+use crate::support::{Embedded, Place, call, eventually, http2};
+use serde_json::json;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const OFTEN: Duration = Duration::from_millis(20);
+
+/// How often a stream of this dialect has shown that it is alive.
+fn signs(dialect: &str, raw: &str) -> usize {
+    if dialect == "data-v1" {
+        raw.lines().filter(|line| line.is_empty()).count()
+    } else {
+        raw.matches(": keep-alive\n\n").count()
+    }
+}
+
+impl Heard {
+    /// Reads until the stream has shown so often that it is alive.
+    async fn until_signs(&mut self, dialect: &str, times: usize) {
+        while signs(dialect, &self.raw) < times {
+            assert!(self.reads().await, "{}", self.raw);
+        }
+    }
+}
+
+async fn lively() -> Embedded {
+    Embedded::with(|config| config.stream.keep_alive = OFTEN).await
+}
+
+#[tokio::test]
+async fn a_stream_shows_that_it_is_alive_while_the_model_is_silent() {
+    let app = lively().await;
+    let gate = app.scene.gate();
+    for (dialect, ..) in DIALECTS {
+        let thread = app.client.thread().await;
+        app.scene.says("Hello.");
+        let mut heard = Heard::of(asks(&app.client, &thread, dialect)).await;
+        heard.until_signs(dialect, 3).await;
+        gate.add_permits(2);
+        let all = heard.all().await;
+        if dialect == "data-v1" {
+            let said: Vec<_> = all.lines().filter(|line| !line.is_empty()).collect();
+            let codes: String = said.iter().map(|line| &line[..2]).collect();
+            assert_eq!(codes, "f:0:e:d:", "{all}");
+        } else {
+            let kinds: Vec<_> = chunks(&all).iter().map(|chunk| chunk["type"].clone()).collect();
+            let kinds = json!(kinds);
+            let expected = json!([
+                "start",
+                "start-step",
+                "text-start",
+                "text-delta",
+                "text-end",
+                "finish-step",
+                "finish"
+            ]);
+            assert_eq!(kinds, expected, "{all}");
+            let other = all.split("\n\n").filter(|event| !event.starts_with("data: ") && !event.is_empty());
+            assert!(other.into_iter().all(|event| event == ": keep-alive"), "{all}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_shows_that_it_is_alive_while_a_tool_runs() {
+    let app = lively().await;
+    for (dialect, ..) in DIALECTS {
+        let thread = app.client.thread().await;
+        app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("Done.");
+        let mut heard = Heard::of(asks(&app.client, &thread, dialect)).await;
+        app.ledger.wait_begun().await;
+        let before = signs(dialect, &heard.raw);
+        heard.until_signs(dialect, before + 2).await;
+        app.ledger.go.add_permits(1);
+        let all = heard.all().await;
+        assert!(all.contains("dawdled") && all.contains("Done."), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_time_no_stream_shows_that_it_is_alive_on_sqlite() {
+    let app = Embedded::with(|config| config.stream.keep_alive = Duration::ZERO).await;
+    let gate = app.scene.gate();
+    for (dialect, ..) in DIALECTS {
+        let thread = app.client.thread().await;
+        app.scene.says("Hello.");
+        let mut heard = Heard::of(asks(&app.client, &thread, dialect)).await;
+        heard.until(if dialect == "data-v1" { "f:" } else { "start-step" }, 1).await;
+        let silence = timeout(4 * OFTEN, heard.response.chunk()).await;
+        assert!(silence.is_err(), "{silence:?}");
+        gate.add_permits(2);
+        let all = heard.all().await;
+        assert!(all.contains("Hello.") && signs(dialect, &all) == 0, "{all}");
+    }
+}
+
+#[tokio::test]
+async fn who_takes_the_signs_of_life_is_not_let_go_on_sqlite() {
+    let taking = 5 * OFTEN;
+    let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = taking;
+    let app = Embedded::hurried(hurry, |config| config.stream.keep_alive = OFTEN).await;
+    let gate = app.scene.gate();
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let mut heard = Heard::of(asks(&app.client, &thread, "ui-v6")).await;
+    // Each takes as long as there is silence before it.
+    heard.until_signs("ui-v6", 20).await;
+    gate.add_permits(2);
+    assert!(heard.all().await.contains("Hello."));
+}
+
+#[tokio::test]
+async fn who_does_not_take_the_signs_of_life_is_let_go_and_the_turn_goes_on_on_sqlite() {
+    let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = 5 * OFTEN;
+    let app = Embedded::hurried(hurry, |config| config.stream.keep_alive = OFTEN).await;
+    let gate = app.scene.gate();
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let mut stranger = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
+    // SETTINGS_INITIAL_WINDOW_SIZE: there is room for the beginning, and for a few signs of life.
+    let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 60]);
+    let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
+    let head = http2::frame(http2::HEADERS, http2::END_HEADERS, http2::FIRST, &head);
+    let body = http2::frame(http2::DATA, http2::END_STREAM, http2::FIRST, br#"{"content":"hi"}"#);
+    stranger.write_all(&[http2::PREFACE, &settings, &head, &body].concat()).await.unwrap();
+    let mut read = Vec::new();
+    while timeout(PATIENCE, stranger.read_buf(&mut read)).await.expect("it is let go").unwrap_or(0) > 0 {}
+    let data: Vec<u8> = http2::frames(&read)
+        .into_iter()
+        .filter(|frame| frame.kind == http2::DATA)
+        .flat_map(|frame| frame.payload.to_vec())
+        .collect();
+    assert_eq!(data.len(), 60, "all that there was room for: {:?}", String::from_utf8_lossy(&data));
+    gate.add_permits(2);
+    let ended = async || {
+        let message = app.client.messages(&thread).await.pop().unwrap();
+        (message["status"] == "complete").then_some(message)
+    };
+    assert_eq!(eventually("the turn ends", ended).await["parts"][1]["text"], "Hello.");
+}
+
+#[tokio::test]
+async fn a_stream_that_shows_that_it_is_alive_does_not_keep_a_server_that_leaves() {
+    let place = Place::new().await;
+    let variables = [("HOLDPOINT_SERVER__GRACE", "300ms"), ("HOLDPOINT_STREAM__KEEP_ALIVE", "20ms")];
+    let mut server = place.start_with("30s", &variables);
+    let mut streams = Vec::new();
+    for dialect in ["data-v1", "ui-v6"] {
+        let thread = server.client.thread().await;
+        let request = asks(&server.client, &thread, dialect).json(&json!({ "content": "think" }));
+        let mut heard = Heard::of(request).await;
+        heard.until("Half an ", 1).await;
+        heard.until_signs(dialect, 2).await;
+        streams.push(heard);
+    }
+    server.terminate();
+    for heard in streams {
+        let all = heard.all().await;
+        assert!(all.contains("\"interrupted: The server stopped"), "{all}");
+    }
+    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
+}

@@ -1,0 +1,136 @@
+//! Heads of streams, and of what is answered in place of one.
+
+use super::{DIALECTS, Heard, asks, chunks};
+use crate::support::Embedded;
+use reqwest::header::HeaderMap;
+use reqwest::{RequestBuilder, Version};
+use serde_json::{Value, json};
+
+/// What proxies, browsers and clients go by.
+fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    const READ: [&str; 5] = [
+        "content-type",
+        "cache-control",
+        "x-accel-buffering",
+        "x-vercel-ai-data-stream",
+        "x-vercel-ai-ui-message-stream",
+    ];
+    let found = READ.into_iter().filter_map(|name| Some((name, headers.get(name)?.to_str().unwrap())));
+    found.collect()
+}
+
+/// A stream's head.
+fn of_a_stream(content_type: &'static str, protocol: &'static str) -> [(&'static str, &'static str); 4] {
+    [
+        ("content-type", content_type),
+        ("cache-control", "no-store"),
+        ("x-accel-buffering", "no"),
+        (protocol, "v1"),
+    ]
+}
+
+#[tokio::test]
+async fn a_streams_head_names_its_protocol_and_keeps_proxies_from_holding_it_back() {
+    let app = Embedded::start().await;
+    let over_http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    for (http, version) in [(app.client.http.clone(), Version::HTTP_11), (over_http2, Version::HTTP_2)] {
+        let mut client = app.client.clone();
+        client.http = http;
+        for (dialect, content_type, protocol) in DIALECTS {
+            let thread = client.thread().await;
+            app.scene.says("Hello.");
+            let answer = Heard::of(asks(&client, &thread, dialect)).await;
+            assert_eq!(answer.response.version(), version);
+            let headers = answer.response.headers().clone();
+            assert_eq!(told(&headers), of_a_stream(content_type, protocol), "{dialect}");
+            assert!(headers.contains_key("x-run-id") && headers.contains_key("x-request-id"), "{headers:?}");
+            assert!(!headers.contains_key("content-length"), "{headers:?}");
+            assert!(answer.all().await.contains("Hello."));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_reads_along_is_answered_with_the_same_head() {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    for (dialect, content_type, protocol) in DIALECTS {
+        let thread = app.client.thread().await;
+        app.scene.says("Hello.");
+        let first = Heard::of(asks(&app.client, &thread, "data-v1")).await;
+        let path = format!("/qa/chat_streamed/{thread}");
+        let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
+        let attached = Heard::of(attach).await;
+        let headers = attached.response.headers().clone();
+        assert_eq!(told(&headers), of_a_stream(content_type, protocol), "{dialect}");
+        assert_eq!(headers["x-run-id"], first.response.headers()["x-run-id"]);
+        gate.add_permits(2);
+        assert!(attached.all().await.contains("Hello."));
+        first.all().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_to_read_along_is_an_empty_stream_or_no_content() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    for (dialect, content_type, protocol) in DIALECTS {
+        let path = format!("/qa/chat_streamed/{thread}");
+        let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
+        let answer = attach.send().await.unwrap();
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        assert!(!headers.contains_key("x-run-id"), "{headers:?}");
+        assert_eq!(answer.text().await.unwrap(), "");
+        if dialect == "data-v1" {
+            assert_eq!((status, told(&headers)), (200, of_a_stream(content_type, protocol).to_vec()));
+        } else {
+            assert_eq!((status, told(&headers)), (204, vec![("cache-control", "no-store")]), "{dialect}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_fails_before_a_stream_begins_is_no_stream_in_any_dialect() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    for (dialect, ..) in DIALECTS {
+        let post = |path: &str, body: Value| {
+            let request = app.client.http.post(app.client.url(path));
+            request.header("x-stream-protocol", dialect).json(&body)
+        };
+        let own = format!("/qa/chat_streamed/{thread}");
+        let refused: [(u16, RequestBuilder); 4] = [
+            (400, post(&own, json!({ "content": 5 }))),
+            (404, post("/qa/chat_streamed/nobody-made-it", json!({ "content": "hi" }))),
+            (409, post(&own, json!({}))),
+            (422, post(&own, json!({ "content": "hi", "model": "oracle" }))),
+        ];
+        for (status, request) in refused {
+            let answer = app.client.send(request).await;
+            assert_eq!(
+                (answer.status, answer.body["error"]["code"].is_string()),
+                (status, true),
+                "{answer:?}"
+            );
+            let expected = [("content-type", "application/json"), ("cache-control", "no-store")];
+            assert_eq!(told(&answer.headers), expected, "{dialect}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dialect_that_nobody_speaks_is_refused_by_the_headers_name_on_sqlite() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    for dialect in ["ui-v7", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
+        let answer = app.client.send(asks(&app.client, &thread, dialect)).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{dialect:?}");
+        assert!(answer.message().contains("x-stream-protocol"), "{dialect:?}: {}", answer.message());
+        for path in [format!("/qa/chat_streamed/{thread}"), "/qa/chat_streamed?chatId=x".to_owned()] {
+            let attach = app.client.http.get(app.client.url(&path)).header("x-stream-protocol", dialect);
+            let answer = app.client.send(attach).await;
+            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{dialect:?}");
+        }
+    }
+    assert_eq!(app.rows.count("messages").await, 0);
+}

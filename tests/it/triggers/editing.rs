@@ -1,0 +1,158 @@
+//! Edits: other words in place of a user message, and all behind it anew.
+
+use super::{CHAT, MAJORS, assert_last_told, cut, held, names, talked, talked_in, thread_named};
+use crate::support::Embedded;
+use crate::support::ui::{recorded, ui_submit, ui_submit_at, ui_user};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn an_edit_as_every_major_posts_it() {
+    for major in MAJORS {
+        let app = Embedded::start().await;
+        let names = [("chat-m3-edit-user-message", CHAT), ("client-1", "u1")];
+        let talk = talked(&app, &["hi"]).await;
+        app.scene.says("Again.");
+        let body = recorded(&format!("{major}/m3-edit-user-message.2"), &names);
+        let turn = app.client.ui_turn(&body).await;
+        assert_eq!(turn.text(), "Again.", "{major}: {}", turn.raw);
+        assert_last_told(&app, &["hi again"]);
+        let messages = app.client.messages(&talk.thread).await;
+        assert_eq!(messages.len(), 2, "{messages:#?}");
+        assert_eq!(messages[0]["client_id"], "u1", "the page goes on to call it so");
+        assert_eq!(messages[1]["message_id"], turn.message_id());
+        assert_ne!(turn.message_id(), talk.answers[0]);
+        assert_eq!(cut(&app).await, 2);
+    }
+}
+
+#[tokio::test]
+async fn an_edit_in_the_midst_cuts_what_stood_behind_and_keeps_the_rest() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one", "two", "three"]).await;
+    let before = app.client.messages(&talk.thread).await;
+    app.scene.says("A2 anew");
+    let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "zwei")];
+    assert_eq!(app.client.ui_turn(&ui_submit_at(CHAT, &posted, "u2")).await.text(), "A2 anew");
+    assert_last_told(&app, &["one", "A1", "zwei"]);
+    let after = app.client.messages(&talk.thread).await;
+    assert_eq!((after.len(), &after[..2]), (4, &before[..2]));
+    let stands = |row: &Value| (row["role"].clone(), row["client_id"].clone());
+    let gone = app
+        .rows
+        .all("SELECT role, client_id FROM messages WHERE status = 'superseded' ORDER BY ordinal")
+        .await;
+    let [user, assistant] = [json!("user"), json!("assistant")];
+    let expected = [
+        (user.clone(), json!("u2")),
+        (assistant.clone(), Value::Null),
+        (user, json!("u3")),
+        (assistant, Value::Null),
+    ];
+    assert_eq!(gone.iter().map(stands).collect::<Vec<_>>(), expected, "they are kept");
+
+    // The edited message is edited again, and the page goes on behind it.
+    app.scene.says("A2 once more").says("A3");
+    let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "deux")];
+    app.client.ui_turn(&ui_submit_at(CHAT, &posted, "u2")).await;
+    app.client.ui_turn(&ui_submit(CHAT, &[ui_user("u2", "deux"), ui_user("u3", "trois")])).await;
+    assert_last_told(&app, &["one", "A1", "deux", "A2 once more", "trois"]);
+    assert_eq!(names(&app, &talk.thread).await, ["u1", "u2", "u3"]);
+}
+
+#[tokio::test]
+async fn an_edit_goes_by_our_id_and_by_the_message_alone() {
+    let app = Embedded::start().await;
+    app.scene.says("A1").says("A1 anew").says("A1 once more");
+    let thread = app.client.thread().await;
+    app.client.say(&thread, "one").await;
+    let id = app.client.messages(&thread).await[0]["message_id"].as_str().unwrap().to_owned();
+    for words in ["eins", "un"] {
+        let body = json!({ "message": ui_user(&id, words), "trigger": "submit-message", "messageId": id });
+        app.client.ui_turn_in(&thread, &body).await;
+        assert_last_told(&app, &[words]);
+        assert_eq!(names(&app, &thread).await, [json!(id)], "as the page calls it");
+    }
+    assert_eq!(cut(&app).await, 4);
+}
+
+#[tokio::test]
+async fn an_edit_of_a_message_that_never_arrived_is_a_new_one() {
+    let app = Embedded::start().await;
+    app.scene.says("A1").says("A2");
+    let first = ui_submit_at(CHAT, &[ui_user("u1", "one")], "u1");
+    assert_eq!(app.client.ui_turn(&first).await.text(), "A1");
+    let second = ui_submit_at(CHAT, &[ui_user("u1", "one"), ui_user("u2", "two")], "u2");
+    assert_eq!(app.client.ui_turn(&second).await.text(), "A2");
+    assert_last_told(&app, &["one", "A1", "two"]);
+    let thread = thread_named(&app, CHAT).await;
+    assert_eq!(names(&app, &thread).await, ["u1", "u2"]);
+    assert_eq!(cut(&app).await, 0);
+}
+
+#[tokio::test]
+async fn an_edit_cancels_what_is_held_behind_it() {
+    let app = Embedded::start().await;
+    let (talk, id) = held(&app, "please pay 10").await;
+    app.scene.says("Never mind.");
+    let turn = app.client.ui_turn(&ui_submit_at(CHAT, &[ui_user("u1", "leave it")], "u1")).await;
+    assert_eq!(turn.text(), "Never mind.", "{}", turn.raw);
+    assert_last_told(&app, &["leave it"]);
+    let call = app.client.call(&id).await;
+    assert_eq!((&call["state"], &call["validated"]), (&json!("cancelled"), &json!(false)));
+    assert_eq!(call["decision"]["by"], "user:local");
+    let late = app.client.approve(&id).await;
+    assert_eq!((late.status, late.code()), (409, "cancelled"));
+    let run = app.client.get(&format!("/runs/{}", call["run_id"].as_str().unwrap())).await.body;
+    assert_eq!(run["status"], "cancelled");
+    assert_eq!(app.client.get(&format!("/threads/{}", talk.thread)).await.body["pending_count"], 0);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_edit_leaves_what_is_held_before_it() {
+    let app = Embedded::start().await;
+    let (talk, id) = held(&app, "please pay 10").await;
+    app.scene.says("It waits.").says("It still waits.");
+    let mut posted = talk.held.clone();
+    posted.push(ui_user("u2", "so?"));
+    assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &posted)).await.text(), "It waits.");
+    posted[2] = ui_user("u2", "and now?");
+    assert_eq!(app.client.ui_turn(&ui_submit_at(CHAT, &posted, "u2")).await.text(), "It still waits.");
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn an_effect_behind_an_edit_is_told_once_as_a_note() {
+    let app = Embedded::start().await;
+    let (_, id) = held(&app, "please pay 10").await;
+    app.client.approve(&id).await;
+    app.scene.says("Edited.").says("As I said.");
+    let edited = ui_user("u1", "please do not pay");
+    let turn = app.client.ui_turn(&ui_submit_at(CHAT, std::slice::from_ref(&edited), "u1")).await;
+    assert_eq!(turn.text(), "Edited.", "{}", turn.raw);
+    let note = r#"[tool outcome] pay, call p-10: {"paid":"10"}"#;
+    assert_last_told(&app, &[note, "please do not pay"]);
+    assert_eq!(app.client.call(&id).await["state"], "succeeded");
+    app.client.ui_turn(&ui_submit(CHAT, &[edited, ui_user("u2", "sure?")])).await;
+    assert_last_told(&app, &[note, "please do not pay", "Edited.", "sure?"]);
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn an_edit_by_a_name_of_another_thread_is_a_message_of_this_one() {
+    let app = Embedded::start().await;
+    let other = talked_in(&app, "other", &["theirs"]).await;
+    let untouched = app.client.messages(&other.thread).await;
+    let talk = talked(&app, &["one"]).await;
+    let question = untouched[0]["message_id"].as_str().unwrap();
+    for (name, words) in [(question, "two"), (other.answers[0].as_str(), "three"), (&other.thread, "four")] {
+        app.scene.says("ok");
+        let turn = app.client.ui_turn(&ui_submit_at(CHAT, &[ui_user(name, words)], name)).await;
+        assert_eq!(turn.text(), "ok", "{}", turn.raw);
+    }
+    assert_eq!(app.client.questions(&talk.thread).await, ["one", "two", "three", "four"]);
+    assert_eq!(app.client.messages(&other.thread).await, untouched);
+    assert_eq!(cut(&app).await, 0);
+}

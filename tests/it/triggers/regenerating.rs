@@ -1,0 +1,190 @@
+//! Another answer to a user message.
+
+use super::{
+    CHAT, MAJORS, assert_last_told, cut, held, names, regenerate, regenerate_at, talked, talked_in,
+    thread_named,
+};
+use crate::support::Embedded;
+use crate::support::ui::{recorded, ui_submit, ui_user};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn another_answer_as_every_major_asks_for_it() {
+    for major in MAJORS {
+        for recording in ["m-regenerate", "m2-regenerate-by-id"] {
+            let app = Embedded::start().await;
+            let talk = talked(&app, &["hi"]).await;
+            let mut names = vec![("client-1", "u1")];
+            let chat = format!("chat-{recording}");
+            names.push((&chat, CHAT));
+            if recording == "m2-regenerate-by-id" {
+                names.push(("msg-1", &talk.answers[0]));
+            }
+            app.scene.says("Anew.");
+            let turn = app.client.ui_turn(&recorded(&format!("{major}/{recording}.2"), &names)).await;
+            assert_eq!(turn.text(), "Anew.", "{major} {recording}: {}", turn.raw);
+            assert_last_told(&app, &["hi"]);
+            let messages = app.client.messages(&talk.thread).await;
+            assert_eq!(messages.len(), 2);
+            assert_eq!(messages[1]["message_id"], turn.message_id());
+            assert_ne!(turn.message_id(), talk.answers[0], "another answer is another message");
+            let old = format!("messages WHERE message_id = '{}' AND status = 'superseded'", talk.answers[0]);
+            assert_eq!((app.rows.count(&old).await, cut(&app).await), (1, 1));
+            let question = messages[0]["message_id"].as_str().unwrap();
+            let runs = format!("runs WHERE user_message_id = '{question}'");
+            assert_eq!(app.rows.count(&runs).await, 2, "to the same user message");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_answer_is_written_anew_by_each_of_its_names() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one", "two", "three"]).await;
+    let question = app.client.messages(&talk.thread).await[2]["message_id"].as_str().unwrap().to_owned();
+    // As a page cuts its history for each of them.
+    let asked = &talk.held[..3];
+    app.scene.says("1");
+    let first = app.client.ui_turn(&regenerate_at(asked, &talk.answers[1])).await;
+    assert_last_told(&app, &["one", "A1", "two"]);
+    for (n, body) in [
+        regenerate_at(asked, first.message_id()),
+        regenerate_at(asked, "u2"),
+        regenerate_at(asked, &question),
+        regenerate(asked),
+        // Cut off already: a page that missed the new one.
+        regenerate_at(asked, &talk.answers[1]),
+        regenerate_at(&[], "u2"),
+        json!({ "id": CHAT, "message": talk.held[2], "trigger": "regenerate-message" }),
+    ]
+    .iter()
+    .enumerate()
+    {
+        app.scene.says(&format!("{n}"));
+        let turn = app.client.ui_turn(body).await;
+        assert_eq!(turn.text(), format!("{n}"), "{body}: {}", turn.raw);
+        assert_last_told(&app, &["one", "A1", "two"]);
+        assert_eq!(app.client.questions(&talk.thread).await, ["one", "two"]);
+    }
+    assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+}
+
+#[tokio::test]
+async fn after_a_failure_the_answer_is_written_anew() {
+    let app = Embedded::start().await;
+    let asked = [ui_user("u1", "hi")];
+    let failed = app.client.ui_turn(&ui_submit(CHAT, &asked)).await;
+    assert!(failed.error().is_some(), "the scene is over: {}", failed.raw);
+    app.scene.says("Hello.");
+    let turn = app.client.ui_turn(&regenerate(&asked)).await;
+    assert_eq!((turn.text().as_str(), turn.error()), ("Hello.", None), "{}", turn.raw);
+    assert_last_told(&app, &["hi"]);
+    assert_ne!(turn.message_id(), failed.message_id());
+    let thread = thread_named(&app, CHAT).await;
+    assert_eq!(names(&app, &thread).await, ["u1"]);
+    assert_eq!(app.client.messages(&thread).await.len(), 2);
+}
+
+#[tokio::test]
+async fn where_the_message_never_arrived_it_is_said_now() {
+    let app = Embedded::start().await;
+    app.scene.says("A1").says("A2");
+    let first = ui_user("u1", "one");
+    assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&first))).await.text(), "A1");
+    let thread = thread_named(&app, CHAT).await;
+    // An answer that stands is none to a message that does not.
+    let body = regenerate(&[first, ui_user("u2", "two")]);
+    assert_eq!(app.client.ui_turn(&body).await.text(), "A2");
+    assert_last_told(&app, &["one", "A1", "two"]);
+    assert_eq!(names(&app, &thread).await, ["u1", "u2"]);
+    assert_eq!(cut(&app).await, 0);
+}
+
+#[tokio::test]
+async fn with_other_words_in_the_message_it_is_an_edit() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one", "two"]).await;
+    app.scene.says("Edited.");
+    let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "zwei")];
+    assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.text(), "Edited.");
+    assert_last_told(&app, &["one", "A1", "zwei"]);
+    assert_eq!(app.client.questions(&talk.thread).await, ["one", "zwei"]);
+    assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+    assert_eq!(cut(&app).await, 2);
+}
+
+#[tokio::test]
+async fn what_nobody_knows_is_the_last_answer() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one", "two"]).await;
+    let mut nameless = ui_user("", "two");
+    nameless.as_object_mut().unwrap().remove("id");
+    for (n, body) in [
+        regenerate(&[]),
+        regenerate_at(&[], "nobody"),
+        json!({ "id": CHAT, "trigger": "regenerate-message" }),
+        regenerate(&[nameless]),
+        regenerate(&[ui_user("lost", "two")]),
+    ]
+    .iter()
+    .enumerate()
+    {
+        app.scene.says(&format!("{n}"));
+        let turn = app.client.ui_turn(body).await;
+        assert_eq!(turn.text(), format!("{n}"), "{body}: {}", turn.raw);
+        assert_last_told(&app, &["one", "A1", "two"]);
+    }
+    assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+}
+
+#[tokio::test]
+async fn where_there_is_nothing_to_answer_nothing_is_made() {
+    let app = Embedded::start().await;
+    let file = json!({ "id": "u9", "role": "user", "parts": [{ "type": "file", "url": "x" }] });
+    let refused = (409, "nothing_to_continue".to_owned());
+    assert_eq!(app.client.ui_turn(&regenerate(&[])).await.refused(), refused);
+    assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&file))).await.refused(), refused);
+    assert_eq!(app.rows.count("threads").await, 0);
+    // A message without words was never said: the answer to the one before is not its own.
+    let talk = talked(&app, &["one"]).await;
+    let before = app.client.messages(&talk.thread).await;
+    let mut posted = talk.held.clone();
+    posted.push(file);
+    assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.refused(), refused);
+    assert_eq!(app.client.messages(&talk.thread).await, before);
+}
+
+#[tokio::test]
+async fn it_cancels_what_the_old_answer_holds_and_tells_what_it_did() {
+    let app = Embedded::start().await;
+    let (talk, id) = held(&app, "please pay 10").await;
+    app.scene.calls(&[crate::support::call("p-11", "pay", &json!({ "note": "11" }))]);
+    let turn = app.client.ui_turn(&regenerate_at(&talk.held[..1], &talk.answers[0])).await;
+    let [second] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    assert_eq!(app.client.call(&id).await["state"], "cancelled");
+    assert_last_told(&app, &["please pay 10"]);
+
+    app.client.approve(second).await;
+    app.scene.says("Rather not.");
+    let turn = app.client.ui_turn(&regenerate(&talk.held[..1])).await;
+    assert_eq!(turn.text(), "Rather not.", "{}", turn.raw);
+    assert_last_told(&app, &[r#"[tool outcome] pay, call p-11: {"paid":"11"}"#, "please pay 10"]);
+    assert_eq!(app.ledger.lines(), ["pay 11"]);
+}
+
+#[tokio::test]
+async fn names_of_another_thread_name_nothing_here() {
+    let app = Embedded::start().await;
+    let other = talked_in(&app, "other", &["theirs"]).await;
+    let untouched = app.client.messages(&other.thread).await;
+    let talk = talked(&app, &["one", "two"]).await;
+    let question = untouched[0]["message_id"].as_str().unwrap();
+    for name in [question, &other.answers[0], &other.thread] {
+        app.scene.says("ok");
+        let turn = app.client.ui_turn(&regenerate_at(&talk.held[..1], name)).await;
+        assert_eq!(turn.text(), "ok", "{}", turn.raw);
+        assert_last_told(&app, &["one"]);
+    }
+    assert_eq!(names(&app, &talk.thread).await, [Value::from("u1")]);
+    assert_eq!(app.client.messages(&other.thread).await, untouched);
+}

@@ -1,0 +1,224 @@
+//! New messages, and their words.
+
+use super::{CHAT, MAJORS, assert_last_told, names, talked, thread_named};
+use crate::support::Embedded;
+use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_new_message_as_every_major_posts_it() {
+    for major in MAJORS {
+        let app = Embedded::start().await;
+        app.scene.says("Hello.");
+        let turn = app.client.ui_turn(&recorded(&format!("{major}/a-text.1"), &[])).await;
+        assert_eq!((turn.status, turn.text().as_str()), (200, "Hello."), "{major}: {}", turn.raw);
+        assert_last_told(&app, &["hello"]);
+        let thread = thread_named(&app, "chat-a-text").await;
+        let messages = app.client.messages(&thread).await;
+        assert_eq!(messages[0]["client_id"], "client-1");
+        assert_eq!(messages[1]["message_id"], turn.message_id());
+    }
+}
+
+#[tokio::test]
+async fn a_page_may_post_its_last_message_alone_and_leave_the_trigger_out() {
+    let app = Embedded::start().await;
+    let bodies = [
+        json!({ "id": CHAT, "message": ui_user("u1", "one"), "trigger": "submit-message" }),
+        json!({ "id": CHAT, "message": ui_user("u2", "two") }),
+        json!({ "id": CHAT, "messages": [ui_user("u3", "three")] }),
+        json!({ "id": CHAT, "messages": [ui_user("u4", "four")], "message": null, "trigger": null, "messageId": null }),
+        json!({ "id": CHAT, "content": "five", "trigger": "submit-message" }),
+        json!({ "id": CHAT, "message": { "id": "u6", "role": "user", "content": "six" }, "trigger": "submit-message" }),
+    ];
+    for body in &bodies {
+        app.scene.says("ok");
+        let turn = app.client.ui_turn(body).await;
+        assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{body}: {}", turn.raw);
+    }
+    let thread = thread_named(&app, CHAT).await;
+    let words = ["one", "two", "three", "four", "five", "six"];
+    assert_eq!(app.client.questions(&thread).await, words);
+    let named = names(&app, &thread).await;
+    assert_eq!(named, [json!("u1"), json!("u2"), json!("u3"), json!("u4"), Value::Null, json!("u6")]);
+}
+
+#[tokio::test]
+async fn a_page_is_answered_in_the_dialect_that_its_body_speaks_unless_it_says_another() {
+    let app = Embedded::start().await;
+    let v4 = |words: &str| json!({ "role": "user", "content": words });
+    let both = json!({ "role": "user", "content": "c", "parts": [{ "type": "text", "text": "p" }] });
+    let ui = ui_user("u", "hi");
+    let bodies = [
+        (json!({ "messages": [ui] }), true),
+        (json!({ "messages": [v4("x"), { "role": "user", "content": null, "parts": ui["parts"] }] }), true),
+        (json!({ "messages": [v4("x")], "trigger": "submit-message" }), true),
+        (json!({ "messages": [ui, v4("x")] }), false),
+        (json!({ "messages": [both] }), false),
+        (json!({ "message": both, "messages": [ui] }), false),
+        (json!({ "content": "x", "trigger": null }), false),
+    ];
+    for (body, is_ui) in &bodies {
+        for (asked, expected) in [(None, *is_ui), (Some("data-v1"), false), (Some("ui-v6"), true)] {
+            app.scene.says("ok");
+            let thread = app.client.thread().await;
+            let path = app.client.url(&format!("/qa/chat_streamed/{thread}"));
+            let request = app.client.http.post(path).json(body);
+            let request = match asked {
+                Some(dialect) => request.header("x-stream-protocol", dialect),
+                None => request,
+            };
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), 200, "{body}");
+            let is_ui = answer.headers().contains_key("x-vercel-ai-ui-message-stream");
+            assert_eq!(is_ui, expected, "{asked:?} {body}");
+            assert!(answer.text().await.unwrap().contains("ok"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_words_of_a_message_are_its_texts_each_on_a_line() {
+    let app = Embedded::start().await;
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
+    let cases = [
+        (json!([text("one")]), "one"),
+        (json!([text("Sum this up:"), text("It rained.\nA lot.")]), "Sum this up:\nIt rained.\nA lot."),
+        (json!([file, text("what is it?"), { "type": "data-note", "data": { "text": "x" } }]), "what is it?"),
+        (json!([text(""), text("a"), { "type": "reasoning", "text": "b" }, text("c"), text("")]), "a\nc"),
+        (json!([null, 7, [], { "text": "x" }, { "type": "text" }, text(" ")]), " "),
+    ];
+    for (n, (parts, words)) in cases.iter().enumerate() {
+        app.scene.says("ok");
+        let name = format!("chat-{n}");
+        let message = json!({ "id": "u1", "role": "user", "parts": parts, "metadata": { "text": "x" } });
+        let turn = app.client.ui_turn(&ui_submit(&name, &[message])).await;
+        assert_eq!(turn.text(), "ok", "{parts}: {}", turn.raw);
+        assert_last_told(&app, &[words]);
+        let thread = thread_named(&app, &name).await;
+        let shown = app.client.messages(&thread).await;
+        assert_eq!(shown[0]["parts"], json!([text(words)]), "a reload shows one text");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_said_has_words_and_what_is_not_said_is_not_read() {
+    let app = Embedded::start().await;
+    let said = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
+    let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
+    let before = ui_user("u1", "one");
+    let refused = [
+        (json!({ "messages": [before, said(json!([]))] }), "messages[1].parts: "),
+        (json!({ "messages": [before, said(json!([file]))] }), "messages[1].parts: "),
+        (json!({ "message": said(json!([{ "type": "text", "text": "" }])) }), "message.parts: "),
+        (json!({ "message": said(json!("hi")) }), "message.parts: "),
+        (json!({ "message": { "role": "user" }, "trigger": "submit-message" }), "message.content: "),
+        (
+            json!({ "message": said(json!([file, { "type": "text", "text": "a\0b" }])) }),
+            "message.parts[1].text: ",
+        ),
+        (ui_submit_at(CHAT, &[said(json!([file]))], "u2"), "messages[0].parts: "),
+        (json!({ "messages": [before], "trigger": "resume-stream" }), "trigger: "),
+        (json!({ "messages": [before], "trigger": "" }), "trigger: "),
+        (json!({ "messages": [before], "trigger": 7 }), "trigger: "),
+        (json!({ "messages": { "0": before }, "trigger": "submit-message" }), "messages: "),
+        (json!({ "content": ["x"], "trigger": "submit-message" }), "content: "),
+    ];
+    for (mut body, named) in refused {
+        body["id"] = json!(CHAT);
+        let answer = app.client.post("/qa/chat_streamed", &body).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{body}");
+        assert!(answer.message().starts_with(named), "{body}: {}", answer.message());
+    }
+    assert_eq!(app.rows.count("threads").await, 0);
+
+    app.scene.says("ok");
+    let odd = [
+        said(json!([{ "type": "text", "text": "a\0b" }])),
+        json!({ "role": "user", "parts": 7 }),
+        ui_assistant("a", &json!("none")),
+        json!(null),
+        json!([]),
+        ui_user("u3", "three"),
+    ];
+    assert_eq!(app.client.ui_turn(&ui_submit(CHAT, &odd)).await.text(), "ok");
+    assert_last_told(&app, &["three"]);
+}
+
+#[tokio::test]
+async fn a_page_chooses_the_model_and_the_tools_beside_its_messages() {
+    let app = Embedded::start().await;
+    let mut body = ui_submit(CHAT, &[ui_user("u1", "one")]);
+    body["model"] = json!("scene");
+    body["tool_selection"] = json!(["look"]);
+    app.scene.says("ok");
+    assert_eq!(app.client.ui_turn(&body).await.text(), "ok");
+    let tools = app.scene.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+    assert_eq!(tools, ["look"]);
+    for (field, value, refused) in [
+        ("model", json!("none"), (422, "unknown_model")),
+        ("tool_selection", json!(["none"]), (422, "unknown_tool")),
+        ("model", json!(7), (400, "bad_request")),
+        ("tool_selection", json!("look"), (400, "bad_request")),
+    ] {
+        let mut body = ui_submit(CHAT, &[ui_user("u2", "two")]);
+        body[field] = value;
+        let turn = app.client.ui_turn(&body).await;
+        assert_eq!(turn.refused(), (refused.0, refused.1.to_owned()), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_posted_again_is_the_same_message() {
+    let app = Embedded::start().await;
+    let body = ui_submit(CHAT, &[ui_user("u1", "hi")]);
+    let failed = app.client.ui_turn(&body).await;
+    assert!(failed.error().is_some_and(|error| error.starts_with("upstream_error: ")), "{}", failed.raw);
+    app.scene.says("Hello.");
+    let again = app.client.ui_turn(&body).await;
+    assert_eq!((again.text().as_str(), again.error()), ("Hello.", None), "{}", again.raw);
+    assert_eq!(again.message_id(), failed.message_id(), "the same answer goes on");
+    let done = app.client.ui_turn(&body).await;
+    assert_eq!(done.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.rows.count("messages").await, 2);
+    assert_eq!(app.rows.count("runs").await, 1);
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_name_names_nothing() {
+    let app = Embedded::start().await;
+    let odd = [json!(7), json!(""), json!("x".repeat(65)), json!("a\0b"), Value::Null, json!(["u1"])];
+    for id in &odd {
+        app.scene.says("ok");
+        let mut message = ui_user("", "one");
+        message["id"] = id.clone();
+        let body = json!({ "id": CHAT, "messages": [message], "trigger": "submit-message", "messageId": id });
+        assert_eq!(app.client.ui_turn(&body).await.text(), "ok", "{id}");
+    }
+    let thread = thread_named(&app, CHAT).await;
+    assert_eq!(names(&app, &thread).await, vec![Value::Null; odd.len()]);
+    for longest in ["x".repeat(64), "é".repeat(64)] {
+        app.scene.says("ok");
+        app.client.ui_turn(&ui_submit(CHAT, &[ui_user(&longest, "one")])).await;
+        assert_eq!(names(&app, &thread).await.pop(), Some(json!(longest)));
+    }
+}
+
+#[tokio::test]
+async fn a_history_is_not_compared_where_messages_have_names() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one", "two"]).await;
+    // A page that trimmed, one that changed what was said, and one that says the same words again.
+    app.scene.says("A3").says("A4").says("A5");
+    for messages in [
+        vec![ui_user("u3", "three")],
+        vec![ui_user("u1", "changed"), ui_assistant(&talk.answers[0], &json!([])), ui_user("u4", "four")],
+        vec![ui_user("u1", "one"), ui_user("u5", "two")],
+    ] {
+        let turn = app.client.ui_turn(&ui_submit(CHAT, &messages)).await;
+        assert!(turn.text().starts_with('A'), "{}", turn.raw);
+    }
+    assert_eq!(app.client.questions(&talk.thread).await, ["one", "two", "three", "four", "two"]);
+    assert_last_told(&app, &["one", "A1", "two", "A2", "three", "A3", "four", "A4", "two"]);
+}

@@ -1,0 +1,53 @@
+//! What is posted while a turn is under way.
+
+use super::{CHAT, assert_last_told, names, regenerate, regenerate_at, talked};
+use crate::support::Embedded;
+use crate::support::ui::{ui_assistant, ui_submit, ui_submit_at, ui_user};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_turn_under_way_is_read_along_and_not_interrupted() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one"]).await;
+    let gate = app.scene.gate();
+    app.scene.says("A2");
+    let mut posted = talk.held.clone();
+    posted.push(ui_user("u2", "two"));
+    let new = ui_submit(CHAT, &posted);
+    let first = app.client.begin(&talk.thread, &new).await;
+    assert_eq!(first.status(), 200);
+
+    let refused = (409, "turn_in_progress".to_owned());
+    let mut more = posted.clone();
+    more.push(ui_user("u3", "three"));
+    for body in [
+        ui_submit(CHAT, &more),
+        ui_submit_at(CHAT, &[ui_user("u1", "eins")], "u1"),
+        ui_submit_at(CHAT, &[talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "zwei")], "u2"),
+        regenerate(&posted),
+        regenerate(&posted[..1]),
+        regenerate_at(&posted[..1], &talk.answers[0]),
+        // These never arrived, and are new.
+        ui_submit_at(CHAT, &[ui_user("u4", "four")], "u4"),
+        regenerate(&[ui_user("u4", "four")]),
+    ] {
+        assert_eq!(app.client.ui_turn(&body).await.refused(), refused, "{body}");
+    }
+
+    // The same again, as a network tries it, and a page that goes on.
+    let messages = app.client.messages(&talk.thread).await;
+    let writing = messages.last().unwrap()["message_id"].as_str().unwrap().to_owned();
+    posted.push(ui_assistant(&writing, &json!([])));
+    let retried = app.client.begin(&talk.thread, &new).await;
+    let goes_on = app.client.begin(&talk.thread, &ui_submit_at(CHAT, &posted, &writing)).await;
+    gate.add_permits(100);
+    for response in [first, retried, goes_on] {
+        let turn = app.client.read_ui_on(response).await;
+        assert_eq!((turn.text().as_str(), turn.message_id()), ("A2", writing.as_str()), "{}", turn.raw);
+        assert_eq!(turn.error(), None);
+    }
+    assert_eq!(app.scene.requests().len(), 2);
+    assert_last_told(&app, &["one", "A1", "two"]);
+    assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+    assert_eq!(app.rows.count("messages").await, 4);
+}

@@ -1,0 +1,124 @@
+//! What a model gives beside its words: the pages of the web that they go back to, and files.
+
+use super::{Stage, on_each_wire};
+use crate::support::{Ending, Said, Wire};
+use serde_json::{Value, json};
+
+async fn the_sources_of_an_answer_are_told_and_kept_and_not_sent_back(wire: Wire) {
+    let stage = Stage::on(wire).await;
+    stage.upstream.says(
+        &Said::on(wire)
+            .words(&["Blue "])
+            .source("https://example.com/a", Some("The sky"))
+            .source("javascript:alert(1)", Some("Click"))
+            .words(&["sky."])
+            .source("https://example.com/a", Some("The sky again"))
+            .source("https://example.com/b", None)
+            .end(),
+    );
+    let (thread, turn) = stage.asks().await;
+    stage.is(&turn, "completed").await;
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hhed", "Blue sky."), "{}", turn.raw);
+    let (a, b) = ("https://example.com/a", "https://example.com/b");
+    let told = [
+        json!({ "sourceType": "url", "id": a, "url": a, "title": "The sky" }),
+        json!({ "sourceType": "url", "id": b, "url": b }),
+    ];
+    assert_eq!(turn.all('h'), told.iter().collect::<Vec<_>>());
+    let kept = stage.app.client.messages(&thread).await.pop().unwrap();
+    let parts = json!([
+        { "type": "step_start" },
+        { "type": "text", "text": "Blue sky." },
+        { "type": "source", "url": a, "title": "The sky" },
+        { "type": "source", "url": b },
+    ]);
+    assert_eq!(kept["parts"], parts);
+
+    stage.upstream.words("Yes.");
+    assert_eq!(stage.asks_in(&thread).await.text(), "Yes.");
+    let asked = stage.upstream.last().to_string();
+    assert!(asked.contains("Blue sky.") && !asked.contains("example.com"), "{asked}");
+    stage.goes_on(&thread).await;
+}
+on_each_wire!(
+    the_sources_of_an_answer_are_told_and_kept_and_not_sent_back:
+    Chat chat, Responses responses, Anthropic anthropic, Gemini gemini
+);
+
+#[tokio::test]
+async fn a_source_that_is_written_in_another_way_breaks_nothing() {
+    for (wire, odd) in [
+        (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":null}}]}"#),
+        (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":["x",{"type":"file","file":{}}]}}]}"#),
+        (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":[{"url_citation":{"url":5}}]}}]}"#),
+        (
+            Wire::Responses,
+            r#"{"type":"response.output_text.annotation.added","annotation":{"type":"file_citation","url":"https://example.com"}}"#,
+        ),
+        (Wire::Responses, r#"{"type":"response.output_text.annotation.added"}"#),
+        (
+            Wire::Gemini,
+            r#"{"candidates":[{"groundingMetadata":{"groundingChunks":{"web":{"uri":"https://example.com"}}}}]}"#,
+        ),
+        (Wire::Gemini, r#"{"candidates":[{"groundingMetadata":[]}]}"#),
+    ] {
+        let stage = Stage::on(wire).await;
+        stage.upstream.says(&Said::on(wire).words(&["Hello."]).event(odd).end());
+        let (_, turn) = stage.asks().await;
+        stage.is(&turn, "completed").await;
+        assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."), "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn sources_that_stand_in_the_message_beside_the_last_delta_are_told() {
+    let stage = Stage::on(Wire::Chat).await;
+    let page = json!({ "type": "url_citation", "url_citation": { "url": "https://example.com/" } });
+    let message = json!({ "role": "assistant", "content": "Hello.", "annotations": [page] });
+    let last = json!({ "choices": [{ "index": 0, "delta": {}, "message": message }] });
+    stage.upstream.says(&Said::on(Wire::Chat).words(&["Hello."]).event(last.to_string()).end());
+    let (_, turn) = stage.asks().await;
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hed", "Hello."), "{}", turn.raw);
+}
+
+#[tokio::test]
+async fn a_file_that_a_model_makes_is_told_and_kept_where_it_stands() {
+    let stage = Stage::on(Wire::Gemini).await;
+    let drawn = |thought: bool| {
+        let data = json!({ "mimeType": "image/png", "data": "iVBORw0=" });
+        json!({ "inlineData": data, "thought": thought, "thoughtSignature": "s" }).to_string()
+    };
+    let said = Said::on(Wire::Gemini).words(&["Look: "]).parts(&drawn(true)).parts(&drawn(false));
+    stage.upstream.says(&said.words(&["A cat."]).end());
+    let (thread, turn) = stage.asks().await;
+    stage.is(&turn, "completed").await;
+    assert_eq!(turn.codes(), "f0k0ed", "{}", turn.raw);
+    assert_eq!(turn.one('k'), &json!({ "data": "iVBORw0=", "mimeType": "image/png" }));
+    let kept = stage.app.client.messages(&thread).await.pop().unwrap();
+    let parts = json!([
+        { "type": "step_start" },
+        { "type": "text", "text": "Look: " },
+        { "type": "file", "url": "data:image/png;base64,iVBORw0=", "media_type": "image/png" },
+        { "type": "text", "text": "A cat." },
+    ]);
+    assert_eq!(kept["parts"], parts);
+
+    stage.upstream.words("Yes.");
+    stage.asks_in(&thread).await;
+    let asked = stage.upstream.last();
+    assert_eq!(asked["contents"][1]["parts"], json!([{ "text": "Look: A cat." }]), "without its signature");
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_long_or_cannot_be_read_breaks_the_answer() {
+    let stage = Stage::on(Wire::Gemini).await;
+    for data in ["no Base64!".to_owned(), "AAAA".repeat(1 << 20)] {
+        let file = json!({ "inlineData": { "mimeType": "image/png", "data": data } }).to_string();
+        stage.upstream.says(&Said::on(Wire::Gemini).words(&["Look: "]).parts(&file).ends(Ending::Stop));
+        let (thread, turn) = stage.asks().await;
+        let why = turn.one('3').as_str().unwrap();
+        assert!(why.starts_with("upstream_malformed: "), "{why}");
+        assert_eq!(turn.all('k'), [] as [&Value; 0]);
+        stage.goes_on(&thread).await;
+    }
+}
