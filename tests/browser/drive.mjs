@@ -1,8 +1,8 @@
 #!/usr/bin/env node
-// A Chromium with the example page in it, for a test. `node drive.mjs URL FOLDER`: the page is built, and served by
-// Vite's own preview, which hands on to the server at URL what the page asks of it. Each line of stdin is an order,
-// {"tab", "do", ...}, and is answered by a line of stdout: {"ok": value} or {"error": text}. It ends with stdin. Where
-// the last order was not `close`, something went wrong, and what the tabs show is put into FOLDER.
+// Chromium with the example page in it, for tests. The page is built once and served by Vite's own preview, which hands
+// on to a test's server what the page asks of it. Each line of stdin is an order, {"id", "test", "do", ...}, and is
+// answered by a line of stdout: {"id", "ok": value} or {"id", "error": text}. A test has cookies, tabs and an address of
+// its own, from `start` to `close`; `fail` puts what its tabs show into a folder. All of it ends with stdin.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -12,41 +12,72 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
-const [, , server, folder] = process.argv;
 const example = path.resolve(import.meta.dirname, '../../examples/page');
 const inExample = createRequire(path.join(example, 'package.json'));
-fs.rmSync(folder, { recursive: true, force: true });
 const { build, preview } = await import(pathToFileURL(inExample.resolve('vite')));
 
-process.env.HOLDPOINT_URL = server;
-// Else the preview ends this process with stdin.
+// Else a preview ends this process with stdin, before what it has to put away.
 process.env.CI = 'true';
 const outDir = fs.mkdtempSync(path.join(os.tmpdir(), 'holdpoint-page-'));
 const site = { root: example, logLevel: 'silent', build: { outDir, emptyOutDir: true } };
-const built = build(site);
-const browser = await chromium.launch({
-  executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
-  // What the page does is between it and this machine.
-  args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
-});
-const context = await browser.newContext({ colorScheme: 'light' });
-await context.addInitScript(() => {
-  // The conversation, line by line, and whether the page waits for more of it.
-  window.shown = () => {
-    const log = document.querySelector('[role=log]');
-    const lines = log?.innerText.split('\n').map(line => line.trim()) ?? [];
-    return { lines: lines.filter(line => line !== ''), busy: log?.ariaBusy !== 'false' };
-  };
-});
-await built;
-const served = await preview({ ...site, preview: { host: '127.0.0.1', port: 0 } });
-const home = `http://127.0.0.1:${served.httpServer.address().port}`;
+const [browser] = await Promise.all([
+  chromium.launch({
+    executablePath: execFileSync('sh', ['-c', 'command -v chromium'], { encoding: 'utf8' }).trim(),
+    // What the page does is between it and this machine.
+    args: ['--disable-gpu', '--disable-quic', '--disable-sync', '--disable-component-update'],
+  }),
+  build(site),
+]);
 
-const tabs = new Map();
+// The page's own configuration reads where the server is from the environment, so one begins after the other.
+let begun = Promise.resolve();
+function serve(server) {
+  const served = begun.then(() => {
+    process.env.HOLDPOINT_URL = server;
+    return preview({ ...site, preview: { host: '127.0.0.1', port: 0 } });
+  });
+  begun = served.catch(() => {});
+  return served;
+}
 
-async function open(name) {
+const tests = new Map();
+
+async function start({ test, server }) {
+  const [served, context] = await Promise.all([serve(server), browser.newContext({ colorScheme: 'light' })]);
+  await context.addInitScript(() => {
+    // The conversation, line by line, and whether the page waits for more of it.
+    window.shown = () => {
+      const log = document.querySelector('[role=log]');
+      const lines = log?.innerText.split('\n').map(line => line.trim()) ?? [];
+      return { lines: lines.filter(line => line !== ''), busy: log?.ariaBusy !== 'false' };
+    };
+  });
+  const home = `http://127.0.0.1:${served.httpServer.address().port}`;
+  tests.set(test, { served, context, home, tabs: new Map() });
+}
+
+async function close({ test }) {
+  const { served, context } = tests.get(test);
+  tests.delete(test);
+  await Promise.all([context.close(), served.close()]);
+}
+
+async function fail(order) {
+  fs.rmSync(order.folder, { recursive: true, force: true });
+  fs.mkdirSync(order.folder, { recursive: true });
+  for (const [name, { page, errors }] of tests.get(order.test).tabs) {
+    const file = ending => path.join(order.folder, `${name}.${ending}`);
+    await page.screenshot({ path: file('png'), fullPage: true });
+    fs.writeFileSync(file('html'), await page.content());
+    fs.writeFileSync(file('errors'), errors.join('\n'));
+  }
+  await close(order);
+}
+
+async function open({ test, tab: name, at }) {
+  const { context, home, tabs } = tests.get(test);
   const page = await context.newPage();
-  const tab = { page, requests: [], errors: [] };
+  const tab = { page, home, requests: [], errors: [] };
   tabs.set(name, tab);
   page.on('request', request => {
     if (request.resourceType() === 'fetch') tab.requests.push(request);
@@ -55,7 +86,7 @@ async function open(name) {
     if (message.type() === 'error') tab.errors.push(message.text());
   });
   page.on('pageerror', error => tab.errors.push(String(error)));
-  return tab;
+  await loaded(page, page.goto(home + at));
 }
 
 // A page is there when it was told whether there is a turn to read along with, or says why there is none.
@@ -66,23 +97,20 @@ async function loaded(page, navigation) {
 
 const card = (page, { tool, place }) => page.getByRole('region', { name: `Tool call ${tool}` }).nth(place);
 
-const orders = {
-  open: (tab, { at }) => loaded(tab.page, tab.page.goto(home + at)),
-  reload: tab => loaded(tab.page, tab.page.reload()),
-  url: tab => tab.page.url().slice(home.length),
-  say: async (tab, { text }) => {
-    await tab.page.getByLabel('Message').fill(text);
-    await tab.page.getByRole('button', { name: 'Send' }).click();
+const inTab = {
+  reload: ({ page }) => loaded(page, page.reload()),
+  url: ({ page, home }) => page.url().slice(home.length),
+  say: async ({ page }, { text }) => {
+    await page.getByLabel('Message').fill(text);
+    await page.getByRole('button', { name: 'Send' }).click();
   },
-  click: async (tab, { name }) => tab.page.getByRole('button', { name, exact: true }).click(),
-  approve: (tab, order) => card(tab.page, order).getByRole('button', { name: 'Approve' }).click(),
-  deny: async (tab, order) => {
-    const question = card(tab.page, order);
-    await question.getByLabel('Reason for denying').fill(order.reason);
-    await question.getByRole('button', { name: 'Deny' }).click();
+  click: ({ page }, { name }) => page.getByRole('button', { name, exact: true }).click(),
+  approve: ({ page }, order) => card(page, order).getByRole('button', { name: 'Approve' }).click(),
+  deny: async ({ page }, order) => {
+    await card(page, order).getByLabel('Reason for denying').fill(order.reason);
+    await card(page, order).getByRole('button', { name: 'Deny' }).click();
   },
-  alert: tab => tab.page.getByRole('alert').innerText(),
-  // Waits until just these lines are shown, and until nothing is under way unless that is `busy`.
+  alert: ({ page }) => page.getByRole('alert').innerText(),
   shows: async ({ page }, { lines, busy }) => {
     const wanted = JSON.stringify({ lines, busy });
     await page.waitForFunction(wanted => JSON.stringify(shown()) === wanted, wanted).catch(async error => {
@@ -91,40 +119,34 @@ const orders = {
     });
   },
   // What it asked of the server, each with the status of the answer, oldest first.
-  requests: tab => Promise.all(tab.requests.map(async request => {
+  requests: ({ requests }) => Promise.all(requests.map(async request => {
     const { pathname, search } = new URL(request.url());
     const response = await request.response();
     return `${request.method()} ${pathname}${search} ${response?.status() ?? 'none'}`;
   })),
-  errors: tab => tab.errors,
+  errors: ({ errors }) => errors,
 };
 
-let closed = false;
-console.log(JSON.stringify({ ok: home }));
-for await (const line of readline.createInterface({ input: process.stdin })) {
-  const order = JSON.parse(line);
-  if (order.do === 'close') {
-    closed = true;
-    break;
-  }
-  try {
-    const tab = tabs.get(order.tab) ?? (await open(order.tab));
-    const ok = await orders[order.do](tab, order);
-    console.log(JSON.stringify({ ok: ok ?? null }));
-  } catch (error) {
-    console.log(JSON.stringify({ error: error.message }));
-  }
+async function obey(order) {
+  const whole = { start, close, fail, open }[order.do];
+  return whole ? whole(order) : inTab[order.do](tests.get(order.test).tabs.get(order.tab), order);
 }
 
-if (!closed) {
-  fs.mkdirSync(folder, { recursive: true });
-  for (const [name, { page, errors }] of tabs) {
-    await page.screenshot({ path: path.join(folder, `${name}.png`), fullPage: true }).catch(() => {});
-    fs.writeFileSync(path.join(folder, `${name}.html`), await page.content().catch(String));
-    fs.writeFileSync(path.join(folder, `${name}.errors`), errors.join('\n'));
-  }
-}
-await browser.close();
-await served.close();
-fs.rmSync(outDir, { recursive: true });
-process.exit(0);
+const underWay = new Set();
+// Whoever gave an order may be gone.
+process.stdout.on('error', () => {});
+// What came while all this was made ready is still there.
+const orders = readline.createInterface({ input: process.stdin });
+orders.on('line', line => {
+  const order = JSON.parse(line);
+  const answer = answer => console.log(JSON.stringify({ id: order.id, ...answer }));
+  const obeyed = obey(order).then(ok => answer({ ok: ok ?? null }), error => answer({ error: error.message }));
+  underWay.add(obeyed);
+  obeyed.finally(() => underWay.delete(obeyed));
+});
+orders.on('close', async () => {
+  await Promise.all(underWay);
+  await browser.close();
+  fs.rmSync(outDir, { recursive: true });
+  process.exit(0);
+});

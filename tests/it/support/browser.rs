@@ -1,47 +1,86 @@
 //! The example page in a real Chromium, driven by a process of Node (`tests/browser`).
 
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use tokio::sync::oneshot;
 
 const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in examples/page, and install Debian's \
                        package chromium; what went wrong stands above";
 
-/// A browser with nothing open. It has to be closed; where a test fails before, what its tabs show is put into
-/// `target/tmp/browser`.
-pub(crate) struct Browser {
-    node: Arc<Mutex<Node>>,
+/// The process, which all tests of this one share: it ends when this one is gone, and its stdin with it.
+struct Driver {
+    stdin: Mutex<ChildStdin>,
+    /// Who waits for which answer; nobody can any more once the process has ended.
+    waiting: Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>,
+    ids: AtomicU64,
 }
 
-struct Node {
-    child: Child,
-    answers: Lines<BufReader<ChildStdout>>,
+impl Driver {
+    fn shared() -> &'static Self {
+        static SHARED: OnceLock<Driver> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    fn start() -> Self {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
+        let mut command = Command::new("node");
+        command.current_dir(project).arg("drive.mjs").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("node is installed");
+        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        let waiting = Arc::new(Mutex::new(Some(HashMap::<u64, oneshot::Sender<Value>>::new())));
+        let answered = waiting.clone();
+        std::thread::spawn(move || {
+            for line in answers.map_while(Result::ok) {
+                let answer: Value = serde_json::from_str(&line).unwrap();
+                let mut waiting = answered.lock().unwrap();
+                let who = waiting.as_mut().unwrap().remove(&answer["id"].as_u64().unwrap());
+                // Whoever failed does not wait.
+                let _gone = who.unwrap().send(answer);
+            }
+            *answered.lock().unwrap() = None;
+        });
+        Self { stdin: Mutex::new(child.stdin.take().unwrap()), waiting, ids: AtomicU64::new(0) }
+    }
+
+    /// Gives the order; the answer comes when it is carried out.
+    fn give(&self, mut order: Value) -> oneshot::Receiver<Value> {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.waiting.lock().unwrap().as_mut().expect(MISSING).insert(id, answer);
+        order["id"] = id.into();
+        writeln!(self.stdin.lock().unwrap(), "{order}").expect(MISSING);
+        answered
+    }
+
+    async fn order(&self, order: Value) -> Value {
+        let answer = self.give(order).await.expect(MISSING);
+        assert!(answer.get("error").is_none(), "{}", answer["error"].as_str().unwrap());
+        answer["ok"].clone()
+    }
+}
+
+/// A browser of a test's own. It has to be closed; of a test that fails before, what its tabs show is put into
+/// `target/tmp/browser`.
+pub(crate) struct Browser {
+    test: &'static str,
 }
 
 /// A tab of it.
 pub(crate) struct Tab {
-    node: Arc<Mutex<Node>>,
+    test: &'static str,
     name: &'static str,
 }
 
 impl Browser {
-    /// One whose pages talk to the server at this address. The name is the test's.
-    pub(crate) async fn start(server: &str, name: &str) -> Self {
-        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
-        let failed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser").join(name);
-        let mut command = Command::new("node");
-        command.current_dir(project).arg("drive.mjs").arg(server).arg(failed);
-        let node = blocking(move || {
-            let mut child =
-                command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node is installed");
-            let answers = BufReader::new(child.stdout.take().unwrap()).lines();
-            let mut node = Node { child, answers };
-            node.hears();
-            node
-        });
-        Self { node: Arc::new(Mutex::new(node.await)) }
+    /// One whose pages talk to the server at this address. The test's name is its own.
+    pub(crate) async fn start(server: &str, test: &'static str) -> Self {
+        Driver::shared().order(json!({ "do": "start", "test": test, "server": server })).await;
+        Self { test }
     }
 
     /// A tab with the page, which makes a chat of its own.
@@ -51,46 +90,34 @@ impl Browser {
 
     /// A tab with the page at this path.
     pub(crate) async fn tab_at(&self, name: &'static str, path: &str) -> Tab {
-        let tab = Tab { node: self.node.clone(), name };
+        let tab = Tab { test: self.test, name };
         tab.order("open", json!({ "at": path })).await;
         tab
     }
 
     /// Closes it.
     pub(crate) async fn close(self) {
-        let ended = blocking(move || {
-            let mut node = self.node.lock().unwrap();
-            node.says(&json!({ "do": "close" }));
-            drop(node.child.stdin.take());
-            node.child.wait().unwrap()
-        });
-        assert!(ended.await.success());
+        Driver::shared().order(json!({ "do": "close", "test": self.test })).await;
     }
 }
 
-impl Node {
-    fn says(&mut self, order: &Value) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{order}").unwrap();
-    }
-
-    fn hears(&mut self) -> Value {
-        let answer: Value = serde_json::from_str(&self.answers.next().expect(MISSING).unwrap()).unwrap();
-        assert_eq!(answer.get("error"), None, "{}", answer["error"].as_str().unwrap_or_default());
-        answer["ok"].clone()
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser").join(self.test);
+            let order = json!({ "do": "fail", "test": self.test, "folder": folder });
+            // The driver does that while the test goes down.
+            let _answer = Driver::shared().give(order);
+        }
     }
 }
 
 impl Tab {
     async fn order(&self, what: &str, mut order: Value) -> Value {
+        order["test"] = self.test.into();
         order["tab"] = self.name.into();
         order["do"] = what.into();
-        let node = self.node.clone();
-        blocking(move || {
-            let mut node = node.lock().unwrap();
-            node.says(&order);
-            node.hears()
-        })
-        .await
+        Driver::shared().order(order).await
     }
 
     /// The id of its chat, which its URL has.
@@ -149,13 +176,5 @@ impl Tab {
     pub(crate) async fn errors(&self) -> Vec<String> {
         let errors = self.order("errors", json!({})).await;
         errors.as_array().unwrap().iter().map(|error| error.as_str().unwrap().to_owned()).collect()
-    }
-}
-
-/// The server may run on this thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }
