@@ -120,6 +120,17 @@ async fn a_page_that_is_loaded_during_a_turn_shows_the_rest() {
 }
 
 #[tokio::test]
+async fn a_card_shows_what_hides_or_turns_the_text_around() {
+    let app = Embedded::start().await;
+    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "<i>1\u{202e}0\u{200b}" }))]);
+    let browser = Browser::start(&app.client.base, "shows_what_hides").await;
+    let tab = browser.tab("tab").await;
+    tab.says("pay").await;
+    tab.shows(&[vec!["pay"], pay(r#""note": "<i>1\u{202e}0\u{200b}""#, &ASKS)].concat()).await;
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn of_several_cards_all_have_to_be_decided_before_the_page_posts() {
     let app = Embedded::start().await;
     let calls = ["1", "2"].map(|note| call(&format!("p-{note}"), "pay", &json!({ "note": note })));
@@ -167,6 +178,26 @@ async fn a_tab_that_decides_too_late_shows_what_became_of_the_call() {
     asked_for(&first, &[&OPENED, &POSTED, &POSTED]).await;
     asked_for(&reloading, &[&LOADED, &LOADED]).await;
     asked_for(&late, &[&LOADED, &POSTED]).await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_yes_that_comes_too_late_runs_nothing_and_the_page_says_why() {
+    let app = with_a_hold().await;
+    app.scene.says("Too late.");
+    let browser = Browser::start(&app.client.base, "says_why_not").await;
+    let tab = browser.tab("tab").await;
+    tab.says("pay").await;
+    tab.shows(&[vec!["pay"], pay(PAY_10, &ASKS)].concat()).await;
+    assert_eq!(app.rows.change("UPDATE tool_calls SET expires_at = created_at").await, Ok(1));
+
+    tab.approves("pay", 0).await;
+    let why = "Nobody approved this in time, it expired. The tool did not run.";
+    tab.shows(&[vec!["pay"], pay(PAY_10, &[why, "Too late."])].concat()).await;
+    tab.reloads().await;
+    tab.shows(&[vec!["pay"], pay(PAY_10, &["Did not run: expired", "Too late."])].concat()).await;
+    assert!(app.ledger.lines().is_empty());
+    asked_for(&tab, &[&OPENED, &POSTED, &POSTED, &LOADED]).await;
     browser.close().await;
 }
 

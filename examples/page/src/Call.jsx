@@ -49,7 +49,7 @@ function standing(part) {
     case 'output-available':
       return part.approval ? 'Approved, and done.' : 'Done.';
     case 'output-error':
-      return part.approval ? `Approved, but: ${part.errorText}` : part.errorText;
+      return part.errorText;
     case 'output-denied':
       // A call that expired, or was cancelled, comes with that word.
       return part.approval.reason ? `Did not run: ${part.approval.reason}` : 'Did not run.';
