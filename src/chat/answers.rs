@@ -8,10 +8,9 @@ use crate::approvals::{DecideError, DecisionRequest};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::decision::{Answer, Surface};
-use crate::domain::id::{RunId, ToolCallId};
+use crate::domain::id::ToolCallId;
 use crate::domain::message::{Step, StepStatus};
 use crate::domain::turn::{Standing, TurnEvent};
-use crate::store::{Read, StoreError, Thread};
 use std::collections::HashSet;
 
 impl Chat {
@@ -93,17 +92,6 @@ pub(super) fn missed(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
 pub(super) fn missed_before_turn(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
     let last_whole = steps.iter().rfind(|step| step.status == StepStatus::Complete);
     if last_whole.is_some_and(|step| step.n == known) { Vec::new() } else { missed(steps, known) }
-}
-
-/// The steps that stood when the latest turn of this run began, and those of the turn itself.
-pub(super) async fn around_turn<'a>(
-    read: &Read,
-    thread: &Thread,
-    run: RunId,
-    steps: &'a [Step],
-) -> Result<(&'a [Step], &'a [Step]), StoreError> {
-    let began = read.turn_began(thread, run).await?;
-    Ok(steps.split_at(steps.partition_point(|step| began.is_none_or(|began| step.created_at < began))))
 }
 
 /// The calls of a step that a person is, or was, asked about.

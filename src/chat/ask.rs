@@ -1,6 +1,6 @@
 //! What a request wants, and the run that answers it.
 
-use super::answers::{answered_step, around_turn, missed_before_turn};
+use super::answers::{answered_step, missed_before_turn};
 use super::intent::{Intent, intent};
 use super::waiting::Waiting;
 use super::{Chat, Started};
@@ -9,6 +9,7 @@ use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::dialect::Dialect;
 use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::message::Step;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::domain::turn::TurnEvent;
 use crate::pace::TooOften;
@@ -202,11 +203,11 @@ impl Chat {
                 Ok(Started::of(&run, log.ok_or(AskError::TurnInProgress)?))
             }
             Next::Begin(lease) => {
-                let held = write.held_calls(lease.run.assistant_message_id).await?;
+                let steps = write.steps(lease.run.assistant_message_id).await?;
                 // Whoever finds the run in the database finds its log too; it says nothing before the commit.
                 let telling = self.telling(lease.run.id);
                 write.commit().await?;
-                Ok(telling.start(*lease, held))
+                Ok(telling.start(*lease, TurnEvent::continued(&steps)))
             }
             Next::Announce(waiting) => {
                 write.commit().await?;
@@ -374,7 +375,7 @@ impl Chat {
         let run = run.ok_or(AskError::NothingToContinue)?;
         let steps = match answered.is_empty() {
             true => Vec::new(),
-            false => write.steps(thread, run.assistant_message_id).await?,
+            false => write.steps(run.assistant_message_id).await?,
         };
         let known = answered_step(&steps, answered);
         let settles = |turn| {
@@ -382,20 +383,23 @@ impl Chat {
             let step = known.ok_or(AskError::NothingToContinue)?;
             Ok((Next::Announce(Waiting { run: Run { options, ..run.clone() }, step, turn }), Vec::new()))
         };
-        let before = |steps| known.map_or_else(Vec::new, |known| missed_before_turn(steps, known));
+        let before = |steps: &[Step]| known.map_or_else(Vec::new, |known| missed_before_turn(steps, known));
         if run.id != last.id {
             // The user went on without it, and so does nobody else; its page is told how its calls stand.
             return settles(None);
         }
         match (running, run.status) {
             (Some(running), _) => {
-                let (told, of_turn) = around_turn(write, thread, running.id, &steps).await?;
-                if of_turn.iter().any(|step| known == Some(step.n)) {
+                let told = match known {
+                    Some(_) => write.steps_before_turn(thread, &running).await?,
+                    None => Vec::new(),
+                };
+                if known.is_some_and(|known| told.last().is_none_or(|last| last.n < known)) {
                     // All but its end: the page has read the turn that it would attach to.
-                    let turn = self.live.find(running.id).ok_or(AskError::TurnInProgress)?;
-                    return settles(Some(turn));
+                    let turn = self.running_log(write, thread, &running).await?;
+                    return settles(Some(turn.ok_or(AskError::TurnInProgress)?));
                 }
-                Ok((Next::Attach(running), before(told)))
+                Ok((Next::Attach(running), before(&told)))
             }
             (None, RunStatus::Completed | RunStatus::Cancelled) => settles(None),
             (None, _) => Ok((self.go_on(write, principal, thread).await?, before(&steps))),

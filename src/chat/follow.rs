@@ -113,8 +113,8 @@ impl Follower {
     /// Until the turn is over, nobody reads any more, the database has not answered for so long, or this process
     /// leaves. Whether the other process lives is for others to find out, who close what it left.
     async fn follow(mut self, patience: Duration) {
-        if !self.turn.held.is_empty() {
-            self.log.say(TurnEvent::Continued(self.turn.held.iter().map(Standing::of).collect()));
+        if let Some(continued) = self.turn.continued.take() {
+            self.log.say(continued);
         }
         let mut mark = None;
         let mut answered = Instant::now();
@@ -323,4 +323,122 @@ fn as_asked(call: &ToolCall) -> TurnEvent<'static> {
         _ => &call.input,
     };
     TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input: input.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::clock::Timestamp;
+    use std::cell::RefCell;
+    use uuid::Uuid;
+
+    fn run() -> RunId {
+        RunId::new(Uuid::from_u128(1))
+    }
+
+    fn told() -> Told {
+        Told {
+            n: 0,
+            begun: false,
+            part: 0,
+            read: 0,
+            ended: HashSet::new(),
+            counted: false,
+            finished: false,
+            reason: FinishReason::Other,
+            spent: Spent::default(),
+            before: None,
+        }
+    }
+
+    fn text(words: &str) -> Part {
+        Part::Text { text: words.to_owned() }
+    }
+
+    fn call() -> Part {
+        Part::ToolCall { tool_call_id: ToolCallId::new(Uuid::from_u128(2)) }
+    }
+
+    /// What is told of a step that is seen so, one after the other.
+    fn all_told(seen: &[(StepStatus, &[Part])]) -> Vec<TurnEvent<'static>> {
+        let (mut told, said) = (told(), RefCell::new(Vec::new()));
+        for (status, parts) in seen {
+            let step = Step {
+                n: 0,
+                status: *status,
+                parts: parts.to_vec(),
+                calls: Vec::new(),
+                usage: None,
+                origin: None,
+                provider_state: None,
+                created_at: Timestamp::from_micros(0),
+            };
+            let before = said.borrow().len();
+            let step =
+                SeenStep { step, reason: (*status == StepStatus::Complete).then_some(FinishReason::Stop) };
+            told.step(&step, &|event| said.borrow_mut().push(event));
+            let after = said.borrow().len();
+            told.step(&step, &|event| said.borrow_mut().push(event));
+            assert_eq!(said.borrow().len(), after, "nothing is told twice, after {before}");
+        }
+        said.into_inner()
+    }
+
+    #[test]
+    fn words_are_told_as_they_grow_and_thoughts_apart() {
+        let thought = Part::Reasoning { text: "hm".to_owned() };
+        let said = all_told(&[
+            (StepStatus::Streaming, &[]),
+            (StepStatus::Streaming, &[thought.clone()]),
+            (StepStatus::Streaming, &[thought.clone(), text("\u{20ac}")]),
+            (StepStatus::Complete, &[thought, text("\u{20ac}1")]),
+        ]);
+        let expected = [
+            TurnEvent::StepStarted,
+            TurnEvent::Reasoning("hm".into()),
+            TurnEvent::PartEnded,
+            TurnEvent::Text("\u{20ac}".into()),
+            TurnEvent::Text("1".into()),
+            TurnEvent::StepFinished { reason: FinishReason::Stop, usage: None },
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn what_stands_behind_a_call_waits_for_it_until_the_step_has_ended() {
+        let open = [text("a"), call(), text("b")];
+        let expected = [
+            TurnEvent::StepStarted,
+            TurnEvent::Text("a".into()),
+            TurnEvent::PartEnded,
+            TurnEvent::Text("b".into()),
+        ];
+        // As whoever closes a dead turn leaves it, and as a turn that breaks writes it.
+        for left in [&open[..], &[text("a"), text("b")]] {
+            let seen = [(StepStatus::Streaming, &open[..]), (StepStatus::Interrupted, left)];
+            assert_eq!(all_told(&seen[..1]), expected[..3]);
+            assert_eq!(all_told(&seen), expected);
+        }
+    }
+
+    #[test]
+    fn a_log_is_shared_by_all_who_read_it_and_gone_when_nobody_does() {
+        let (turns, key) = (FollowedTurns::default(), (run(), 1));
+        let (log, is_new) = turns.log(key);
+        assert!(is_new);
+        let (same, is_new) = turns.log(key);
+        assert!(!is_new && Arc::ptr_eq(&log, &same));
+        assert!(!Arc::ptr_eq(&turns.log((run(), 2)).0, &log), "another turn of the run");
+        assert!(!turns.forget_unread(key, &log), "somebody is about to read it");
+        let reader = same.reader();
+        drop(same);
+        assert!(!turns.forget_unread(key, &log), "somebody reads it");
+        drop(reader);
+        assert!(turns.forget_unread(key, &log));
+        let (another, is_new) = turns.log(key);
+        assert!(is_new);
+        turns.forget(key, &log);
+        assert!(!turns.log(key).1, "a log that is forgotten takes no other with it");
+        drop(another);
+    }
 }

@@ -89,7 +89,7 @@ impl TurnLog {
 
     /// A reader at the beginning.
     pub(crate) fn reader(&self) -> Reader {
-        Reader { said: self.0.subscribe(), place: Place::default() }
+        Reader { said: self.0.subscribe(), place: Place::default(), piece_bytes: PIECE_BYTES }
     }
 }
 
@@ -112,9 +112,16 @@ struct Place {
 pub(crate) struct Reader {
     said: watch::Receiver<Said>,
     place: Place,
+    /// As many bytes of words it is told at once, about.
+    piece_bytes: usize,
 }
 
 impl Reader {
+    /// The same, told no more words at once than these.
+    pub(crate) fn in_pieces(self, bytes: usize) -> Self {
+        Self { piece_bytes: self.piece_bytes.min(bytes), ..self }
+    }
+
     /// Waits for what is new and reads of it until `each` has had enough of it; false at the end.
     pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent<'_>) -> Enough) -> bool {
         let before = self.place;
@@ -135,7 +142,7 @@ impl Reader {
                     continue;
                 }
                 Some(all) => {
-                    let to = all.ceil_char_boundary(read.saturating_add(PIECE_BYTES));
+                    let to = all.ceil_char_boundary(read.saturating_add(self.piece_bytes));
                     let more = all.get(read..to).unwrap_or_default();
                     self.place.read = to;
                     each(&event.with_words(more))
@@ -174,6 +181,65 @@ impl LiveTurns {
         let mut turns = self.0.lock();
         if turns.get(&run).is_some_and(|current| Arc::ptr_eq(current, log)) {
             turns.remove(&run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::ToolCallId;
+    use futures::FutureExt;
+    use uuid::Uuid;
+
+    /// What a reader is told that never has enough.
+    fn all(reader: &mut Reader) -> Vec<TurnEvent<'static>> {
+        let mut told = Vec::new();
+        let each = |event: &TurnEvent<'_>| {
+            told.push(event.clone().into_owned());
+            Enough::No
+        };
+        reader.next(each).now_or_never();
+        told
+    }
+
+    fn text(words: &str) -> TurnEvent<'static> {
+        TurnEvent::Text(words.to_owned().into())
+    }
+
+    #[test]
+    fn a_reader_is_told_what_is_new_of_words_that_go_on() {
+        let log = TurnLog::default();
+        let (mut eager, mut late) = (log.reader(), log.reader());
+        let delta = |id, words: &'static str| TurnEvent::CallArguments {
+            tool_call_id: ToolCallId::new(Uuid::from_u128(id)),
+            delta: words.into(),
+        };
+        log.say(TurnEvent::StepStarted);
+        log.say(text("a"));
+        assert_eq!(all(&mut eager), [TurnEvent::StepStarted, text("a")]);
+        assert_eq!(all(&mut eager), []);
+        for event in [text("b"), text("c"), TurnEvent::PartEnded, text("d")] {
+            log.say(event);
+        }
+        for event in [delta(1, "e"), delta(1, "f"), delta(2, "g"), TurnEvent::Reasoning("h".into())] {
+            log.say(event);
+        }
+        let rest = [text("d"), delta(1, "ef"), delta(2, "g"), TurnEvent::Reasoning("h".into())];
+        let behind = |first: &[TurnEvent<'static>]| [first, &[TurnEvent::PartEnded], &rest[..]].concat();
+        assert_eq!(all(&mut eager), behind(&[text("bc")]));
+        assert_eq!(all(&mut late), behind(&[TurnEvent::StepStarted, text("abc")]));
+    }
+
+    #[test]
+    fn long_words_are_told_in_pieces_that_cut_no_character() {
+        let log = TurnLog::default();
+        log.say(text(&"\u{20ac}".repeat(PIECE_BYTES)));
+        for (mut reader, piece) in [(log.reader(), PIECE_BYTES), (log.reader().in_pieces(100), 100)] {
+            let told = all(&mut reader);
+            let lengths = told.iter().map(|event| words(event).unwrap().len());
+            assert!(lengths.clone().all(|length| length <= piece + 2), "{lengths:?}");
+            assert_eq!(lengths.sum::<usize>(), 3 * PIECE_BYTES);
         }
     }
 }

@@ -4,10 +4,9 @@
 use super::live::TurnLog;
 use super::{Chat, Started};
 use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
-use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use crate::domain::turn::{Spent, Standing, TurnEvent};
+use crate::domain::turn::{Spent, TurnEvent};
 use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use std::sync::Arc;
@@ -45,21 +44,21 @@ impl Telling {
         Self { chat: chat.clone(), run_id, log: Arc::default() }
     }
 
-    /// Starts the turn in a task of its own. `held` are the calls it continues behind.
-    pub(super) fn start(self, lease: Lease, held: Vec<ToolCall>) -> Started {
+    /// Starts the turn in a task of its own. `continued` is how the calls stand that it goes on behind.
+    pub(super) fn start(self, lease: Lease, continued: Option<TurnEvent<'static>>) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
         let span = span(&lease.thread, &lease.run);
-        tasks.spawn(async move { self.turn(lease, &held).await }.instrument(span));
+        tasks.spawn(async move { self.turn(lease, continued).await }.instrument(span));
         started
     }
 
-    pub(super) async fn turn(&self, lease: Lease, held: &[ToolCall]) {
+    pub(super) async fn turn(&self, lease: Lease, continued: Option<TurnEvent<'static>>) {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
-        if !held.is_empty() {
-            self.tell_held(held);
+        if let Some(continued) = continued {
+            self.log.say(continued);
         }
         let mut spent = Spent::default();
         let told = match self.run_agent(&lease, &heartbeat, &mut spent).await {
@@ -143,11 +142,6 @@ impl Telling {
         let ended = write.end_turn(lease, end).await?;
         write.commit().await?;
         Ok(ended)
-    }
-
-    /// Tells how the held calls of the last step stand.
-    fn tell_held(&self, held: &[ToolCall]) {
-        self.log.say(TurnEvent::Continued(held.iter().map(Standing::of).collect()));
     }
 }
 

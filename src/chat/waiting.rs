@@ -1,7 +1,7 @@
 //! A continuation that has to wait: for calls that were approved and have not ended. Then it goes on, or tells how
 //! they stand.
 
-use super::answers::{around_turn, held_at, missed, missed_before_turn};
+use super::answers::{held_at, missed, missed_before_turn};
 use super::live::{Enough, TurnLog};
 use super::turn::{Telling, internal, span};
 use super::{Chat, Started};
@@ -96,7 +96,7 @@ impl Telling {
         let then = self.then(&write, principal, thread, waiting, &found).await?;
         write.commit().await?;
         match then {
-            Then::GoesOn(lease) => self.turn(*lease, &found.held).await,
+            Then::GoesOn(lease) => self.turn(*lease, TurnEvent::continued(&found.steps)).await,
             Then::ReadsAlong(other, before) => {
                 self.say_all(before);
                 let mut reader = other.reader();
@@ -138,7 +138,7 @@ impl Telling {
         }
         let message = waiting.run.assistant_message_id;
         let read = chat.store.read().await?;
-        let steps = read.steps(thread, message).await?;
+        let steps = read.steps(message).await?;
         drop(read);
         let mut held: Vec<ToolCall> = held_at(&steps, waiting.step).cloned().collect();
         loop {
@@ -148,7 +148,7 @@ impl Telling {
             let then: Vec<ToolCall> = join_all(outcomes).await.into_iter().collect::<Result<_, _>>()?;
             let write = chat.store.write().await?;
             write.lock_thread(thread).await?;
-            let steps = write.steps(thread, message).await?;
+            let steps = write.steps(message).await?;
             held = held_at(&steps, waiting.step).cloned().collect();
             // What was pending may have been approved while the others were waited for.
             let begun =
@@ -175,10 +175,10 @@ impl Telling {
         }
         match found.last.as_ref().map(|last| last.status) {
             Some(RunStatus::Running) => {
-                let (before, _) = around_turn(write, thread, waiting.run.id, &found.steps).await?;
-                return Ok(match chat.live.find(waiting.run.id) {
-                    Some(other) => Then::ReadsAlong(other, missed_before_turn(before, waiting.step)),
-                    None => Then::Ends(Some(TurnError::told_elsewhere())),
+                let before = write.steps_before_turn(thread, &waiting.run).await?;
+                return Ok(match chat.running_log(write, thread, &waiting.run).await? {
+                    Some(other) => Then::ReadsAlong(other, missed_before_turn(&before, waiting.step)),
+                    None => Then::Ends(Some(TurnError::taken_over())),
                 });
             }
             Some(RunStatus::Waiting | RunStatus::Failed) if found.goes_on_behind(waiting.step) => {}

@@ -93,12 +93,6 @@ impl TurnError {
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
-    /// The answer goes on where it cannot be read from here.
-    pub(crate) fn told_elsewhere() -> Self {
-        let message = "The answer goes on elsewhere. It will stand in the messages.".to_owned();
-        Self { code: TurnErrorCode::Interrupted, message }
-    }
-
     /// As many turns as there may be are under way, or began lately.
     pub(crate) fn no_room() -> Self {
         let message = "There are too many turns at once, or in this minute. Go on later.".to_owned();

@@ -2,7 +2,7 @@
 
 use super::call::{Input, State, ToolCall};
 use super::id::ToolCallId;
-use super::message::{File, Source, Usage};
+use super::message::{File, Source, Step, StepStatus, Usage};
 use super::run::TurnError;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -84,6 +84,21 @@ pub(crate) enum TurnEvent<'a> {
     },
 }
 
+impl TurnEvent<'static> {
+    /// How the held calls stand behind which a message with these steps goes on, if it goes on behind any.
+    pub(crate) fn continued(steps: &[Step]) -> Option<Self> {
+        let behind = steps.iter().rposition(|step| step.status == StepStatus::Complete)?.saturating_add(1);
+        let (whole, broken_off) = steps.split_at(behind);
+        let held = whole.last()?.calls.iter().filter(|call| call.held);
+        let mut held: Vec<Standing> = held.map(Standing::of).collect();
+        if !broken_off.is_empty() {
+            // It was told before. A page that is shown inputs behind another step takes them for another call's.
+            held.iter_mut().for_each(|call| call.shown_anew = None);
+        }
+        (!held.is_empty()).then_some(Self::Continued(held))
+    }
+}
+
 impl TurnEvent<'_> {
     /// The same, with these words in place of its own, if it is one of words.
     pub(crate) fn with_words<'a>(&self, words: &'a str) -> TurnEvent<'a> {
@@ -149,8 +164,9 @@ pub(crate) struct Standing {
     pub(crate) tool_call_id: ToolCallId,
     /// Its tool.
     pub(crate) tool_name: String,
-    /// The inputs that a person put in place of the model's.
-    pub(crate) edited: Option<Input>,
+    /// The inputs, where a page has to be shown them anew: a person put them in place of the model's; or one is still
+    /// asked, whatever the page has put behind the call by itself.
+    pub(crate) shown_anew: Option<Input>,
     /// The word for it, of annotations and data parts.
     pub(crate) word: &'static str,
     /// How far it is.
@@ -179,7 +195,10 @@ impl Standing {
         Self {
             tool_call_id: call.id,
             tool_name: call.name.clone(),
-            edited: call.edited_input().cloned(),
+            shown_anew: match call.state {
+                State::Pending => Some(call.input.clone()),
+                _ => call.edited_input().cloned(),
+            },
             word: call.state.validation_word(),
             stands,
         }

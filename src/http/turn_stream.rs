@@ -70,7 +70,7 @@ impl Streaming {
         }
         let stream = TurnStream {
             encoder,
-            reader: log.reader(),
+            reader: log.reader().in_pieces(self.piece_bytes),
             piece_bytes: self.piece_bytes,
             keep_alive: Some(self.keep_alive).filter(|time| !time.is_zero()),
             piece,

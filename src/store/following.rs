@@ -6,9 +6,9 @@ use super::{Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, RunId};
-use crate::domain::message::{Step, StepStatus, Usage};
+use crate::domain::message::{Step, Usage};
 use crate::domain::run::{Run, RunStatus, TurnError};
-use crate::domain::turn::FinishReason;
+use crate::domain::turn::{FinishReason, TurnEvent};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
@@ -24,8 +24,8 @@ pub(crate) struct FollowedTurn {
     pub(crate) began: Timestamp,
     /// Its first step.
     pub(crate) first: i32,
-    /// The held calls that it goes on behind.
-    pub(crate) held: Vec<ToolCall>,
+    /// How the held calls stand that it goes on behind, if it does behind any.
+    pub(crate) continued: Option<TurnEvent<'static>>,
     /// What the steps before it cost, where that was told.
     pub(crate) before: Option<Usage>,
 }
@@ -57,6 +57,12 @@ pub(crate) struct SeenTurn {
 }
 
 impl Read {
+    /// The steps of an assistant's message as they are written so far, with their calls as they stand now.
+    pub(crate) async fn steps(&self, message: MessageId) -> Result<Vec<Step>, StoreError> {
+        let seen = self.steps_from(message, 0, None).await?;
+        Ok(seen.into_iter().map(|seen| seen.step).collect())
+    }
+
     /// The steps of a run's answer from before its latest turn, with their calls as they stand now.
     pub(crate) async fn steps_before_turn(
         &self,
@@ -76,15 +82,13 @@ impl Read {
     ) -> Result<Option<FollowedTurn>, StoreError> {
         let Some(began) = self.turn_began(thread, run.id).await? else { return Ok(None) };
         let before = self.steps_before_turn(thread, run).await?;
-        let last_whole = before.iter().rfind(|step| step.status == StepStatus::Complete);
-        let calls = last_whole.into_iter().flat_map(|step| &step.calls);
         Ok(Some(FollowedTurn {
             thread: thread.clone(),
             run_id: run.id,
             message_id: run.assistant_message_id,
             began,
             first: before.last().map_or(0, |last| last.n.saturating_add(1)),
-            held: calls.filter(|call| call.held).cloned().collect(),
+            continued: TurnEvent::continued(&before),
             before: before.iter().filter_map(|step| step.usage).reduce(Usage::plus),
         }))
     }

@@ -4,7 +4,7 @@ use super::entity::{message, run, sent_answer, step, tool_call};
 use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::id::{MessageId, ToolCallId};
-use crate::domain::message::{Body, Message, MessageStatus, Step};
+use crate::domain::message::{Message, MessageStatus};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
 
@@ -97,19 +97,6 @@ impl Read {
         let mut page = Page::of(found, size);
         page.items.reverse();
         Ok(Page { items: self.messages_of(page.items).await?, has_more: page.has_more })
-    }
-
-    /// The steps of an assistant's message of this thread, in order.
-    pub(crate) async fn steps(&self, thread: &Thread, message: MessageId) -> Result<Vec<Step>, StoreError> {
-        let found = message::Entity::find_by_id(message.to_string())
-            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .all(&self.tx)
-            .await?;
-        let body = self.messages_of(found).await?.pop().map(|message| message.body);
-        Ok(match body {
-            Some(Body::Assistant(steps)) => steps,
-            Some(Body::User(_)) | None => Vec::new(),
-        })
     }
 
     async fn messages_of(&self, found: Vec<message::Model>) -> Result<Vec<Message>, StoreError> {

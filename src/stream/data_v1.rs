@@ -232,7 +232,7 @@ mod tests {
                 TurnEvent::Held(vec![Standing {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
-                    edited: None,
+                    shown_anew: None,
                     word: "pending",
                     stands: Stands::Pending,
                 }]),

@@ -95,20 +95,27 @@ impl UiMessage {
         chunk(out, &told);
     }
 
-    /// How calls stand that a person is, or was, asked about: first what did not run, then what did.
-    fn standing(&self, calls: &[Standing], out: &mut BytesMut) {
+    /// How calls stand that a person is, or was, asked about, in the step that asks or behind it: first what did not
+    /// run, then what did.
+    fn standing(&self, calls: &[Standing], behind: bool, out: &mut BytesMut) {
         let refused = |call: &&Standing| matches!(call.stands, Stands::Ended(Shown::Refused(..)));
         let (first, then): (Vec<_>, Vec<_>) = calls.iter().partition(refused);
         for call in first.into_iter().chain(then) {
-            let Standing { tool_call_id, tool_name, edited, .. } = call;
+            let Standing { tool_call_id, tool_name, shown_anew, .. } = call;
             match &call.stands {
                 Stands::Ended(shown) => {
-                    if let Some(input) = edited {
+                    if let Some(input) = shown_anew {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
                     self.ended(*tool_call_id, shown, out);
                 }
                 Stands::Pending if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
+                Stands::Pending if behind => {
+                    // One that put an output of its own there would post again, for ever.
+                    if let Some(input) = shown_anew {
+                        inputs(*tool_call_id, tool_name, input, out);
+                    }
+                }
                 Stands::Pending | Stands::UnderWay => {}
             }
         }
@@ -168,9 +175,9 @@ impl Encoder for UiMessage {
                 if self.dialect == UiDialect::V6 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }
-                self.standing(calls, out);
+                self.standing(calls, false, out);
             }
-            TurnEvent::Continued(calls) => self.standing(calls, out),
+            TurnEvent::Continued(calls) => self.standing(calls, true, out),
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
             // No error: the page that stopped it would show one.

@@ -1,6 +1,7 @@
-//! Reading along with a turn by GET, as pages of AI SDK 4 do.
+//! Reading along with a turn by GET, as pages of AI SDK 4 do. `attach_ui` has those of 5 to 7, `following` the turns of
+//! other processes.
 
-use crate::support::{Embedded, Turn, call, postgres};
+use crate::support::{Embedded, Turn, call};
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
@@ -36,7 +37,7 @@ async fn the_turn_under_way_is_told_from_its_beginning() {
     let attached = app.begin_to_attach(&thread).await;
     gate.add_permits(10);
     let (first, attached) = (app.client.read_on(first).await, app.client.read_on(attached).await);
-    assert_eq!((first.codes().as_str(), &attached.raw), ("fbc9aef0ed", &first.raw));
+    assert_eq!((first.codes().as_str(), attached.told()), ("fbc9aef0ed", first.told()));
     assert_eq!(attached.headers["x-run-id"], first.headers["x-run-id"]);
     assert_eq!(attached.headers["content-type"], first.headers["content-type"]);
     app.is_quiet(&thread).await;
@@ -90,7 +91,7 @@ async fn of_several_pages_one_goes_on_and_the_others_read_along() {
     gate.add_permits(10);
     let turns = futures::future::join_all(pages.into_iter().map(|page| app.client.read_on(page))).await;
     for turn in &turns {
-        assert_eq!((turn.codes().as_str(), &turn.raw), ("a8ef0ed", &turns[0].raw));
+        assert_eq!((turn.codes().as_str(), turn.told()), ("a8ef0ed", turns[0].told()));
     }
     assert_eq!(app.scene.requests().len(), 2, "the model was asked once");
 }
@@ -163,28 +164,17 @@ async fn a_name_in_the_query_may_be_new_and_a_thread_in_the_path_may_not() {
 }
 
 #[tokio::test]
-async fn on_postgres_the_turn_of_another_process_is_not_read_along() {
-    let url = postgres().await;
-    let start = async || Embedded::with(|config| config.database.url = url.clone().into()).await;
-    let (one, other) = (start().await, start().await);
-    let (thread, id) = one.held("pay", "10").await;
-    one.client.approve(&id).await;
-    let gate = one.scene.gate();
-    one.scene.says("Paid.");
-    let running = one.begin_to_attach(&thread).await;
-    other.is_quiet(&thread).await;
-    gate.add_permits(10);
-    assert_eq!(one.client.read_on(running).await.text(), "Paid.");
-    assert_eq!((one.scene.requests().len(), other.scene.requests().len()), (2, 0));
-}
-
-#[tokio::test]
 async fn who_asks_for_the_head_alone_begins_nothing() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
-    for path in ["/qa/chat_streamed/", "/api/qa/chat_streamed/", "/qa/chat_streamed?chatId="] {
-        let path = format!("{path}{thread}");
+    for path in [
+        format!("/qa/chat_streamed/{thread}"),
+        format!("/api/qa/chat_streamed/{thread}"),
+        format!("/qa/chat_streamed?chatId={thread}"),
+        format!("/qa/chat_streamed/{thread}/stream"),
+        format!("/qa/chat_streamed/{thread}/page/stream"),
+    ] {
         let head = app.client.http.head(app.client.url(&path)).send().await.unwrap();
         assert_eq!(head.status(), 405, "{path}");
     }

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod attach;
+mod attach_ui;
 mod attacks;
 mod auth;
 mod bodies;
@@ -17,6 +18,7 @@ mod decide;
 mod deploying;
 mod deploys;
 mod examples;
+mod following;
 mod gone;
 mod histories;
 mod history;

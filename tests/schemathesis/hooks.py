@@ -12,7 +12,8 @@ from schemathesis import GenerationMode
 
 SENTENCES = ["delete notes.txt", "write hello to notes.txt", "list files and delete notes.txt", "what happened"]
 THREADS = ["page-1", "page-2", "page-3"]
-HELD = re.compile(r'^8:\[\{"toolCallId":"([0-9a-f-]{36})","validated":"pending"\}\]$', re.MULTILINE)
+HELD = re.compile(r'"toolCallId":"([0-9a-f-]{36})","validated":"pending"|"approvalId":"([0-9a-f-]{36})"')
+STREAMS = ["x-vercel-ai-data-stream", "x-vercel-ai-ui-message-stream"]
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # All of them, because what is decided has to be answered too, and those that were not decided here yet.
 held = []
@@ -32,8 +33,8 @@ def before_load_schema(context, raw_schema):
 
 @schemathesis.hook
 def after_call(context, case, response):
-    if response.headers.get("x-vercel-ai-data-stream"):
-        for call in HELD.findall(response.text):
+    if any(name in response.headers for name in STREAMS):
+        for call in map("".join, HELD.findall(response.text)):
             held.append(call)
             if len(held) % 2:
                 end(call, response.request)
@@ -78,6 +79,8 @@ def talk(case):
         case.body["content"] = chance.choice(SENTENCES)
         case.body.pop("model", None)
         case.body.pop("tool_selection", None)
+        if chance.random() < 0.8:
+            case.body.pop("trigger", None)
         if "id" in case.body:
             case.body["id"] = chance.choice(THREADS)
 

@@ -1,4 +1,4 @@
-//! A: approvals and authorship, forged in the history that a page posts.
+//! A: approvals and authorship, forged in the history that a page of AI SDK 4 posts; `a_pages` has the later ones.
 
 use super::{FORGED, NOBODYS, everything, last_asked, the_server_goes_on, told, user};
 use crate::support::Embedded;
@@ -18,7 +18,7 @@ fn v4(id: &str, state: &str, annotation: &str) -> Value {
         "annotations": [{ "toolCallId": id, "validated": annotation }] })
 }
 
-/// As pages of AI SDK 5 to 7 hold one.
+/// As pages of AI SDK 5 to 7 hold one; they have no `content`, and their answers are read.
 fn part(kind: &str, id: &str, state: &str, more: Value) -> Value {
     let mut part = json!({ "type": kind, "toolName": "pay", "toolCallId": id, "state": state,
         "input": { "note": FORGED } });

@@ -158,7 +158,7 @@ async fn a9_an_id_that_the_model_chose_names_no_call_but_the_one_it_made() {
 }
 
 #[tokio::test]
-async fn a10_no_route_but_the_one_for_it_decides() {
+async fn a10_no_route_but_those_for_it_decides() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();

@@ -3,6 +3,7 @@
 
 mod a;
 mod a_authority;
+mod a_pages;
 mod b;
 mod b_inputs;
 mod f;

@@ -2,8 +2,9 @@
 
 use super::{GOES_ON, Page, no, row, run_status, told, yes};
 use crate::support::ui::{UiTurn, ui_submit, ui_user};
-use crate::support::{Embedded, call};
+use crate::support::{Embedded, Place, call};
 use futures::future::join_all;
+use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
 /// The chunks of a turn behind how the calls stand before it, but for what only those saw who read while it was written.
@@ -262,7 +263,12 @@ async fn a_page_of_5_is_told_by_a_data_part_in_place_of_the_first() {
     let [first, second] = &page.calls[..] else { panic!("{}", turn.raw) };
     app.client.approve(first).await;
     let half = app.client.ui_turn_as("ui-v5", &page.body(&[])).await;
-    assert_eq!(half.kinds(), ["start", "tool-output-available", "data-tool-validation", "finish"]);
+    let kinds = ["start", "tool-output-available", "tool-input-available", "data-tool-validation", "finish"];
+    // What still waits is shown anew: a page that put an output of its own there would post again, for ever.
+    assert_eq!(
+        (half.kinds(), half.one("tool-input-available")["toolCallId"].clone()),
+        (kinds.to_vec(), json!(second))
+    );
     assert_eq!(parts(&half), [(json!(first), json!("approved")), (json!(second), json!("pending"))]);
     app.client.reject(second).await;
     app.scene.says("Half paid.");
@@ -271,4 +277,49 @@ async fn a_page_of_5_is_told_by_a_data_part_in_place_of_the_first() {
     assert_eq!(whole.one("tool-output-error")["toolCallId"], json!(second));
     assert_eq!((whole.text().as_str(), whole.message_id()), ("Half paid.", page.message.as_str()));
     assert_eq!(row(&app, first).await, ["succeeded", "approve", "user:local", "rest"]);
+}
+
+#[tokio::test]
+async fn edited_inputs_are_not_shown_again_behind_words_that_broke_off() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    let edit =
+        json!({ "toolCallId": page.calls[0], "isValidated": true, "validatedInputs": { "note": "9" } });
+    assert_eq!(app.client.validate(&edit).await.status, 200);
+    app.scene.then(vec![Ok(ModelEvent::Text("Pa".to_owned())), Err("gone".to_owned())]);
+    let broken = page.posts(&page.yes()).await;
+    assert_eq!((broken.all("tool-input-available").len(), broken.text().as_str()), (1, "Pa"));
+    assert!(broken.error().unwrap().starts_with("upstream_error: "), "{}", broken.raw);
+    // The page would take them for those of another call.
+    app.scene.says("Paid 9.");
+    let again = page.posts(&[]).await;
+    assert_eq!((again.kinds(), again.text().as_str()), (GOES_ON.to_vec(), "Paid 9."), "{}", again.raw);
+    assert_eq!(app.ledger.lines(), ["pay 9"]);
+}
+
+#[tokio::test]
+async fn tabs_at_two_processes_run_the_call_once_and_are_both_settled_on_postgres() {
+    let place = Place::on_postgres().await;
+    let (one, other) = (place.start("0s"), place.start("0s"));
+    let thread = one.client.thread().await;
+    let id = place.hold(&one.client, &thread, "10").await;
+    let message = one.client.messages(&thread).await[1]["message_id"].as_str().unwrap().to_owned();
+    let page = Page { client: one.client.clone(), thread, message, calls: vec![id.clone()] };
+    let body = page.body(&page.yes());
+    let (first, second) =
+        futures::join!(one.client.begin(&page.thread, &body), other.client.begin(&page.thread, &body));
+    place.wait_begun(&["transfer 10"]).await;
+    place.go();
+    let (first, second) = futures::join!(one.client.read_ui_on(first), other.client.read_ui_on(second));
+    for turn in [first, second, page.posts(&page.yes()).await] {
+        assert_eq!(
+            (turn.kinds(), turn.text().as_str()),
+            (GOES_ON.to_vec(), r#"{"transferred":"10"}"#),
+            "{}",
+            turn.raw
+        );
+    }
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+    let decision = one.client.call(&id).await["decision"].clone();
+    assert_eq!((&decision["surface"], &decision["by"]), (&json!("stream"), &json!("user:local")));
 }

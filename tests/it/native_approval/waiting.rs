@@ -1,8 +1,9 @@
 //! Calls that take their time: the page waits for them, or is told that it cannot.
 
 use super::{GOES_ON, Page, row, run_status, yes};
-use crate::support::ui::UiTurn;
-use crate::support::{Embedded, LEASE, UNKNOWN, probes};
+use crate::support::ui::{UiTurn, ui_submit, ui_user};
+use crate::support::{Embedded, LEASE, UNKNOWN, call, probes};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// Nobody waits this short for anything that takes any time.
@@ -99,4 +100,44 @@ async fn a_server_that_stops_ends_the_wait_and_says_what_it_knows() {
     let page = Page { client: app.client.clone(), ..page };
     assert_eq!(page.posts(&[]).await.text(), "Where were we?");
     assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_call_of_the_turn_under_way_waits_for_that_turn() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene
+        .calls(&[call("a", "dawdle", &json!({ "note": "a" })), call("b", "pay", &json!({ "note": "b" }))]);
+    let first = app.client.begin(&thread, &ui_submit(&thread, &[ui_user("u", "both")])).await;
+    app.ledger.wait_begun().await;
+    let held = app.rows.all("SELECT tool_call_id, message_id FROM tool_calls WHERE state = 'pending'").await;
+    let text = |column: &str| held[0][column].as_str().unwrap().to_owned();
+    let (client, calls) = (app.client.clone(), vec![text("tool_call_id")]);
+    let page = Page { client, thread, message: text("message_id"), calls };
+    let begun = page.begins(&page.yes()).await;
+    app.client.becomes(&page.calls[0], "succeeded").await;
+    app.scene.says("Both.");
+    app.ledger.go.add_permits(1);
+    let first = app.client.read_ui_on(first).await;
+    assert_eq!(first.one("finish")["finishReason"], "tool-calls", "{}", first.raw);
+    let turn = app.client.read_ui_on(begun).await;
+    assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Both."), "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["toolCallId"], page.calls[0]);
+    assert_eq!(app.ledger.lines(), ["dawdle a", "pay b"]);
+}
+
+#[tokio::test]
+async fn where_no_turn_may_begin_behind_the_wait_the_page_is_told_so() {
+    let app = Embedded::with(|config| config.limits.turns_per_minute = Some(1)).await;
+    let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
+    let begun = page.begins(&page.yes()).await;
+    app.ledger.wait_begun().await;
+    app.ledger.go.add_permits(1);
+    let turn = app.client.read_ui_on(begun).await;
+    assert_eq!(turn.kinds(), ["start", "tool-output-available", "message-metadata", "error"], "{}", turn.raw);
+    let error = "interrupted: There are too many turns at once, or in this minute. Go on later. (request ";
+    assert!(turn.error().unwrap().starts_with(error), "{}", turn.raw);
+    assert_eq!(run_status(&app, &page.thread).await, "waiting");
+    assert_eq!(page.posts(&page.yes()).await.refused(), (429, "rate_limited".to_owned()));
+    assert_eq!((app.scene.requests().len(), app.ledger.lines().len()), (1, 1));
 }

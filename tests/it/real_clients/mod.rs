@@ -2,6 +2,7 @@
 //! it is loaded anew.
 
 mod attaching;
+mod beside;
 mod breaking;
 mod changing;
 mod data_part;

@@ -1,7 +1,9 @@
 //! Heads of streams, and of what is answered in place of one.
 
-use super::{DIALECTS, Heard, asks, chunks};
-use crate::support::Embedded;
+use super::{DIALECTS, Heard, asks};
+use crate::support::ui::{ui_submit, ui_user};
+use crate::support::{Embedded, call};
+use holdpoint::config::UiDialect;
 use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Version};
 use serde_json::{Value, json};
@@ -133,4 +135,60 @@ async fn a_dialect_that_nobody_speaks_is_refused_by_the_headers_name_on_sqlite()
         }
     }
     assert_eq!(app.rows.count("messages").await, 0);
+}
+
+#[tokio::test]
+async fn the_routes_of_ui_pages_answer_with_the_same_heads() {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    let (content_type, protocol) = ("text/event-stream", "x-vercel-ai-ui-message-stream");
+    for path in ["/qa/chat_streamed/chat-1/stream", "/qa/chat_streamed/chat-1/chat-1/stream"] {
+        let attach = || app.client.http.get(app.client.url(path));
+        app.scene.says("Hello.");
+        let body = ui_submit("chat-1", &[ui_user(path, "hi")]);
+        let posted = app.client.http.post(app.client.url("/qa/chat_streamed")).json(&body);
+        let (posted, attached) = (Heard::of(posted).await, Heard::of(attach()).await);
+        gate.add_permits(2);
+        for stream in [posted, attached] {
+            assert_eq!(told(stream.response.headers()), of_a_stream(content_type, protocol), "{path}");
+            assert!(stream.all().await.contains("Hello."));
+        }
+        let nothing = attach().send().await.unwrap();
+        let expected = (204, vec![("cache-control", "no-store")]);
+        assert_eq!((nothing.status().as_u16(), told(nothing.headers())), expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_does_not_say_which_it_is_is_told_what_is_configured() {
+    let (asked, data) = ("\"type\":\"tool-approval-request\"", "\"type\":\"data-tool-validation\"");
+    for (configured, header, told, untold) in [
+        (UiDialect::V6, None, asked, data),
+        (UiDialect::V5, None, data, asked),
+        (UiDialect::V5, Some("ui-v6"), asked, data),
+        (UiDialect::V6, Some("ui-v5"), data, asked),
+    ] {
+        let app = Embedded::with(|config| config.stream.default_ui_dialect = configured).await;
+        let gate = app.scene.gate();
+        app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]);
+        let with_header = |request: RequestBuilder| match header {
+            Some(dialect) => request.header("x-stream-protocol", dialect),
+            None => request,
+        };
+        let body = ui_submit("chat-1", &[ui_user("u-1", "pay")]);
+        let posted = with_header(app.client.http.post(app.client.url("/qa/chat_streamed")).json(&body));
+        let posted = Heard::of(posted).await;
+        let attach = app.client.http.get(app.client.url("/qa/chat_streamed/chat-1/stream"));
+        let attached = Heard::of(with_header(attach)).await;
+        gate.add_permits(4);
+        for stream in [posted, attached] {
+            let raw = stream.all().await;
+            assert!(raw.contains(told) && !raw.contains(untold), "{configured:?}, {header:?}: {raw}");
+        }
+        // Pages of AI SDK 4 are known by what they post.
+        gate.add_permits(2);
+        app.scene.says("Hello.");
+        let turn = app.client.turn_by_id(&json!({ "id": "chat-2", "content": "hi" })).await;
+        assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
+    }
 }

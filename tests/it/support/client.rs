@@ -69,6 +69,24 @@ impl Turn {
         codes
     }
 
+    /// What the lines say, however their words are cut: words that follow each other are one line.
+    pub(crate) fn told(&self) -> Vec<Line> {
+        let mut told: Vec<Line> = Vec::new();
+        for (code, value) in &self.lines {
+            match told.last_mut() {
+                Some(('0', Value::String(words))) if *code == '0' => words.push_str(value.as_str().unwrap()),
+                Some(('g', Value::String(words))) if *code == 'g' => words.push_str(value.as_str().unwrap()),
+                Some(('c', last)) if *code == 'c' && last["toolCallId"] == value["toolCallId"] => {
+                    let more = value["argsTextDelta"].as_str().unwrap();
+                    last["argsTextDelta"] =
+                        (last["argsTextDelta"].as_str().unwrap().to_owned() + more).into();
+                }
+                _ => told.push((*code, value.clone())),
+            }
+        }
+        told
+    }
+
     pub(crate) fn text(&self) -> String {
         self.joined('0')
     }

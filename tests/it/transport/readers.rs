@@ -173,12 +173,12 @@ async fn a_stream_is_written_so_far_ahead_on_sqlite() {
     let all_said = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}")));
     let mut all_said = all_said.send().await.unwrap();
     let mut said = 0;
-    while said < 100 * 105 {
+    while said < 100 * 100 {
         let piece = tokio::time::timeout(PATIENCE, all_said.chunk()).await.unwrap().unwrap().unwrap();
-        said += piece.len();
+        said += piece.iter().filter(|byte| **byte == b'x').count();
     }
     late.writes(late.head(&format!("GET /qa/chat_streamed/{thread}"), &["connection: close"])).await;
-    while late.read.len() < 100 * 100 {
+    while late.read.iter().filter(|byte| **byte == b'x').count() < 100 * 100 {
         assert!(late.reads().await);
     }
     gate.add_permits(1);

@@ -1,0 +1,459 @@
+//! What is kept of a turn while it is written, and reading it along at another process.
+
+use crate::support::ui::UiTurn;
+use crate::support::{Embedded, Place, Turn, eventually, postgres};
+use holdpoint::llm::{FinishReason, ModelEvent, Usage};
+use reqwest::Response;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+type Said = Result<ModelEvent, String>;
+
+fn words(words: &str) -> Said {
+    Ok(ModelEvent::Text(words.to_owned()))
+}
+
+fn thoughts(words: &str) -> Said {
+    Ok(ModelEvent::Reasoning(words.to_owned()))
+}
+
+fn end(reason: FinishReason) -> Said {
+    let usage = Some(Usage { input_tokens: 10, output_tokens: 5 });
+    Ok(ModelEvent::Finished { reason, usage, provider_state: None })
+}
+
+fn calls(index: usize, tool: &str, arguments: &str) -> [Said; 3] {
+    let (provider_call_id, tool_name) = (format!("p-{index}-{tool}"), tool.to_owned());
+    [
+        Ok(ModelEvent::CallStarted { index, provider_call_id, tool_name }),
+        Ok(ModelEvent::CallArguments { index, delta: arguments.to_owned() }),
+        Ok(ModelEvent::CallFinished { index }),
+    ]
+}
+
+/// Two servers on one Postgres: one that runs turns, and another.
+async fn two() -> (Embedded, Embedded) {
+    let url = postgres().await;
+    let start = async || {
+        let change = |config: &mut holdpoint::config::Config| {
+            config.database.url = url.clone().into();
+            // A wish to stop is seen with the next renewal.
+            config.approval.lease = Duration::from_secs(6);
+        };
+        Embedded::with(change).await
+    };
+    (start().await, start().await)
+}
+
+/// How a page asks for the turn under way.
+#[derive(Clone, Copy)]
+enum By {
+    DataV1,
+    Ui(&'static str),
+}
+
+impl Embedded {
+    async fn reads(&self, thread: &str, by: By) -> Response {
+        let request = match by {
+            By::DataV1 => self.client.http.get(self.client.url(&format!("/qa/chat_streamed/{thread}"))),
+            By::Ui(dialect) => {
+                let path = format!("/qa/chat_streamed/{thread}/stream");
+                self.client.http.get(self.client.url(&path)).header("x-stream-protocol", dialect)
+            }
+        };
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        response
+    }
+
+    /// Readers of both protocols.
+    async fn both_read(&self, thread: &str) -> [Response; 3] {
+        let [one, other] = [By::Ui("ui-v5"), By::Ui("ui-v6")].map(|by| self.reads(thread, by));
+        [self.reads(thread, By::DataV1).await, one.await, other.await]
+    }
+}
+
+/// A stream that is read bit by bit.
+struct Reading {
+    response: Response,
+    read: Vec<u8>,
+}
+
+impl Reading {
+    fn of(response: Response) -> Self {
+        Self { response, read: Vec::new() }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+
+    /// Reads on until it has read this, which is before the end.
+    async fn until(&mut self, words: &str) {
+        while !self.so_far().contains(words) {
+            let piece = tokio::time::timeout(Duration::from_secs(30), self.response.chunk()).await;
+            let piece = piece.unwrap_or_else(|_| panic!("no {words:?} in {:?}", self.so_far()));
+            self.read.extend_from_slice(&piece.unwrap().expect("the turn goes on"));
+        }
+    }
+
+    async fn to_the_end(mut self) -> String {
+        while let Some(piece) = self.response.chunk().await.unwrap() {
+            self.read.extend_from_slice(&piece);
+        }
+        String::from_utf8(self.read).unwrap()
+    }
+
+    async fn ui(self) -> UiTurn {
+        UiTurn::of(200, self.response.headers().clone(), self.to_the_end().await)
+    }
+
+    async fn data_v1(self) -> Turn {
+        Turn::of(200, self.response.headers().clone(), self.to_the_end().await)
+    }
+}
+
+/// A turn of `data-v1` up to how its words are cut. Of calls that are still being written others are not told, and so
+/// words may come before a call that they stand behind.
+fn meaning(turn: &Turn) -> (Vec<(char, Value)>, String, String) {
+    let lines = turn.lines.iter().filter(|(code, _)| !"bc0g".contains(*code)).cloned().collect();
+    (lines, turn.text(), turn.joined('g'))
+}
+
+/// The parts of the message that a page holds at the end.
+fn folded(turn: &UiTurn) -> Vec<Value> {
+    let mut parts: Vec<Value> = Vec::new();
+    for chunk in &turn.chunks {
+        let kind = chunk["type"].as_str().unwrap();
+        let id = if chunk["toolCallId"].is_null() { &chunk["id"] } else { &chunk["toolCallId"] };
+        let at = parts.iter().rposition(|part| part["id"] == *id && part["type"] != "data-tool-validation");
+        match kind {
+            "start-step" => parts.push(json!({ "type": "step-start" })),
+            "text-start" | "reasoning-start" => {
+                parts.push(json!({ "type": kind.trim_end_matches("-start"), "id": id, "text": "" }));
+            }
+            "text-delta" | "reasoning-delta" => {
+                let part = &mut parts[at.unwrap()];
+                part["text"] =
+                    format!("{}{}", part["text"].as_str().unwrap(), chunk["delta"].as_str().unwrap()).into();
+            }
+            "tool-input-start" | "tool-input-available" if at.is_none() => {
+                let input = chunk.get("input").unwrap_or(&Value::Null);
+                parts.push(json!({ "type": "tool", "id": id, "name": chunk["toolName"], "input": input }));
+            }
+            "tool-input-available" => parts[at.unwrap()]["input"] = chunk["input"].clone(),
+            "tool-approval-request"
+            | "tool-output-available"
+            | "tool-output-error"
+            | "tool-output-denied" => {
+                let shown = ["output", "errorText"].map(|name| chunk.get(name).unwrap_or(&Value::Null));
+                parts[at.unwrap()][kind] = json!(shown);
+            }
+            "data-tool-validation" => {
+                match parts.iter_mut().find(|part| part["type"] == kind && part["id"] == *id) {
+                    Some(part) => *part = chunk.clone(),
+                    None => parts.push(chunk.clone()),
+                }
+            }
+            "finish" => parts.push(json!({ "end": chunk })),
+            "error" => parts.push(json!({ "error": without_request(chunk["errorText"].as_str().unwrap()) })),
+            "start" | "text-end" | "reasoning-end" | "tool-input-delta" | "finish-step" => {}
+            other => panic!("{other} in {}", turn.raw),
+        }
+    }
+    for part in &mut parts {
+        // Parts of words are named as they come.
+        if part.get("text").is_some() {
+            part.as_object_mut().unwrap().remove("id");
+        }
+    }
+    parts
+}
+
+fn without_request(failure: &str) -> &str {
+    failure.split(" (request").next().unwrap()
+}
+
+/// What readers at the one process and at the other got is the same; what the first of them got, in `ui-v6`.
+async fn read_alike(one: &Embedded, other: &Embedded, here: [Response; 3], there: [Response; 3]) -> UiTurn {
+    let [here_v1, here_v5, here_v6] = here;
+    let [there_v1, there_v5, there_v6] = there;
+    let (here_v1, there_v1) = (one.client.read_on(here_v1).await, other.client.read_on(there_v1).await);
+    assert_eq!(meaning(&there_v1), meaning(&here_v1));
+    assert_eq!(there_v1.headers["x-run-id"], here_v1.headers["x-run-id"]);
+    let (here, there) = (one.client.read_ui_on(here_v5).await, other.client.read_ui_on(there_v5).await);
+    assert_eq!(folded(&there), folded(&here));
+    let (here, there) = (one.client.read_ui_on(here_v6).await, other.client.read_ui_on(there_v6).await);
+    assert_eq!(folded(&there), folded(&here));
+    assert_eq!(there.message_id(), here.message_id());
+    here
+}
+
+#[tokio::test]
+async fn on_postgres_words_are_read_at_another_process_while_they_are_written() {
+    let (one, other) = two().await;
+    let thread = one.client.thread().await;
+    let gate = one.scene.gate();
+    let said = [thoughts("Hm. "), thoughts("Well."), words("Half "), words("an "), words("answer.")];
+    one.scene.then(said.into_iter().chain([end(FinishReason::Stop)]).collect());
+    let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
+    let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
+    let mut early = Reading::of(other.reads(&thread, By::Ui("ui-v6")).await);
+    gate.add_permits(3);
+    early.until("Half ").await;
+    gate.add_permits(1);
+    early.until("an ").await;
+    gate.add_permits(2);
+    let early = early.ui().await;
+    assert_eq!(early.text(), "Half an answer.");
+    let whole = read_alike(&one, &other, here, there).await;
+    assert_eq!(folded(&early), folded(&whole));
+    assert_eq!(one.client.read_on(first).await.text(), "Half an answer.");
+    assert_eq!((one.scene.requests().len(), other.scene.requests().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn on_postgres_calls_their_ends_and_holds_are_read_at_another_process() {
+    let (one, other) = two().await;
+    let thread = one.client.thread().await;
+    let note = |note: &str| json!({ "note": note }).to_string();
+    let mut step = vec![thoughts("Hm."), words("First")];
+    step.extend(calls(0, "look", &note("1")));
+    step.push(words("then "));
+    step.push(words("both"));
+    step.extend(calls(1, "dawdle", &note("2")));
+    step.extend(calls(2, "pay", &note("3")));
+    step.extend(calls(3, "pay", "no object"));
+    step.push(words("."));
+    step.push(end(FinishReason::ToolCalls));
+    one.scene.calls(&[crate::support::call("a", "look", &json!({ "note": "0" }))]).then(step);
+    let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
+    let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
+    // It is told that the one has ended while the other runs.
+    let mut early = Reading::of(other.reads(&thread, By::DataV1).await);
+    early.until("\"seen\":\"1\"").await;
+    let read = early.so_far();
+    assert!(!read.contains("dawdled") && !read.contains("\n8:"), "{read}");
+    one.ledger.go.add_permits(1);
+    let early = early.data_v1().await;
+    let first = one.client.read_on(first).await;
+    assert_eq!(meaning(&early), meaning(&first));
+    assert_eq!(first.pending().len(), 1, "{}", first.raw);
+    let whole = read_alike(&one, &other, here, there).await;
+    assert_eq!(whole.text(), "Firstthen both.");
+    assert_eq!(whole.one("finish")["finishReason"], "tool-calls");
+    let quiet = other.client.get(&format!("/qa/chat_streamed/{thread}/stream")).await;
+    assert_eq!(quiet.status, 204, "it has ended");
+}
+
+#[tokio::test]
+async fn on_postgres_a_continuation_is_read_at_another_process_behind_all_that_came_before() {
+    let (one, other) = two().await;
+    let thread = one.client.thread().await;
+    let two_calls = ["1", "2"].map(|note| crate::support::call(note, "pay", &json!({ "note": note })));
+    one.scene.calls(&two_calls);
+    let held = one.client.say(&thread, "pay").await;
+    let [yes, no] = &held.pending()[..] else { panic!("{}", held.raw) };
+    let edited = json!({ "toolCallId": yes, "isValidated": true, "validatedInputs": { "note": "changed" } });
+    assert_eq!(other.client.validate(&edited).await.body["state"], "succeeded");
+    one.client.reject(no).await;
+    let gate = one.scene.gate();
+    one.scene.calls(&[crate::support::call("3", "pay", &json!({ "note": "3" }))]);
+    let first = one.client.begin_to_go_on(&thread).await;
+    let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
+    // A page that posts to go on reads along with the turn alone.
+    let posts = other.client.begin_to_go_on(&thread).await;
+    assert_eq!(other.client.say(&thread, "and?").await.refused(), (409, "turn_in_progress".to_owned()));
+    gate.add_permits(10);
+    let (first, posted) = (one.client.read_on(first).await, other.client.read_on(posts).await);
+    assert_eq!((first.codes().as_str(), meaning(&posted)), ("aa8efbc98ed", meaning(&first)));
+    let whole = read_alike(&one, &other, here, there).await;
+    assert_eq!(whole.message_id(), held.one('f')["messageId"]);
+    assert_eq!(whole.all("tool-output-denied").len(), 2, "by the step that held it, and by the turn");
+    assert_eq!(whole.one("finish")["messageMetadata"]["usage"]["inputTokens"], 20);
+}
+
+#[tokio::test]
+async fn on_postgres_failures_and_wishes_to_stop_are_read_at_another_process() {
+    let (one, other) = two().await;
+    let gate = one.scene.gate();
+    for breaks in [true, false] {
+        let thread = one.client.thread().await;
+        let mut step = vec![words("Half"), words(" an answer")];
+        step.extend(calls(0, "look", "{\"note\":").into_iter().take(2));
+        step.push(Err("gone".to_owned()));
+        one.scene.then(step);
+        let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
+        let there = other.both_read(&thread).await;
+        gate.add_permits(4);
+        Reading::of(other.reads(&thread, By::DataV1).await).until(" an answer").await;
+        if breaks {
+            gate.add_permits(1);
+        } else {
+            let run = first.headers()["x-run-id"].to_str().unwrap();
+            let stopped = other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+            assert_eq!(stopped.body["status"], "cancelled");
+        }
+        let first = one.client.read_on(first).await;
+        let [v1, v5, v6] = there;
+        let v1 = other.client.read_on(v1).await;
+        assert_eq!((v1.text().as_str(), first.text().as_str()), ("Half an answer", "Half an answer"));
+        assert_eq!(
+            (v1.codes().as_str(), first.codes().as_str()),
+            if breaks { ("f03", "f0bc3") } else { ("f0d", "f0bcd") }
+        );
+        if breaks {
+            let failure = |turn: &Turn| without_request(turn.one('3').as_str().unwrap()).to_owned();
+            assert_eq!(failure(&v1), failure(&first));
+        }
+        for page in [v5, v6] {
+            let page = other.client.read_ui_on(page).await;
+            assert_eq!(page.text(), "Half an answer");
+            let last = if breaks { "error" } else { "finish" };
+            assert_eq!(page.chunks.last().unwrap()["type"], last, "{}", page.raw);
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_long_answers_come_whole_to_any_number_of_readers_at_another_process() {
+    let (one, other) = two().await;
+    let thread = one.client.thread().await;
+    let said: Vec<String> = (0..3000).map(|n| format!("{n} \u{20ac}\u{1f600} ")).collect();
+    let gate = one.scene.gate();
+    one.scene.then(said.iter().map(|piece| words(piece)).chain([end(FinishReason::Length)]).collect());
+    let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
+    let pages = futures::future::join_all((0..15).map(|_| other.reads(&thread, By::DataV1))).await;
+    let mut early = Reading::of(other.reads(&thread, By::DataV1).await);
+    for (permits, until) in [(1000, "\u{20ac}"), (1000, "1500 "), (1001, "2999 ")] {
+        gate.add_permits(permits);
+        early.until(until).await;
+    }
+    let first = one.client.read_on(first).await;
+    assert!(first.text() == said.concat());
+    for page in pages {
+        assert!(meaning(&other.client.read_on(page).await) == meaning(&first));
+    }
+    assert_eq!(first.one('d')["finishReason"], "length");
+}
+
+#[tokio::test]
+async fn on_postgres_whoever_reads_along_is_told_that_the_process_died() {
+    let place = Place::on_postgres().await;
+    let (mut dies, lives) = (place.start("0s"), place.start("0s"));
+    let thread = lives.client.thread().await;
+    let first = dies.client.begin(&thread, &json!({ "content": "think" })).await;
+    let path = lives.client.url(&format!("/qa/chat_streamed/{thread}/stream"));
+    let mut page = Reading::of(lives.client.http.get(path).send().await.unwrap());
+    page.until("Half an ").await;
+    dies.kill();
+    drop(first);
+    let page = page.ui().await;
+    assert_eq!(page.text(), "Half an ");
+    assert_eq!(
+        page.error().map(without_request),
+        Some("interrupted: The server stopped before the answer was complete.")
+    );
+    let answer = lives.client.messages(&thread).await.pop().unwrap();
+    assert_eq!((&answer["status"], &answer["parts"][1]["text"]), (&json!("interrupted"), &json!("Half an ")));
+    place.go();
+    let again = lives.client.go_on(&thread).await;
+    assert_eq!((again.codes().as_str(), again.text().as_str()), ("f0ed", "Half an answer."));
+}
+
+#[tokio::test]
+async fn killed_while_the_model_pauses_what_it_said_is_kept() {
+    let place = Place::new().await;
+    let mut server = place.start("30s");
+    let thread = server.client.thread().await;
+    let first = server.client.begin(&thread, &json!({ "content": "think" })).await;
+    let kept = async || {
+        let answer = server.client.messages(&thread).await.pop()?;
+        (answer["parts"][1]["text"] == "Half an ").then_some(answer)
+    };
+    assert_eq!(eventually("what was said is kept", kept).await["status"], "streaming");
+    server.kill();
+    drop(first);
+
+    let server = place.start("30s");
+    let broken = async || {
+        let answer = server.client.messages(&thread).await.pop()?;
+        (answer["status"] == "interrupted").then_some(answer)
+    };
+    let broken = eventually("the turn is closed", broken).await;
+    assert_eq!(broken["parts"], json!([{ "type": "step_start" }, { "type": "text", "text": "Half an " }]));
+    place.go();
+    assert_eq!(server.client.go_on(&thread).await.text(), "Half an answer.");
+    let answer = server.client.messages(&thread).await.pop().unwrap();
+    let texts = answer["parts"].as_array().unwrap().iter().filter_map(|part| part["text"].as_str());
+    assert_eq!(texts.collect::<Vec<_>>(), ["Half an ", "Half an answer."]);
+}
+
+#[tokio::test]
+async fn a_call_that_was_never_stored_is_passed_over_wherever_its_step_is_read() {
+    let app = Embedded::with(|config| config.approval.sweep = Duration::from_millis(100)).await;
+    let thread = app.client.thread().await;
+    let gate = app.scene.gate();
+    let mut step = vec![thoughts("Hm."), words("I pay.")];
+    step.extend(calls(0, "pay", "{\"note\":\"1\"}"));
+    step.push(end(FinishReason::ToolCalls));
+    app.scene.then(step).says("Whole.");
+    let first = app.client.begin(&thread, &json!({ "content": "hi" })).await;
+    gate.add_permits(4);
+    let kept =
+        async || (app.rows.count("message_steps WHERE parts LIKE '%tool_call%'").await == 1).then_some(());
+    eventually("the call is named in what is kept", kept).await;
+    let parts = json!([
+        { "type": "step_start" },
+        { "type": "reasoning", "text": "Hm." },
+        { "type": "text", "text": "I pay." },
+    ]);
+    assert_eq!(app.client.messages(&thread).await[1]["parts"], parts);
+
+    // As if its process had died: whoever holds the lease now says nothing.
+    assert_eq!(app.rows.change("UPDATE runs SET owner = 'dead', lease_until = 1").await, Ok(1));
+    let closed = async || {
+        let answer = app.client.messages(&thread).await.pop()?;
+        (answer["status"] == "interrupted").then_some(answer)
+    };
+    let closed = eventually("the turn is closed", closed).await;
+    assert_eq!((&closed["parts"], app.rows.count("tool_calls").await), (&parts, 0));
+    gate.add_permits(10);
+    let first = app.client.read_on(first).await;
+    assert!(first.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", first.raw);
+    let v4 = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
+    let v4 = &v4["results"][1];
+    assert_eq!((&v4["content"], v4["parts"].as_array().unwrap().len()), (&json!("I pay."), 3), "{v4}");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Whole.");
+    let told = &app.scene.requests()[1].messages;
+    assert_eq!(told.len(), 1, "what broke off is not sent: {told:?}");
+}
+
+#[tokio::test]
+async fn a_step_is_not_kept_again_with_every_word_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::on_sqlite(&dir).await;
+    let count = [
+        "CREATE TABLE kept (bytes INTEGER)",
+        "CREATE TRIGGER kept_too AFTER UPDATE ON message_steps WHEN NEW.status = 'streaming'
+         BEGIN INSERT INTO kept VALUES (length(NEW.parts)); END",
+    ];
+    for change in count {
+        app.rows.change(change).await.unwrap();
+    }
+    const PIECES: usize = 40_000;
+    let thread = app.client.thread().await;
+    let piece = "\u{e9}".repeat(16);
+    // Who waits for permits lets others work.
+    app.scene.gate().add_permits(PIECES + 1);
+    app.scene.then((0..PIECES).map(|_| words(&piece)).chain([end(FinishReason::Stop)]).collect());
+    assert!(app.client.say(&thread, "hi").await.text() == piece.repeat(PIECES));
+    let kept = app.rows.all("SELECT bytes FROM kept").await;
+    let kept: Vec<_> = kept.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
+    // By length there is one whenever a fourth more is there, and one a second by the clock, less and less often.
+    assert!((1..100).contains(&kept.len()), "{kept:?}");
+    let bytes = u64::try_from(PIECES * piece.len()).unwrap();
+    assert!(kept.iter().sum::<u64>() < 20 * bytes, "{kept:?}");
+    let whole = app.client.messages(&thread).await.pop().unwrap();
+    assert!(whole["parts"][1]["text"].as_str().unwrap() == piece.repeat(PIECES));
+}
