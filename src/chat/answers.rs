@@ -3,13 +3,13 @@
 
 use super::Chat;
 use super::ask::{AskError, PostedAnswer, ThreadName};
-use super::replay::replay;
 use crate::approvals::{DecideError, DecisionRequest};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{Step, StepStatus};
+use crate::domain::replay::replay;
 use crate::domain::turn::{Standing, TurnEvent};
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
 //! A page that mounts, or was told of a decision, and asks for the turn of its thread.
 
 use super::ask::AskError;
-use super::replay::replay;
 use super::{Chat, Started};
 use crate::domain::Principal;
 use crate::domain::call::State;
 use crate::domain::dialect::Dialect;
+use crate::domain::replay::replay;
 use crate::domain::run::RunStatus;
 use crate::store::{StoreError, Thread, Write};
 

@@ -21,7 +21,6 @@ use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::{MessageId, RunId};
-use crate::domain::replay;
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;

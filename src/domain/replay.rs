@@ -37,7 +37,7 @@ pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
 }
 
 /// A call is stored.
-pub(crate) fn stored(call: &ToolCall) -> TurnEvent<'static> {
+fn stored(call: &ToolCall) -> TurnEvent<'static> {
     let (tool_call_id, tool_name) = (call.id, call.name.clone());
     TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() }
 }

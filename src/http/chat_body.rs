@@ -4,12 +4,14 @@ use super::body;
 use super::error::ApiError;
 use super::ui_body;
 use crate::chat::{Ask, PostedMessage, Wants};
+use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::Type;
 use poem_openapi::{ApiExtractor, ApiExtractorType, Enum, ExtractParamOptions, Object};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Longest name a caller may give a thread or a message, in characters.
 const CLIENT_ID_MAX: usize = 64;
@@ -103,6 +105,8 @@ pub(super) struct ChatBody {
     /// Whether it is one that pages of the UI message stream post.
     pub(super) is_ui: bool,
     pub(super) ask: Ask,
+    /// The calls that the page shows somebody's yes to.
+    pub(super) approved: HashSet<ToolCallId>,
 }
 
 /// The body of a chat that names its thread.
@@ -136,7 +140,7 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         _options: ExtractParamOptions<()>,
     ) -> Result<Self> {
         let Some(text) = body::text(request, body).await? else {
-            return Ok(Self { id: None, is_ui: false, ask: Ask::go_on() });
+            return Ok(Self::of_data_stream(None, Ask::go_on()));
         };
         let value = serde_json::from_str(&text)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
@@ -177,9 +181,9 @@ impl ChatBody {
             Value::String(content) => {
                 let wants = words_or_continue(Some(content), None)?;
                 let ask = Ask { wants, options: RunOptions::default(), answers: Vec::new() };
-                return Ok(Self { id: None, is_ui: false, ask });
+                return Ok(Self::of_data_stream(None, ask));
             }
-            Value::Null => return Ok(Self { id: None, is_ui: false, ask: Ask::go_on() }),
+            Value::Null => return Ok(Self::of_data_stream(None, Ask::go_on())),
             Value::Object(fields) => fields,
             _ => return Err(ApiError::bad_request("body: expected a JSON object or a string")),
         };
@@ -200,7 +204,8 @@ impl ChatBody {
         let options = RunOptions { model: text("model")?, tools };
         if ui_body::is_ui(&fields) {
             let ask = Ask { wants: ui_body::wants(&fields)?, options, answers: ui_body::answers(&fields) };
-            return Ok(Self { id, is_ui: true, ask });
+            let approved = ui_body::approved(&fields);
+            return Ok(Self { id, is_ui: true, ask, approved });
         }
         let wants = if let Some(content) = text("content")? {
             words_or_continue(Some(content), None)?
@@ -222,7 +227,11 @@ impl ChatBody {
             Wants::Continue { message: None }
         };
         let ask = Ask { wants, options, answers: Vec::new() };
-        Ok(Self { id, is_ui: false, ask })
+        Ok(Self::of_data_stream(id, ask))
+    }
+
+    fn of_data_stream(id: Option<String>, ask: Ask) -> Self {
+        Self { id, is_ui: false, ask, approved: HashSet::new() }
     }
 }
 

@@ -305,9 +305,8 @@ impl Qa {
     ) -> Result<ChatStream, ApiError> {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DataV1 };
         let dialect = protocol.map_or(unsaid, Dialect::from);
-        let said_yes = body.ask.answers.iter().filter(|answer| answer.approved);
-        let approved = said_yes.map(|answer| answer.tool_call_id).collect();
-        let started = self.0.chat.ask(&caller.0, &name, body.ask, dialect).await?;
+        let ChatBody { ask, approved, .. } = body;
+        let started = self.0.chat.ask(&caller.0, &name, ask, dialect).await?;
         let listener = Listener { dialect, request_id: request_id.0, place, approved };
         Ok(self.0.streaming.answer(started, listener))
     }

@@ -8,9 +8,10 @@ use super::chat_body::{content, name};
 use super::error::ApiError;
 use super::qa::REASON_MAX;
 use crate::chat::{PostedAnswer, PostedMessage, Wants};
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use crate::domain::id::ToolCallId;
+use serde_json::{Map, Value, json};
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::slice;
 
 /// Between the text parts of one message. Their borders mean something to whoever made them, and a reload shows them
@@ -59,10 +60,7 @@ pub(super) fn wants(fields: &Map<String, Value>) -> Result<Wants, ApiError> {
 /// both yes and no to is not answered.
 pub(super) fn answers(fields: &Map<String, Value>) -> Vec<PostedAnswer> {
     let mut answers = BTreeMap::new();
-    let messages = Posted::of(fields).map_or(&[] as &[Value], |posted| posted.messages);
-    let of_assistant = messages.iter().filter(|message| is_of(message, "assistant"));
-    let parts = of_assistant.filter_map(|message| message.get("parts")?.as_array()).flatten();
-    for answer in parts.filter_map(answer) {
+    for answer in shown(fields).filter_map(answer) {
         match answers.entry(answer.tool_call_id) {
             Entry::Vacant(place) => {
                 place.insert(Some(answer));
@@ -185,6 +183,23 @@ fn submitted(
         (PostedMessage { user_text: Some(text), id }, None) => Wants::New { text, client_id: id },
         (PostedMessage { user_text: None, .. }, message) => Wants::Continue { message },
     })
+}
+
+/// The calls that the page shows somebody's yes to, however far it shows them.
+pub(super) fn approved(fields: &Map<String, Value>) -> HashSet<ToolCallId> {
+    let yes = |part: &Value| {
+        let approval =
+            part.get("approval").filter(|approval| approval.get("approved") == Some(&json!(true)))?;
+        approval.get("id")?.as_str()?.parse().ok()
+    };
+    shown(fields).filter_map(yes).collect()
+}
+
+/// The parts of the answers that the page shows.
+fn shown(fields: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let messages = Posted::of(fields).map_or(&[] as &[Value], |posted| posted.messages);
+    let of_assistant = messages.iter().filter(|message| is_of(message, "assistant"));
+    of_assistant.filter_map(|message| message.get("parts")?.as_array()).flatten()
 }
 
 /// A person's answer. What is not wholly of its shape is none: least of all a yes.

@@ -3,6 +3,7 @@
 use super::entity::{run, step, tool_call};
 use super::turns::TurnEnd;
 use super::{Read, StoreError, Thread, rows};
+
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{MessageId, RunId};

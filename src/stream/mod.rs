@@ -41,7 +41,7 @@ pub(crate) struct Audience {
     pub(crate) message_id: MessageId,
     /// The request that is answered.
     pub(crate) request_id: String,
-    /// The calls to which the page says yes in that request.
+    /// The calls that the page shows somebody's yes to.
     pub(crate) approved: HashSet<ToolCallId>,
 }
 

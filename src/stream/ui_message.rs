@@ -109,14 +109,17 @@ impl UiMessage {
                     }
                     self.ended(*tool_call_id, shown, out);
                 }
-                Stands::Pending if self.dialect == UiDialect::V6 => self.ask(*tool_call_id, out),
-                Stands::Pending if behind => {
-                    // One that put an output of its own there would post again, for ever.
-                    if let Some(input) = shown_anew {
+                Stands::Pending => {
+                    // A page may have put an output of its own there: unless that is taken from it, it takes the step for
+                    // complete, and posts again, for ever.
+                    if let Some(input) = shown_anew.as_ref().filter(|_| behind) {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
+                    if self.dialect == UiDialect::V6 {
+                        self.ask(*tool_call_id, out);
+                    }
                 }
-                Stands::Pending | Stands::UnderWay => {}
+                Stands::UnderWay => {}
             }
         }
         if self.dialect == UiDialect::V5 {

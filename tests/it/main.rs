@@ -36,6 +36,7 @@ mod provider_state;
 mod races;
 mod readme;
 mod real_clients;
+mod reload;
 mod replicas;
 mod roles;
 mod schema;

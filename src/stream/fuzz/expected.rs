@@ -111,7 +111,7 @@ impl OnPage {
         if asks || call.stands == Stands::Pending {
             self.answer = None;
         }
-        if let (Stands::Ended(_), Some(edited), Dialect::Ui(_)) = (&call.stands, &call.edited, dialect) {
+        if let (Stands::Ended(_), Some(edited), Dialect::Ui(_)) = (&call.stands, &call.shown_anew, dialect) {
             self.input = edited.clone();
         }
     }

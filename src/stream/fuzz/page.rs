@@ -88,8 +88,7 @@ fn posted(turn: &Turn, plan: &Plan, dialect: Dialect) -> Value {
 pub(super) fn encoded(turn: &Turn, plan: &Plan, dialect: Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
-    let approved = turn.answers.iter().filter(|answer| answer.approved).map(|answer| answer.tool_call_id);
-    let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: approved.collect() };
+    let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: turn.approved.clone() };
     let mut encoder = encoder(dialect, audience);
     encoder.begin(&mut out);
     let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DataV1);

@@ -10,7 +10,7 @@ use crate::domain::nesting::Nesting;
 use crate::domain::replay::replay;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, Stands, TurnEvent};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use uuid::Uuid;
 
@@ -32,6 +32,8 @@ pub(super) struct Told {
 pub(super) struct Turn {
     /// What the page says to the calls that it shows, in the request that is answered.
     pub(super) answers: Vec<PageAnswer>,
+    /// The calls that it shows a yes to then.
+    pub(super) approved: HashSet<ToolCallId>,
     /// What is told before, to a page that was loaded anew and holds nothing of the message.
     pub(super) before: Option<Vec<TurnEvent<'static>>>,
     pub(super) events: Vec<TurnEvent<'static>>,
@@ -86,6 +88,8 @@ struct Teller<'a> {
     held: Vec<ToolCall>,
     passed: bool,
     holds: HashMap<ToolCallId, &'a Hold>,
+    /// The calls that the page shows a yes to.
+    approved: HashSet<ToolCallId>,
     /// How many calls there are so far.
     calls: u128,
     /// Whether the next words are no more of those before them.
@@ -106,6 +110,7 @@ impl<'a> Teller<'a> {
             held: Vec::new(),
             passed: false,
             holds: HashMap::new(),
+            approved: HashSet::new(),
             calls: 0,
             part_ended: false,
             unwritten: Vec::new(),
@@ -130,27 +135,33 @@ impl<'a> Teller<'a> {
 
     fn begin_turn(&mut self, loaded_anew: bool) {
         let asks = !loaded_anew && !self.passed;
-        let answers = self.held.iter().filter(|_| asks).filter_map(|call| self.answer(call.id)).collect();
+        let answers: Vec<_> =
+            self.held.iter().filter(|_| asks).filter_map(|call| self.answer(call)).collect();
+        let said_yes = |answers: &[PageAnswer]| {
+            let yes = answers.iter().filter(|answer| answer.approved);
+            yes.map(|answer| answer.tool_call_id).collect::<Vec<_>>()
+        };
+        if loaded_anew {
+            self.approved.clear();
+        }
+        self.approved.extend(said_yes(&answers));
         let before = loaded_anew.then(|| replay(&self.steps));
-        self.told.push(Turn { answers, before, events: Vec::new() });
+        self.told.push(Turn { answers, approved: self.approved.clone(), before, events: Vec::new() });
         self.open = true;
         self.spent = Spent::default();
         if self.held.is_empty() {
             return;
         }
-        let standing = self.held.iter().map(|call| Standing {
-            // Behind another step it would be another call.
-            edited: Standing::of(call).edited.filter(|_| !self.passed),
-            ..Standing::of(call)
-        });
-        let standing = standing.collect();
-        self.say(TurnEvent::Continued(standing));
+        if let Some(continued) = TurnEvent::continued(&self.steps) {
+            self.say(continued);
+        }
     }
 
     /// What the page says to this call, if it was asked and says anything.
-    fn answer(&self, tool_call_id: ToolCallId) -> Option<PageAnswer> {
+    fn answer(&self, call: &ToolCall) -> Option<PageAnswer> {
+        let tool_call_id = call.id;
         let hold = self.holds.get(&tool_call_id)?;
-        let asked = !hold.meanwhile || matches!(hold.verdict, Verdict::Open | Verdict::Runs);
+        let asked = !hold.meanwhile || call.end().is_none();
         let approved = hold.page.filter(|_| asked)?;
         let reason = match &hold.verdict {
             _ if approved => None,
@@ -336,7 +347,7 @@ impl<'a> Teller<'a> {
 /// The call as it stood when it was stored.
 fn pending(call: &ToolCall) -> Standing {
     let word = State::Pending.validation_word();
-    Standing { edited: None, word, stands: Stands::Pending, ..Standing::of(call) }
+    Standing { shown_anew: None, word, stands: Stands::Pending, ..Standing::of(call) }
 }
 
 fn ended(result: &str) -> End {

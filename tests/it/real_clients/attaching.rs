@@ -33,7 +33,7 @@ const fn nothing(version: Version) -> u64 {
 async fn a_page_that_mounts_before_its_first_message_shows_nothing() {
     for version in ALL {
         let app = Embedded::start().await;
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.resume().await;
         assert_eq!((page.error.as_deref(), &page.messages[..]), (None, &[][..]));
         assert_eq!(page.requests[0]["status"], nothing(version));
@@ -124,7 +124,7 @@ async fn a_thread_in_the_path_is_resumed_whatever_the_page_calls_its_chat() {
     let id = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{id}");
     app.scene.then(step(&[Piece::Call("pay", "10")])).says("Paid.");
-    let mut page = Page::open_with(&app, Version::V4, &["--path", &path]);
+    let mut page = Page::open_with(&app, Version::V4, &["--path", &path]).await;
     page.send("pay").await;
     app.client.approve(&page.call_ids()[0]).await;
     page.resume().await;
@@ -184,7 +184,7 @@ async fn a_page_that_shows_half_of_it_reads_it_from_its_beginning() {
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("Hel"), Piece::Text("lo "), Piece::Text("world")]));
         gate.add_permits(1);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send_until_shown("hello", "Hel").await;
         page.stop().await;
         assert_eq!(page.said(), "Hel");
@@ -204,7 +204,7 @@ async fn pages_of_all_versions_read_one_turn_side_by_side() {
     app.scene.then(step(&[Piece::Thought("Hm. "), Piece::Text("Look. "), Piece::Call("look", "1")]));
     app.scene.says("Seen.");
     gate.add_permits(2);
-    let mut first = Page::open(&app, Version::V7);
+    let mut first = Page::open(&app, Version::V7).await;
     first.send_until_shown("hi", "Look. ").await;
     let mut pages = Vec::new();
     for version in ALL {
@@ -228,7 +228,7 @@ async fn a_tab_reads_along_with_what_another_ones_approval_began() {
     for version in NATIVE {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")]));
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("Paid. "), Piece::Call("look", "1")])).says("All done.");
@@ -258,7 +258,7 @@ async fn a_page_of_5_and_later_that_resumes_while_a_call_waits_is_told_nothing()
         let id = app.client.thread().await;
         let path = format!("/qa/chat_streamed/{id}");
         app.scene.then(step(&[Piece::Call("pay", "10")]));
-        let mut page = Page::open_with(&app, version, &["--path", &path]);
+        let mut page = Page::open_with(&app, version, &["--path", &path]).await;
         page.send("pay").await;
         let before = page.messages.clone();
         page.resume().await;

@@ -28,7 +28,7 @@ async fn a_page_shows_where_the_words_go_back_to() {
         let app = Embedded::start().await;
         let said = [words("See "), source("https://example.com/"), ends(FinishReason::Stop)];
         app.scene.then(said.map(Ok).into());
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("f2-source.1");
         assert!(page.last()["parts"][2].to_string().contains("https://example.com/"));
@@ -63,7 +63,7 @@ async fn a_page_shows_sources_and_files_where_they_stand_in_every_step() {
         app.scene.then(first.map(Ok).into());
         let second = [source("https://a.example/"), words("Seen."), ends(FinishReason::Stop)];
         app.scene.then(second.map(Ok).into());
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("draw").await;
         let parts = page.last()["parts"].as_array().unwrap();
         let kinds: Vec<_> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
@@ -81,7 +81,7 @@ async fn a_page_takes_no_notice_of_signs_of_life() {
         let gate = app.scene.gate();
         app.scene.then([words("Half "), words("an answer."), ends(FinishReason::Stop)].map(Ok).into());
         gate.add_permits(1);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send_until_shown("hello", "Half ").await;
         // Beside the page's own stream, which was silent before this one was.
         let path = format!("/qa/chat_streamed/{}", thread(&app).await);

@@ -19,7 +19,7 @@ async fn a_failure_in_the_stream_is_raised_and_the_words_stay() {
             Ok(ModelEvent::Text("f ".to_owned())),
             breaks(),
         ]);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("e-error-mid-stream.1");
         let error = page.error.as_deref().unwrap();
@@ -34,7 +34,7 @@ async fn a_failure_before_the_first_word_leaves_an_empty_step() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(vec![breaks()]);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         assert!(page.error.is_some());
         assert_eq!(page.last()["parts"], json!([{ "type": "step-start" }]));
@@ -50,7 +50,7 @@ async fn a_call_that_was_half_written_is_gone_when_the_page_is_loaded_anew() {
         half.truncate(6);
         half.push(breaks());
         app.scene.then(half);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let half = if version == Version::V4 { "partial-call" } else { "input-streaming" };
         assert_eq!(page.states(), [half; 2]);
@@ -65,7 +65,7 @@ async fn a_page_retries_what_broke_by_regenerating_it() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).says("Whole.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.regenerate().await;
         assert_eq!((page.error.as_deref(), page.messages.len()), (None, 2));
@@ -79,7 +79,7 @@ async fn a_page_goes_on_with_what_broke_where_it_broke() {
     for version in super::page::UI {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).says("and half.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.send_nothing().await;
         assert_eq!((page.error.as_deref(), page.messages.len()), (None, 2));
@@ -102,7 +102,7 @@ async fn a_turn_that_somebody_stopped_ends_without_an_error() {
             });
             app.client.post(&format!("/runs/{}/cancel", run.await), &json!({})).await
         };
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         let ((), stopped) = futures::join!(page.send("hello"), stop);
         assert_eq!((stopped.status, page.error.as_deref()), (200, None));
         // No release of 5 is told a reason.
@@ -118,7 +118,7 @@ async fn a_refusal_is_raised_as_it_is_and_the_question_stays() {
     for version in ALL {
         let app = Embedded::start().await;
         let nowhere = "/qa/chat_streamed/01890a5d-ac96-774b-bcce-b302099a8057";
-        let mut page = Page::open_with(&app, version, &["--path", nowhere]);
+        let mut page = Page::open_with(&app, version, &["--path", nowhere]).await;
         page.send("hello").await;
         page.looks_like("g2-http-error.1");
         assert_eq!(page.refused(), (404, "not_found".to_owned()));
@@ -128,7 +128,7 @@ async fn a_refusal_is_raised_as_it_is_and_the_question_stays() {
         let running = app.client.thread().await;
         let path = format!("/qa/chat_streamed/{running}");
         let first = app.client.begin(&running, &json!({ "content": "hi" })).await;
-        let mut page = Page::open_with(&app, version, &["--path", &path]);
+        let mut page = Page::open_with(&app, version, &["--path", &path]).await;
         page.send("hello").await;
         page.looks_like("g2-http-error.1");
         assert_eq!(page.refused(), (409, "turn_in_progress".to_owned()));

@@ -9,7 +9,7 @@ async fn a_page_that_regenerates_has_the_second_answer_alone() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.says("first").says("second");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hi").await;
         page.regenerate().await;
         page.looks_like("m-regenerate.2");
@@ -23,7 +23,7 @@ async fn a_page_may_name_the_answer_that_it_wants_anew() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("first").says("second");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hi").await;
         let old = page.last()["id"].as_str().unwrap().to_owned();
         page.regenerate_by_id(&old).await;
@@ -39,7 +39,7 @@ async fn an_earlier_answer_that_is_wanted_anew_takes_what_follows_with_it() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("One.").says("Two.").says("Another one.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("a").await;
         let first = page.last()["id"].as_str().unwrap().to_owned();
         page.send("b").await;
@@ -56,7 +56,7 @@ async fn a_page_puts_other_words_into_a_message() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("first").says("second");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hi").await;
         let question = page.messages[0]["id"].as_str().unwrap().to_owned();
         page.edit(&question, "hi again").await;
@@ -78,7 +78,7 @@ async fn a_page_that_is_loaded_anew_changes_what_it_was_given() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("One.").says("Two.").says("Another two.").says("Three.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("a").await;
         page.send("b").await;
         drop(page);
@@ -99,7 +99,7 @@ async fn a_call_behind_words_that_are_changed_is_withdrawn() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("pay", "10")])).says("Fine.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         let call = page.call_ids()[0].clone();
         let question = page.messages[0]["id"].as_str().unwrap().to_owned();
@@ -117,7 +117,7 @@ async fn what_a_call_did_behind_words_that_are_changed_is_told_once() {
     for version in NATIVE {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("pay", "10")])).says("Paid.").says("Too late.").says("Sorry.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("pay").await;
         page.approve(&page.call_ids()[0]).await;
         let question = page.messages[0]["id"].as_str().unwrap().to_owned();

@@ -13,7 +13,7 @@ const PAY: [Piece; 1] = [Piece::Call("pay", "10")];
 async fn asked(pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
     let app = Embedded::start().await;
     app.scene.then(step(pieces)).says("Done.");
-    let mut page = Page::open_with(&app, Version::V5, flags);
+    let mut page = Page::open_with(&app, Version::V5, flags).await;
     page.send("pay").await;
     assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1));
     (app, page)
@@ -179,7 +179,7 @@ async fn resuming_decides_nothing_and_goes_on_with_nothing() {
 async fn a_server_may_take_pages_that_do_not_say_so_for_those_of_5() {
     let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
     app.scene.then(step(&PAY)).says("Done.");
-    let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]);
+    let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]).await;
     page.send("pay").await;
     page.looks_like("d-approve-data-part.1");
     validate(&app, &page, true).await;
@@ -189,7 +189,7 @@ async fn a_server_may_take_pages_that_do_not_say_so_for_those_of_5() {
 
     let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
     app.scene.then(step(&PAY)).says("Done.");
-    let mut page = Page::open_with(&app, Version::V7, &["--header", "x-stream-protocol: ui-v6"]);
+    let mut page = Page::open_with(&app, Version::V7, &["--header", "x-stream-protocol: ui-v6"]).await;
     page.send("pay").await;
     page.approve(&page.call_ids()[0]).await;
     assert_eq!((page.states(), page.requests.len()), (vec!["output-available".to_owned()], 2));

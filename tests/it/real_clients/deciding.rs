@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 async fn asked() -> (Embedded, Page) {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
-    let mut page = Page::open(&app, Version::V4);
+    let mut page = Page::open(&app, Version::V4).await;
     page.send("pay").await;
     (app, page)
 }
@@ -87,7 +87,7 @@ async fn an_empty_body_goes_on_in_the_same_message() {
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
         // The body names no thread, so the path does.
         let path = format!("/qa/chat_streamed/{}", app.client.thread().await);
-        let mut page = Page::open_with(&app, Version::V4, &["--path", &path, "--posts", "nothing"]);
+        let mut page = Page::open_with(&app, Version::V4, &["--path", &path, "--posts", "nothing"]).await;
         page.send("pay").await;
         let answer = validate(&app, &page, yes).await;
         // The client posts once every call of the step has a result.
@@ -189,7 +189,7 @@ async fn one_yes_and_one_no_are_both_told() {
             Piece::Text("Well?"),
         ];
         app.scene.then(step(&asked)).says("Half of it.");
-        let mut page = Page::open(&app, Version::V4);
+        let mut page = Page::open(&app, Version::V4).await;
         page.send("pay").await;
         let ids = page.call_ids();
         let yes = app.client.approve(&ids[0]).await;
@@ -216,7 +216,7 @@ async fn calls_behind_a_hold_have_the_steps_that_the_page_counts() {
     app.scene.then(step(&[Piece::Call("look", "1")])).then(step(&[Piece::Call("pay", "2")]));
     app.scene.then(step(&[Piece::Text("Now "), Piece::Call("look", "3")]));
     app.scene.then(step(&[Piece::Call("look", "4")])).says("All.");
-    let mut page = Page::open(&app, Version::V4);
+    let mut page = Page::open(&app, Version::V4).await;
     page.send("pay").await;
     app.client.approve(&page.call_ids()[1]).await;
     page.resume().await;
@@ -230,7 +230,7 @@ async fn calls_behind_a_hold_have_the_steps_that_the_page_counts() {
 async fn a_tool_that_fails_is_told_as_its_result() {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")])).says("It failed.");
-    let mut page = Page::open(&app, Version::V4);
+    let mut page = Page::open(&app, Version::V4).await;
     page.send("pay").await;
     for call in page.call_ids() {
         app.client.approve(&call).await;

@@ -53,7 +53,7 @@ async fn f1_f2_a_page_shows_what_was_said_and_takes_nothing_in_it_for_the_server
         let reason = FinishReason::ToolCalls;
         step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
         app.scene.then(step);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send(&all).await;
         assert_eq!(page.error, None);
         assert_eq!(page.messages[0]["parts"], json!([{ "type": "text", "text": all }]));
@@ -96,7 +96,7 @@ async fn f1_a_page_is_told_nothing_that_a_models_server_says_of_a_failure() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("So ".to_owned())), Err(HOSTILE.concat())]);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let error = page.error.clone().unwrap();
         assert!(
@@ -135,7 +135,7 @@ async fn f1_arguments_nested_without_end_do_not_end_a_page() {
         let reason = FinishReason::ToolCalls;
         step.push(Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }));
         app.scene.then(step).says("Sorry.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         assert_eq!(page.error, None);
         assert_eq!(page.said(), "Sorry.");

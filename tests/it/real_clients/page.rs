@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -64,35 +65,50 @@ pub(super) struct Page {
     pub(super) finishes: Vec<Value>,
     /// The messages it shows.
     pub(super) messages: Vec<Value>,
-    node: Child,
-    user: ChildStdin,
-    shown: UnboundedReceiver<String>,
+    /// The calls that its own user answered, in 6 and 7.
+    pub(super) answered: Vec<String>,
+    /// There until the page is closed.
+    node: Option<Node>,
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        self.node.kill().unwrap();
-        self.node.wait().unwrap();
+        if let Some(node) = self.node.take().filter(|node| node.is_settled) {
+            IDLE.lock().unwrap().push(node);
+        }
     }
 }
 
-impl Page {
-    pub(super) fn open(app: &Embedded, version: Version) -> Self {
-        Self::open_with(app, version, &[])
+/// A process of Node, in which pages of a version are opened one after the other: to load the client takes longer than
+/// most of what a page does.
+#[derive(Debug)]
+struct Node {
+    version: Version,
+    child: Child,
+    user: ChildStdin,
+    shown: UnboundedReceiver<String>,
+    /// Whether its page asks for nothing.
+    is_settled: bool,
+}
+
+/// Those in which no page is open. They end with this process.
+static IDLE: Mutex<Vec<Node>> = Mutex::new(Vec::new());
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Node {
+    fn of(version: Version) -> Self {
+        let mut idle = IDLE.lock().unwrap();
+        let found = idle.iter().position(|node| node.version == version);
+        found.map(|at| idle.swap_remove(at)).unwrap_or_else(|| Self::start(version))
     }
 
-    /// The same, that begins with what a page gets that is loaded now.
-    pub(super) async fn load(app: &Embedded, version: Version) -> Self {
-        let loaded = reload(app, version).await;
-        let mut page = Self::open_with(app, version, &["--messages", &json!(loaded).to_string()]);
-        page.messages = loaded;
-        page
-    }
-
-    /// The same, with these flags of `tests/wire/driver/drive.mjs`.
-    pub(super) fn open_with(app: &Embedded, version: Version, flags: &[&str]) -> Self {
-        // So that a failure says which version it was.
-        println!("a page of AI SDK {}", version.number());
+    fn start(version: Version) -> Self {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
         assert!(
             dir.join("node_modules/react4").exists(),
@@ -100,33 +116,59 @@ impl Page {
             dir.display()
         );
         let mut node = Command::new("node");
-        node.current_dir(dir).args(["driver/drive.mjs", "--url", &app.client.base, "--chat-id", CHAT]);
-        node.args(["--version", version.number()]).args(flags);
-        // Nothing else tells it from 6 and 7.
-        if version == V5 && !flags.contains(&"--header") {
-            node.args(["--header", "x-stream-protocol: ui-v5"]);
-        }
-        let node = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut node = node.expect("node is installed");
-        let lines = BufReader::new(node.stdout.take().unwrap()).lines();
+        node.current_dir(dir).args(["driver/drive.mjs", version.number()]);
+        let child = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("node is installed");
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (shows, shown) = unbounded_channel();
-        // The server runs on this thread.
+        // The servers run on the threads of their tests.
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 drop(shows.send(line));
             }
         });
-        let user = node.stdin.take().unwrap();
-        let (error, requests, finishes, messages) = (None, Vec::new(), Vec::new(), Vec::new());
-        Self { version, error, requests, finishes, messages, node, user, shown }
+        let user = child.stdin.take().unwrap();
+        Self { version, child, user, shown, is_settled: true }
+    }
+}
+
+impl Page {
+    pub(super) async fn open(app: &Embedded, version: Version) -> Self {
+        Self::open_with(app, version, &[]).await
+    }
+
+    /// The same, that begins with what a page gets that is loaded now.
+    pub(super) async fn load(app: &Embedded, version: Version) -> Self {
+        let loaded = reload(app, version).await;
+        Self::open_with(app, version, &["--messages", &json!(loaded).to_string()]).await
+    }
+
+    /// The same, with these flags of `tests/wire/driver/drive.mjs`.
+    pub(super) async fn open_with(app: &Embedded, version: Version, flags: &[&str]) -> Self {
+        // So that a failure says which version it was.
+        println!("a page of AI SDK {}", version.number());
+        let mut all = vec!["--url", &app.client.base, "--chat-id", CHAT];
+        // Nothing else tells it from 6 and 7.
+        if version == V5 && !flags.contains(&"--header") {
+            all.extend(["--header", "x-stream-protocol: ui-v5"]);
+        }
+        all.extend(flags);
+        let (requests, finishes, messages, answered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let node = Some(Node::of(version));
+        let mut page = Self { version, error: None, requests, finishes, messages, answered, node };
+        page.act(&json!({ "do": "open", "flags": all })).await;
+        page
     }
 
     /// Its user does this.
     async fn act(&mut self, act: &Value) {
-        writeln!(self.user, "{act}").unwrap();
-        let shown = tokio::time::timeout(Duration::from_secs(30), self.shown.recv()).await;
+        let node = self.node.as_mut().unwrap();
+        node.is_settled = false;
+        writeln!(node.user, "{act}").unwrap();
+        let shown = tokio::time::timeout(Duration::from_secs(30), node.shown.recv()).await;
         let shown = shown.unwrap_or_else(|_| panic!("nothing came of {act}, behind {:#?}", self.messages));
         let mut shown: Value = serde_json::from_str(&shown.expect("the page is there")).unwrap();
+        node.is_settled = act.get("until").is_none();
         self.error = shown["error"].as_str().map(str::to_owned);
         let mut list = |name: &str| match shown[name].take() {
             Value::Array(list) => list,
@@ -176,6 +218,7 @@ impl Page {
 
     /// Answers what it is asked, as pages of 6 and 7 do: the call's id is the approval's.
     pub(super) async fn answer(&mut self, call: &str, approved: bool) {
+        self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": approved })).await;
     }
 
@@ -189,6 +232,7 @@ impl Page {
 
     /// The same, and says why.
     pub(super) async fn answer_because(&mut self, call: &str, approved: bool, reason: &str) {
+        self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": approved, "reason": reason })).await;
     }
 
@@ -209,6 +253,7 @@ impl Page {
 
     /// Answers what it is asked, and waits until the answer to that begins.
     pub(super) async fn begin_to_approve(&mut self, call: &str) {
+        self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": true, "until": "answered" })).await;
     }
 

@@ -16,7 +16,7 @@ impl Page {
         let comparable = |messages: &[Value]| {
             let each = messages.iter().map(|message| match self.version {
                 Version::V4 => v4(message, outside),
-                Version::V5 | Version::V6 | Version::V7 => ui(message, outside),
+                Version::V5 | Version::V6 | Version::V7 => ui(message, outside, &self.answered),
             });
             each.collect::<Vec<Value>>()
         };
@@ -75,9 +75,10 @@ fn v4(message: &Value, outside: &[String]) -> Value {
 }
 
 /// A message of 5 to 7 without what may differ: the stream's own ids of thoughts, calls whose inputs never came to an
-/// end, what a page noted of a denial or of the reason for an answer (no chunk carries that), and how the calls stand
-/// that were decided elsewhere. The id of a user message is the page's own, and stays.
-fn ui(message: &Value, outside: &[String]) -> Value {
+/// end, and how the calls stand that were decided elsewhere. That a person answered, and why, no chunk says: only the
+/// page of that person has noted it, and why they said yes is kept nowhere. The id of a user message is the page's own,
+/// and stays.
+fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();
     parts.retain(|part| part["state"] != "input-streaming");
@@ -85,10 +86,12 @@ fn ui(message: &Value, outside: &[String]) -> Value {
         if part["type"] == "reasoning" {
             remove(part, &["id"]);
         }
-        if part.get("approval").is_some() {
-            remove(&mut part["approval"], &["reason"]);
-            if part["state"] == "output-denied" {
-                remove(&mut part["approval"], &["approved"]);
+        let noted = answered.iter().any(|id| part["toolCallId"] == *id);
+        if let Some(approval) = part.get_mut("approval") {
+            match noted {
+                true if approval["approved"] == true => remove(approval, &["reason"]),
+                true => {}
+                false => remove(approval, &["approved", "reason"]),
             }
         }
         if is_outside(part, outside) {

@@ -54,7 +54,7 @@ async fn a_page_shows_the_words_that_come_in_pieces() {
         let app = Embedded::start().await;
         let said = [Piece::Text("Hel"), Piece::Text("lo \u{2028}"), Piece::Text("\"world\"\n")];
         app.scene.then(step(&said));
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("a-text.1");
         assert_eq!(page.said(), "Hello \u{2028}\"world\"\n");
@@ -73,7 +73,7 @@ async fn a_page_knows_what_was_spent_and_why_the_answer_ended() {
             Ok(ModelEvent::Text("cut of".to_owned())),
             Ok(ModelEvent::Finished { reason, usage, provider_state: None }),
         ]);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("g-finish-length-usage.1");
         let (held, spent) = match version {
@@ -96,7 +96,7 @@ async fn a_page_shows_a_call_and_what_the_model_said_next() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("Let me look. "), Piece::Call("look", "18C")]));
         app.scene.says("It is 18C.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("b-tool-two-steps.1");
         assert_eq!(page.calls()[0].output, json!({ "seen": "18C" }));
@@ -109,7 +109,7 @@ async fn what_all_steps_cost_is_told_as_one() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("look", "18C")])).says("It is 18C.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let usage = match version {
             Version::V4 => &page.finishes[0]["usage"]["promptTokens"],
@@ -125,7 +125,7 @@ async fn a_page_shows_calls_side_by_side() {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("look", "Paris"), Piece::Call("look", "Oslo")]));
         app.scene.says("18C and 7C.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("c-parallel-tools.1");
         page.equals_reload(&app).await;
@@ -137,13 +137,60 @@ async fn a_page_shows_thoughts() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Thought("I "), Piece::Thought("think"), Piece::Text("So: yes.")]));
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("f-reasoning.1");
         assert_eq!(
             page.last()["parts"][1][if version == Version::V4 { "reasoning" } else { "text" }],
             "I think"
         );
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_shows_what_the_words_go_back_to() {
+    for version in ALL {
+        let app = Embedded::start().await;
+        let (url, title) = ("https://example.com/".to_owned(), Some("Example".to_owned()));
+        let reason = FinishReason::Stop;
+        app.scene.then(vec![
+            Ok(ModelEvent::Text("See ".to_owned())),
+            Ok(ModelEvent::Source { url: url.clone(), title: title.clone() }),
+            Ok(ModelEvent::Source { url, title }),
+            Ok(ModelEvent::Source { url: "javascript:alert(1)".to_owned(), title: None }),
+            Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }),
+        ]);
+        let mut page = Page::open(&app, version).await;
+        page.send("hello").await;
+        page.looks_like("f2-source.1");
+        let part = &page.last()["parts"][2];
+        let source = if version == Version::V4 { &part["source"] } else { part };
+        assert_eq!((&source["url"], &source["title"]), (&json!("https://example.com/"), &json!("Example")));
+        page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_shows_a_file_that_the_model_made() {
+    for version in ALL {
+        let app = Embedded::start().await;
+        let (media_type, data) = ("image/png".to_owned(), b"\x89PNG".to_vec());
+        let reason = FinishReason::Stop;
+        app.scene.then(vec![
+            Ok(ModelEvent::Text("Here: ".to_owned())),
+            Ok(ModelEvent::File { media_type, data }),
+            Ok(ModelEvent::Finished { reason, usage: None, provider_state: None }),
+        ]);
+        let mut page = Page::open(&app, version).await;
+        page.send("draw").await;
+        let file = match version {
+            Version::V4 => json!({ "type": "file", "data": "iVBORw==", "mimeType": "image/png" }),
+            Version::V5 | Version::V6 | Version::V7 => {
+                json!({ "type": "file", "url": "data:image/png;base64,iVBORw==", "mediaType": "image/png" })
+            }
+        };
+        assert_eq!((page.error.as_deref(), &page.last()["parts"][2]), (None, &file));
         page.equals_reload(&app).await;
     }
 }
@@ -169,7 +216,7 @@ fn kinds(page: &Page) -> Vec<&str> {
 async fn a_page_of_4_has_one_part_for_the_words_of_a_step_and_one_for_its_thoughts() {
     let app = Embedded::start().await;
     app.scene.then(step(&MIXED)).then(step(&MIXED)).says("That was all.");
-    let mut page = Page::open(&app, Version::V4);
+    let mut page = Page::open(&app, Version::V4).await;
     page.send("hello").await;
     let one = ["step-start", "reasoning", "text", "tool-invocation", "tool-invocation"];
     assert_eq!(kinds(&page), [&one[..], &one[..], &["step-start", "text"]].concat());
@@ -182,7 +229,7 @@ async fn a_page_of_5_and_later_has_the_parts_in_the_order_in_which_they_came() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.then(step(&MIXED)).then(step(&MIXED)).says("That was all.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let one = ["step-start", "reasoning", "text", "tool-look", "reasoning", "text", "tool-look"];
         assert_eq!(kinds(&page), [&one[..], &one[..], &["step-start", "text"]].concat());
@@ -195,7 +242,7 @@ async fn a_page_shows_turn_after_turn() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.says("One.").then(step(&[Piece::Call("look", "2")])).says("Two.").says("Three.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         for question in ["a", "b", "c"] {
             page.send(question).await;
         }
@@ -211,7 +258,7 @@ async fn a_page_may_post_its_last_message_alone() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.says("One.").says("Two.");
-        let mut page = Page::open_with(&app, version, &["--posts", "last"]);
+        let mut page = Page::open_with(&app, version, &["--posts", "last"]).await;
         page.send("a").await;
         page.send("b").await;
         assert_eq!(page.posted().get("messages"), None);
@@ -234,7 +281,7 @@ async fn a_page_that_stops_reading_stops_nothing() {
         ]));
         app.scene.says("The end.");
         gate.add_permits(2);
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send_until_shown("tell a story", "upon ").await;
         page.stop().await;
         page.stopped_like("h2-abort-client.1");
@@ -263,7 +310,7 @@ async fn a_call_that_cannot_be_run_is_shown_with_why() {
             call("d", "look", &json!({ "note": "fine" })),
         ];
         app.scene.calls(&broken).says("Sorry.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         let calls = page.calls();
         let went: Vec<bool> = calls.iter().map(|call| call.error.is_some()).collect();
@@ -280,7 +327,7 @@ async fn inputs_that_are_wrong_look_as_they_were_recorded() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.calls(&[call("a", "look", &json!({ "wrong": 1 }))]).says("Sorry.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         page.looks_like("e3-invalid-tool-input.1");
         page.equals_reload(&app).await;
@@ -310,7 +357,7 @@ async fn a_tool_that_fails_is_shown_with_why_and_the_model_goes_on() {
         tools.register(Stumble).unwrap();
         let app = app.redeploy(tools).await;
         app.scene.then(step(&[Piece::Call("stumble", "Nowhere")])).says("No such city.");
-        let mut page = Page::open(&app, version);
+        let mut page = Page::open(&app, version).await;
         page.send("hello").await;
         // The server of 4 breaks its answer off there.
         if version != Version::V4 {

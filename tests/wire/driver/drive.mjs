@@ -1,13 +1,15 @@
 #!/usr/bin/env node
-// A page with the real client of one generation of the AI SDK, without a browser. What its user does comes in on
-// stdin, a line of JSON each; each is answered with a line of JSON on stdout: what the page shows then.
+// Pages with the real client of one generation of the AI SDK, without a browser, one after the other: loading the client
+// takes longer than most of what a page does. What its user does comes in on stdin, a line of JSON each; each is answered
+// with a line of JSON on stdout: what the page shows then.
 import readline from 'node:readline';
 import { parseArgs } from 'node:util';
-import { makeClient, sleep, VERSIONS } from './lib/client.mjs';
+import { loadClient, sleep, VERSIONS } from './lib/client.mjs';
 
-const HELP = `node drive.mjs --version 4|5|6|7 --url http://127.0.0.1:PORT [flags]
+const HELP = `node drive.mjs 4|5|6|7
 
-Flags
+First, and whenever another page is wanted: {"do": "open", "flags": [...]}
+  --url http://127.0.0.1:PORT
   --path /qa/chat_streamed  chat endpoint            --chat-id ID
   --header 'NAME: VALUE'    repeatable               --messages '[...]'  what the page begins with
   --posts all|last|nothing  of the conversation: all of it, the last message alone (prepareSendMessagesRequest,
@@ -18,7 +20,7 @@ Flags
                             an answered call of any message shows no outcome
   --max-requests 20         one more than that is refused: a page that posts for ever ends with an error
 
-What a user does: {"do": NAME, ...}
+Then what its user does: {"do": NAME, ...}
   send {text} · edit {id, text} · sendNothing: sendMessage() without a message · regenerate {id?} · resume · stop
   answer {id, approved, reason?}: addToolApprovalResponse
   give {id, output, tool?}: addToolResult, addToolOutput
@@ -26,39 +28,43 @@ What a user does: {"do": NAME, ...}
 With "until": "settled" (the default: no request is open, and none follows by itself), "answered" (one more answer has
 begun than before), or {"shown": TEXT} (this is somewhere in the last message).`;
 
+const [version] = process.argv.slice(2);
+if (!VERSIONS.includes(version)) { console.error(HELP); process.exit(2); }
+const makeClient = await loadClient(version);
+
 const text = { type: 'string' };
 const or = fallback => ({ type: 'string', default: fallback });
 const OPTIONS = {
-  version: text, url: text, path: or('/qa/chat_streamed'), 'chat-id': or('chat-1'), messages: or('[]'), posts: or('all'),
-  header: { type: 'string', multiple: true, default: [] }, automatically: text, 'max-requests': or('20'),
+  url: text, path: or('/qa/chat_streamed'), 'chat-id': or('chat-1'), messages: or('[]'), posts: or('all'),
+  header: { type: 'string', multiple: true, default: [] }, 'max-requests': or('20'),
+  automatically: or(version < '6' ? 'never' : 'approvals'),
 };
-let o;
-try {
-  o = parseArgs({ options: OPTIONS }).values;
-  if (!VERSIONS.includes(o.version)) throw new Error(`--version must be one of ${VERSIONS}`);
-  if (!o.url) throw new Error('--url is needed');
-} catch (e) { console.error(`${e.message}\n\n${HELP}`); process.exit(2); }
 
-const requests = [];
-let answered = 0;
-async function tracedFetch(url, init = {}) {
-  if (requests.length >= Number(o['max-requests'])) throw new Error(`more than ${o['max-requests']} requests: the page is looping`);
-  const { pathname, search } = new URL(url);
-  const request = { method: init.method ?? 'GET', path: pathname + search, body: init.body ?? null };
-  requests.push(request);
-  const response = await fetch(url, init);
-  request.status = response.status;
-  answered += 1;
-  return response;
+let client, requests, answered, thrown;
+async function open({ flags }) {
+  const o = parseArgs({ args: flags, options: OPTIONS }).values;
+  client?.close();
+  // Of its own for each page: what an earlier one still asks is not counted here.
+  const own = [];
+  [requests, answered, thrown] = [own, 0, null];
+  async function tracedFetch(url, init = {}) {
+    if (own.length >= Number(o['max-requests'])) throw new Error(`more than ${o['max-requests']} requests: the page is looping`);
+    const { pathname, search } = new URL(url);
+    const request = { method: init.method ?? 'GET', path: pathname + search, body: init.body ?? null };
+    own.push(request);
+    const response = await fetch(url, init);
+    request.status = response.status;
+    if (own === requests) answered += 1;
+    return response;
+  }
+  client = await makeClient({
+    api: o.url + o.path, chatId: o['chat-id'], fetch: tracedFetch, posts: o.posts, automatically: o.automatically,
+    headers: Object.fromEntries(o.header.map(header => header.split(': ', 2))), initialMessages: JSON.parse(o.messages),
+  });
 }
 
-const client = await makeClient({
-  version: o.version, api: o.url + o.path, chatId: o['chat-id'], fetch: tracedFetch, posts: o.posts,
-  headers: Object.fromEntries(o.header.map(header => header.split(': ', 2))), initialMessages: JSON.parse(o.messages),
-  automatically: o.automatically ?? (o.version < '6' ? 'never' : 'approvals'),
-});
-
 const ACTS = {
+  open,
   send: ({ text }) => client.send(text),
   sendNothing: () => client.sendNothing(),
   edit: ({ id, text }) => client.edit(id, text),
@@ -79,7 +85,6 @@ async function settled() {
   for (let seen = 0; seen < 2; seen = isSettled() ? seen + 1 : 0) await sleep(20);
 }
 
-let thrown = null;
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   const before = answered;

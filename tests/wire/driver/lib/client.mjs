@@ -8,16 +8,23 @@ export const VERSIONS = ['4', '5', '6', '7'];
 
 export const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
-/// `posts` says what of a conversation is posted: `all`, `last` (the last message alone), or `nothing` behind the first.
-/XX
-export function makeClient(options) {
-  return options.version === '4' ? hook(options) : chat(options);
+// `posts` says what of a conversation is posted: `all`, `last` (the last message alone), or `nothing` behind the first.
+// `automatically` says when 5 to 7 post by themselves: `approvals`, `outputs`, `any` or `never`.
+export function loadClient(version) {
+  return version === '4' ? loadHook() : loadChat(version);
 }
 
-async function hook({ api, headers, chatId, fetch, initialMessages, posts }) {
+async function loadHook() {
   const React = (await import('react')).default;
   const renderer = (await import('react-test-renderer')).default;
   const { useChat } = await import('react4');
+  const { SWRConfig } = await import('swr');
+  const warn = console.error;
+  console.error = (...a) => (/react-test-renderer is deprecated|act\(/.test(String(a[0])) ? undefined : warn(...a));
+  return options => hook({ React, renderer, useChat, SWRConfig }, options);
+}
+
+async function hook({ React, renderer, useChat, SWRConfig }, { api, headers, chatId, fetch, initialMessages, posts }) {
   let posted = 0;
   const prepare = {
     // The first message has to say something.
@@ -34,9 +41,10 @@ async function hook({ api, headers, chatId, fetch, initialMessages, posts }) {
     });
     return null;
   }
-  const warn = console.error;
-  console.error = (...a) => (/react-test-renderer is deprecated|act\(/.test(String(a[0])) ? undefined : warn(...a));
-  renderer.act(() => { renderer.create(React.createElement(Probe)); });
+  let root;
+  // What the hook remembers of a chat goes with the page.
+  const page = React.createElement(SWRConfig, { value: { provider: () => new Map() } }, React.createElement(Probe));
+  renderer.act(() => { root = renderer.create(page); });
   globalThis.IS_REACT_ACT_ENVIRONMENT = false;
   await sleep(5);
   return {
@@ -49,12 +57,17 @@ async function hook({ api, headers, chatId, fetch, initialMessages, posts }) {
     resume: () => cell.chat.experimental_resume(),
     stop: async () => cell.chat.stop(),
     give: async (toolCallId, output) => cell.chat.addToolResult({ toolCallId, result: output }),
+    close: () => root.unmount(),
   };
 }
 
-async function chat({ version, api, headers, chatId, fetch, initialMessages, posts, automatically }) {
+async function loadChat(version) {
   const { Chat } = await import(`react${version}`);
   const sdk = await import(`ai${version}`);
+  return options => chat(Chat, sdk, options);
+}
+
+function chat(Chat, sdk, { api, headers, chatId, fetch, initialMessages, posts, automatically }) {
   const prepare = {
     last: ({ id, messages, trigger, messageId }) => ({ body: { id, message: messages.at(-1), trigger, messageId } }),
   };
@@ -83,5 +96,6 @@ async function chat({ version, api, headers, chatId, fetch, initialMessages, pos
     stop: () => chat.stop(),
     give: (toolCallId, output, tool) => chat.addToolOutput({ tool, toolCallId, output }),
     answer: (id, approved, reason) => chat.addToolApprovalResponse({ id, approved, reason }),
+    close: () => {},
   };
 }
