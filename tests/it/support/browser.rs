@@ -12,11 +12,14 @@ use tokio::sync::oneshot;
 const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in examples/page, and install Debian's \
                        package chromium; what went wrong stands above";
 
+/// Who waits for which answer.
+type Waiting = HashMap<u64, oneshot::Sender<Value>>;
+
 /// The process, which all tests of this one share: it ends when this one is gone, and its stdin with it.
 struct Driver {
     stdin: Mutex<ChildStdin>,
-    /// Who waits for which answer; nobody can any more once the process has ended.
-    waiting: Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>>,
+    /// Nobody can wait any more once the process has ended.
+    waiting: Arc<Mutex<Option<Waiting>>>,
     ids: AtomicU64,
 }
 
@@ -31,8 +34,9 @@ impl Driver {
         let mut command = Command::new("node");
         command.current_dir(project).arg("drive.mjs").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("node is installed");
+        let stdin = Mutex::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap()).lines();
-        let waiting = Arc::new(Mutex::new(Some(HashMap::<u64, oneshot::Sender<Value>>::new())));
+        let waiting = Arc::new(Mutex::new(Some(Waiting::new())));
         let answered = waiting.clone();
         std::thread::spawn(move || {
             for line in answers.map_while(Result::ok) {
@@ -43,8 +47,9 @@ impl Driver {
                 let _gone = who.unwrap().send(answer);
             }
             *answered.lock().unwrap() = None;
+            child.wait().unwrap();
         });
-        Self { stdin: Mutex::new(child.stdin.take().unwrap()), waiting, ids: AtomicU64::new(0) }
+        Self { stdin, waiting, ids: AtomicU64::new(0) }
     }
 
     /// Gives the order; the answer comes when it is carried out.
