@@ -9,6 +9,7 @@ mod attach_ui;
 mod attacks;
 mod auth;
 mod bodies;
+mod browser;
 mod canary;
 mod cancel;
 mod config;

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use crate::process;
 
 /// The languages people write here; a data file may be as long as it needs.
-const CODE: &[&str] = &["rs", "ts", "tsx", "mjs"];
+const CODE: &[&str] = &["rs", "ts", "tsx", "js", "jsx", "mjs"];
 
 /// A place in the tree that breaks a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -90,6 +90,7 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     // Minutes of compiling should not end in the news that a program is missing.
     tooling::require_node()?;
     tooling::require_postgres()?;
+    tooling::require_chromium()?;
     tooling::require_python()?;
     run_steps(root, STEPS)
 }
@@ -216,6 +217,7 @@ fn kubernetes(root: &Path, args: &[String]) -> Result<()> {
 fn prepare_tests(root: &Path) -> Result<()> {
     tooling::require_node()?;
     tooling::require_postgres()?;
+    tooling::require_chromium()?;
     tooling::install_node_projects(root)
 }
 

@@ -15,7 +15,7 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 const TOOLS: &str = "target/tools";
 
 /// Directories whose npm packages the tests use, where they exist.
-const NODE_PROJECTS: &[&str] = &["tests/wire", "tests/oidc"];
+const NODE_PROJECTS: &[&str] = &["tests/wire", "tests/oidc", "tests/browser", "examples/page"];
 
 /// The packages from PyPI.
 const PYTHON_PACKAGES: &str = "tests/schemathesis/requirements.txt";
@@ -62,6 +62,11 @@ pub(crate) fn require_postgres() -> Result<()> {
     // a folder too, without this one.
     let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
     require(there, "postgresql", "no Postgres server is installed, and the tests start one")
+}
+
+/// The tests drive the example page in a browser.
+pub(crate) fn require_chromium() -> Result<()> {
+    require("command -v chromium", "chromium", "there is no Chromium, and the tests drive a page in one")
 }
 
 /// What comes from PyPI is installed into a virtual environment.

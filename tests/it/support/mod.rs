@@ -2,6 +2,7 @@
 
 mod aimock;
 mod bad_server;
+mod browser;
 mod client;
 mod eventually;
 mod home;
@@ -27,6 +28,7 @@ mod wire;
 
 pub(crate) use aimock::Aimock;
 pub(crate) use bad_server::{Act, BadServer, Closed, KEY, Reply, Stands};
+pub(crate) use browser::{Browser, Tab};
 pub(crate) use client::{Answer, Client, Turn};
 pub(crate) use eventually::eventually;
 pub(crate) use home::Home;
