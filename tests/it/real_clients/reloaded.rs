@@ -83,9 +83,11 @@ fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();
     parts.retain(|part| part["state"] != "input-streaming");
-    if parts.last().is_some_and(|part| part["type"] == "step-start") {
-        parts.pop();
-    }
+    let begins = |part: Option<&Value>| part.is_none_or(|part| part["type"] == "step-start");
+    let said_nothing: Vec<bool> =
+        (0..parts.len()).map(|at| begins(parts.get(at)) && begins(parts.get(at + 1))).collect();
+    let mut said_nothing = said_nothing.into_iter();
+    parts.retain(|_| said_nothing.next() == Some(false));
     for part in parts {
         if part["type"] == "reasoning" {
             remove(part, &["id"]);
