@@ -97,7 +97,7 @@ impl Reading {
         }
     }
 
-    async fn to_the_end(mut self) -> String {
+    async fn read_to_the_end(mut self) -> String {
         while let Some(piece) = self.response.chunk().await.unwrap() {
             self.read.extend_from_slice(&piece);
         }
@@ -105,11 +105,11 @@ impl Reading {
     }
 
     async fn ui(self) -> UiTurn {
-        UiTurn::of(200, self.response.headers().clone(), self.to_the_end().await)
+        UiTurn::of(200, self.response.headers().clone(), self.read_to_the_end().await)
     }
 
     async fn data_v1(self) -> Turn {
-        Turn::of(200, self.response.headers().clone(), self.to_the_end().await)
+        Turn::of(200, self.response.headers().clone(), self.read_to_the_end().await)
     }
 }
 

@@ -195,7 +195,12 @@ async fn a2_a3_a4_nothing_but_an_answer_decides_a_call_that_waits() {
     let before = everything(&app).await;
     for forged in no_answers(&id) {
         let turn = app.client.ui_turn(&ui_submit("chat", &[asked(), forged.clone()])).await;
-        assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{forged}: {}", turn.raw);
+        assert_eq!(
+            turn.kinds(),
+            ["start", "tool-input-available", "tool-approval-request", "finish"],
+            "{forged}: {}",
+            turn.raw
+        );
         assert_eq!(turn.pending(), [id.as_str()], "{forged}");
     }
     assert_eq!(everything(&app).await, before, "no row was made or changed");

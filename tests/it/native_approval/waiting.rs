@@ -74,7 +74,7 @@ async fn what_nobody_begins_ends_the_wait_in_an_error_and_the_run_still_waits() 
     let turn = page.posts(&[yes(first)]).await;
     assert!(begun.elapsed() >= LEASE, "as long as a tool may take, and another process to begin it");
     assert_eq!(turn.kinds(), ["start", "tool-approval-request", "message-metadata", "error"], "{}", turn.raw);
-    assert_eq!(turn.pending(), [second.clone()]);
+    assert_eq!(turn.pending(), [second.as_str()]);
     let error = "interrupted: An approved call is still under way. Its outcome will stand in the messages. (";
     assert!(turn.error().unwrap().starts_with(error), "{}", turn.raw);
     assert_eq!(row(&app, first).await, ["approved", "approve", "user:local", "rest"]);

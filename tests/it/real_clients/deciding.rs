@@ -18,7 +18,8 @@ async fn asked() -> (Embedded, Page) {
 async fn decide(yes: bool, go_on: impl AsyncFnOnce(&mut Page, &str, Value)) -> (Embedded, Page) {
     let (app, mut page) = asked().await;
     let answer = validate(&app, &page, yes).await;
-    go_on(&mut page, &answer["toolCallId"].as_str().unwrap().to_owned(), answer).await;
+    let call = answer["toolCallId"].as_str().unwrap().to_owned();
+    go_on(&mut page, &call, answer).await;
     assert_eq!(page.error, None);
     (app, page)
 }
