@@ -9,6 +9,7 @@ use crate::config::WhilePending;
 use crate::domain::Principal;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::Step;
+use crate::domain::replay::replay;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::domain::turn::TurnEvent;
 use crate::pace::TooOften;
@@ -158,6 +159,26 @@ pub(super) enum Next {
     Announce(Waiting),
 }
 
+impl Next {
+    /// All of its message that is told before it to a page that has nothing of that.
+    async fn whole_before(
+        &self,
+        write: &Write,
+        thread: &Thread,
+    ) -> Result<Vec<TurnEvent<'static>>, StoreError> {
+        let mut steps = match self {
+            Self::Attach(running) => write.steps_before_turn(thread, running).await?,
+            Self::Begin(lease) => write.steps(thread, lease.run.assistant_message_id).await?,
+            Self::Announce(waiting) => write.steps(thread, waiting.run.assistant_message_id).await?,
+        };
+        if let Self::Announce(waiting) = self {
+            // It tells by itself what stands behind.
+            steps.retain(|step| step.n <= waiting.step);
+        }
+        Ok(replay(&steps))
+    }
+}
+
 /// What follows, and what of its message this request's page is told before.
 type NextTold = (Next, Vec<TurnEvent<'static>>);
 
@@ -183,7 +204,11 @@ impl Chat {
         let thread = self.thread(&write, principal, name, &wants).await?;
         write.lock_thread(&thread).await?;
         let intent = intent(&write, &thread, wants).await?;
-        let (next, before) = self.next(&write, principal, &thread, intent, options, &answered).await?;
+        // A page of AI SDK 4 reads what follows as a message of its own.
+        let lacks_all =
+            dialect != Dialect::DataV1 && matches!(intent, Intent::Continue { from_the_start: true, .. });
+        let (next, missed) = self.next(&write, principal, &thread, intent, options, &answered).await?;
+        let before = if lacks_all { next.whole_before(&write, &thread).await? } else { missed };
         let started = self.follow(write, principal, thread, next, dialect).await?;
         Ok(Started { before, ..started })
     }
@@ -280,7 +305,7 @@ impl Chat {
     ) -> Result<NextTold, AskError> {
         let running = self.under_way(write, thread).await?;
         let question = match intent {
-            Intent::Continue { message } => {
+            Intent::Continue { message, .. } => {
                 return self.continuation(write, principal, thread, running, message, answered).await;
             }
             _ if running.is_some() => return Err(AskError::TurnInProgress),

@@ -28,7 +28,16 @@ pub(super) enum Intent {
     /// cut off.
     Continue {
         message: Option<MessageId>,
+        /// Whether the page has nothing of that message: it posts the user message before it.
+        from_the_start: bool,
     },
+}
+
+impl Intent {
+    /// To go on with what the page has of the message.
+    fn go_on_with(message: Option<MessageId>) -> Self {
+        Self::Continue { message, from_the_start: false }
+    }
 }
 
 /// Reads a request against what is stored.
@@ -46,9 +55,7 @@ pub(super) async fn intent(write: &Write, thread: &Thread, wants: Wants) -> Resu
         Wants::Regenerate { answer, question } => {
             stored.regenerate(answer.as_deref(), question).ok_or(AskError::NothingToContinue)
         }
-        Wants::Continue { message } => {
-            Ok(Intent::Continue { message: message.and_then(|name| stored.answer(&name)) })
-        }
+        Wants::Continue { message } => Ok(Intent::go_on_with(message.and_then(|name| stored.answer(&name)))),
     }
 }
 
@@ -94,7 +101,7 @@ impl<'a> Stored<'a> {
     fn go_on_after(&self, question: &Message) -> Intent {
         let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
         let answer = self.transcript.standing().rfind(of_it);
-        Intent::Continue { message: answer.map(|message| message.id) }
+        Intent::Continue { message: answer.map(|message| message.id), from_the_start: true }
     }
 
     /// One by a name that is there already is the same message, posted again.
@@ -105,16 +112,16 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// One that never arrived is a new message.
+    /// One that never arrived is a new message, and one with the words that it has is posted again: pages that try
+    /// again name it as those do that edit it.
     fn edit(&self, name: String, text: String) -> Intent {
         if let Some(answer) = self.answer(&name) {
-            return Intent::Continue { message: Some(answer) };
+            return Intent::go_on_with(Some(answer));
         }
-        let ordinal = self.question(&name).map(|(message, _)| message.ordinal);
-        let client_id = Some(name);
-        match ordinal {
-            Some(ordinal) => Intent::Edit { ordinal, text, client_id },
-            None => Intent::New { text, client_id },
+        match self.question(&name) {
+            Some((message, words)) if text == words => self.go_on_after(message),
+            Some((message, _)) => Intent::Edit { ordinal: message.ordinal, text, client_id: Some(name) },
+            None => Intent::New { text, client_id: Some(name) },
         }
     }
 
@@ -126,9 +133,10 @@ impl<'a> Stored<'a> {
         let named = answer.and_then(|name| self.answered_by(name).or_else(|| self.question(name)));
         let (question, words) = match (named.or(asked), &text) {
             (Some(found), _) => found,
-            // Which message it is a page without names tells by the words alone.
+            // Which message it is a page without names tells by the words alone. One with a name that nobody knows
+            // never arrived, also where the one before has the same words.
             (None, Some(text)) => match self.questions.last() {
-                Some((message, words)) if text == words => (*message, *words),
+                Some((message, words)) if client_id.is_none() && text == words => (*message, *words),
                 _ => return Some(Intent::New { text: text.clone(), client_id }),
             },
             (None, None) if client_id.is_none() => *self.questions.last()?,
@@ -146,7 +154,7 @@ impl<'a> Stored<'a> {
     fn history(&self, posted: &[PostedMessage]) -> Intent {
         let (text, client_id) = match posted.last() {
             Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => (text, id),
-            Some(PostedMessage { .. }) | None => return Intent::Continue { message: None },
+            Some(PostedMessage { .. }) | None => return Intent::go_on_with(None),
         };
         let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
         let before = texts.split_last().map_or(&[] as &[&str], |(_, before)| before);

@@ -14,8 +14,21 @@ use std::fmt;
 /// The parser's sentence: malformed text, a repeated key, a NUL character, or more than `depth_max`
 /// levels of arrays and objects.
 pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
+    read(text, Strict { depth_left: depth_max, takes_nul: false })
+}
+
+/// Parses one JSON text whose words nobody stores: U+0000 may be in it.
+///
+/// # Errors
+/// The parser's sentence: malformed text, or a repeated key.
+pub(crate) fn parse_passing_nul(text: &str) -> Result<Value, serde_json::Error> {
+    // The parser has a limit of its own.
+    read(text, Strict { depth_left: usize::MAX, takes_nul: true })
+}
+
+fn read(text: &str, strict: Strict) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth_left: depth_max }.deserialize(&mut deserializer)?;
+    let value = strict.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
@@ -23,19 +36,23 @@ pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::E
 #[derive(Clone, Copy)]
 struct Strict {
     depth_left: usize,
+    takes_nul: bool,
 }
 
 impl Strict {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         match self.depth_left.checked_sub(1) {
-            Some(depth_left) => Ok(Self { depth_left }),
+            Some(depth_left) => Ok(Self { depth_left, ..self }),
             None => Err(E::custom("nested too deeply")),
         }
     }
-}
 
-fn without_nul<E: serde::de::Error>(text: String) -> Result<String, E> {
-    if text.contains('\0') { Err(E::custom("the character U+0000 is not allowed")) } else { Ok(text) }
+    fn text<E: serde::de::Error>(self, text: String) -> Result<String, E> {
+        if !self.takes_nul && text.contains('\0') {
+            return Err(E::custom("the character U+0000 is not allowed"));
+        }
+        Ok(text)
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -74,11 +91,11 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
-        without_nul(value.to_owned()).map(Value::String)
+        self.text(value.to_owned()).map(Value::String)
     }
 
     fn visit_string<E: serde::de::Error>(self, value: String) -> Result<Value, E> {
-        without_nul(value).map(Value::String)
+        self.text(value).map(Value::String)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
@@ -94,7 +111,7 @@ impl<'de> Visitor<'de> for Strict {
         let inner = self.deeper()?;
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let key = without_nul(key)?;
+            let key = self.text(key)?;
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} stands twice")));
             }
@@ -130,6 +147,14 @@ mod tests {
         ];
         for text in refused {
             assert!(parse(text, 32).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_that_nobody_stores_may_hold_nul_and_still_no_key_stands_twice() {
+        assert_eq!(parse_passing_nul(r#"{"a\u0000":"\u0000"}"#).unwrap(), json!({ "a\0": "\0" }));
+        for text in [r#"{"a":1,"a":1}"#, r#"[{"a":{"b":1,"\u0062":2}}]"#, "{} x"] {
+            assert!(parse_passing_nul(text).is_err(), "{text}");
         }
     }
 

@@ -6,6 +6,7 @@ use super::ui_body;
 use crate::chat::{Ask, PostedMessage, Wants};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
+use crate::domain::strict_json;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::Type;
@@ -17,7 +18,7 @@ use std::collections::HashSet;
 const CLIENT_ID_MAX: usize = 64;
 
 /// What to ask. All of it is optional, other fields are ignored: pages post their whole state; of a field that is
-/// there twice the last counts. Nothing at all means to go on.
+/// there twice the last counts, but a body that says yes to a call is refused then. Nothing at all means to go on.
 #[derive(Debug, Object)]
 struct ChatRequest {
     /// The words of a new user message; absent, null or empty means to go on.
@@ -144,7 +145,13 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         };
         let value = serde_json::from_str(&text)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
-        Ok(Self::read(value)?)
+        let chat = Self::read(value)?;
+        if chat.ask.answers.iter().any(|answer| answer.approved) {
+            // What can be read as a yes and as something else is no yes.
+            strict_json::parse_passing_nul(&text)
+                .map_err(|error| ApiError::bad_request(format!("body: {error}")))?;
+        }
+        Ok(chat)
     }
 }
 
@@ -257,9 +264,17 @@ pub(super) fn name(value: Option<&Value>) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The words of a user message: its `content` if that is a text, else those of its text parts.
+fn words(message: &Value, field: &str) -> Result<String, ApiError> {
+    match message.get("content") {
+        Some(Value::String(text)) => content(text, &format!("{field}.content")),
+        _ => ui_body::words(message, field),
+    }
+}
+
 /// What is read of a posted message: a user's words and its name.
 fn posted(message: &Value, field: &str) -> Result<PostedMessage, ApiError> {
     let is_user = ui_body::is_of(message, "user");
-    let user_text = if is_user { Some(ui_body::words(message, field)?) } else { None };
+    let user_text = if is_user { Some(words(message, field)?) } else { None };
     Ok(PostedMessage { user_text, id: name(message.get("id")) })
 }

@@ -76,14 +76,22 @@ pub(super) fn answers(fields: &Map<String, Value>) -> Vec<PostedAnswer> {
     answers.into_values().flatten().collect()
 }
 
-/// The words of a user message: its `content` if that is a text, else those of its text parts.
+/// The words of a user message: those of its text parts, or if it has none, its `content`.
 pub(super) fn words(message: &Value, field: &str) -> Result<String, ApiError> {
-    let parts = match (message.get("content"), message.get("parts")) {
-        (Some(Value::String(text)), _) => return content(text, &format!("{field}.content")),
-        (_, Some(Value::Array(parts))) => parts,
-        (_, None) => return Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
-        (_, Some(_)) => return Err(ApiError::bad_request(format!("{field}.parts: expected a list"))),
+    let in_parts = match message.get("parts") {
+        Some(Value::Array(parts)) => Some(words_of(parts, field)?),
+        _ => None,
     };
+    match (in_parts.filter(|words| !words.is_empty()), message.get("content"), message.get("parts")) {
+        (Some(words), ..) => Ok(words),
+        (None, Some(Value::String(text)), _) => content(text, &format!("{field}.content")),
+        (None, _, Some(Value::Array(_))) => Ok(String::new()),
+        (None, _, None) => Err(ApiError::bad_request(format!("{field}.content: expected a string"))),
+        (None, _, Some(_)) => Err(ApiError::bad_request(format!("{field}.parts: expected a list"))),
+    }
+}
+
+fn words_of(parts: &[Value], field: &str) -> Result<String, ApiError> {
     let mut words = String::new();
     for (place, part) in parts.iter().enumerate() {
         let text = part.get("text").and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -132,7 +140,9 @@ impl<'a> Posted<'a> {
     /// The same, with words in its parts. One of `content` alone may be empty, which means to go on.
     fn said(self, place: usize) -> Result<PostedMessage, ApiError> {
         let message = self.message(place)?;
-        let in_content = |posted: &Value| posted.get("content").is_some_and(Value::is_string);
+        let in_content = |posted: &Value| {
+            posted.get("content").is_some_and(Value::is_string) && posted.get("parts").is_none()
+        };
         if message.user_text.is_none() && !self.messages.get(place).is_some_and(in_content) {
             let field = self.field(place);
             return Err(ApiError::bad_request(format!("{field}.parts: expected a text part with words")));
@@ -164,11 +174,11 @@ fn submitted(
     // What the page names tells what it is about; otherwise, and where it posts something else, its last message.
     let place = place_named.or(posted.messages.len().checked_sub(1));
     let user = place.filter(|place| posted.messages.get(*place).is_some_and(|it| is_of(it, "user")));
-    let said = match (given(fields, "content"), user) {
-        (Some(Value::String(text)), _) => PostedMessage {
-            user_text: Some(content(text, "content")?).filter(|text| !text.is_empty()),
-            id: None,
-        },
+    let words = given(fields, "content").filter(|words| *words != "");
+    let said = match (words, user) {
+        (Some(Value::String(text)), _) => {
+            PostedMessage { user_text: Some(content(text, "content")?), id: None }
+        }
         (Some(_), _) => return Err(ApiError::bad_request("content: expected a string")),
         (None, Some(place)) => posted.said(place)?,
         (None, None) => {
@@ -195,10 +205,11 @@ pub(super) fn approved(fields: &Map<String, Value>) -> HashSet<ToolCallId> {
     shown(fields).filter_map(yes).collect()
 }
 
-/// The parts of the answers that the page shows.
+/// The parts of the answers that the page shows, in its conversation and in the message that it posts beside it.
 fn shown(fields: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    let messages = Posted::of(fields).map_or(&[] as &[Value], |posted| posted.messages);
-    let of_assistant = messages.iter().filter(|message| is_of(message, "assistant"));
+    let history = given(fields, "messages").and_then(Value::as_array).into_iter().flatten();
+    let all = history.chain(given(fields, "message"));
+    let of_assistant = all.filter(|message| is_of(message, "assistant"));
     of_assistant.filter_map(|message| message.get("parts")?.as_array()).flatten()
 }
 

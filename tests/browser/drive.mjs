@@ -99,6 +99,13 @@ const card = (page, { tool, place }) => page.getByRole('region', { name: `Tool c
 
 const inTab = {
   reload: ({ page }) => loaded(page, page.reload()),
+  // Up to the question whether there is a turn to read along with, which waits until it is let go.
+  reloadHeld: async tab => {
+    const held = new Promise(resolve => tab.page.route('**/stream', resolve, { times: 1 }));
+    await tab.page.reload();
+    tab.held = await held;
+  },
+  letGo: ({ held }) => held.continue(),
   url: ({ page, home }) => page.url().slice(home.length),
   say: async ({ page }, { text }) => {
     await page.getByLabel('Message').fill(text);

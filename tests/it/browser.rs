@@ -1,6 +1,6 @@
 //! The example page (`examples/page`) in a real browser.
 
-use crate::support::{Browser, Embedded, Process, Tab, call};
+use crate::support::{Browser, Embedded, Process, Tab, call, eventually};
 use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::json;
 
@@ -120,13 +120,38 @@ async fn a_page_that_is_loaded_during_a_turn_shows_the_rest() {
 }
 
 #[tokio::test]
+async fn an_answer_that_ends_while_the_page_is_loaded_is_shown() {
+    let app = Embedded::start().await;
+    let gate = app.scene.gate();
+    app.scene.says("All of it.");
+    let browser = Browser::start(&app.client.base, "ends_while_loaded").await;
+    let tab = browser.tab("tab").await;
+    tab.says("hi").await;
+    let begun = async || (app.rows.count("runs WHERE status = 'running'").await == 1).then_some(());
+    eventually("the turn is under way", begun).await;
+    tab.reloads_held().await;
+    tab.shows(&["hi"]).await;
+    gate.add_permits(100);
+    let ended = async || (app.rows.count("runs WHERE status = 'completed'").await == 1).then_some(());
+    eventually("the turn has ended", ended).await;
+    tab.is_let_go().await;
+    tab.shows(&["hi", "All of it."]).await;
+    let asked = tab.asked().await;
+    let last = ["GET /threads/{chat}/messages?format=ui-v6 200"];
+    assert_eq!(asked[asked.len() - 3..], own(&[&LOADED[..], &last].concat()));
+    browser.close().await;
+}
+
+#[tokio::test]
 async fn a_card_shows_what_hides_or_turns_the_text_around() {
     let app = Embedded::start().await;
-    app.scene.calls(&[call("p-1", "pay", &json!({ "note": "<i>1\u{202e}0\u{200b}" }))]);
+    let hides = "<i>1\u{202e}0\u{200b} \u{3164}\u{a0}\u{2800}\u{9b}";
+    let shown = r#""note": "<i>1\u{202e}0\u{200b} \u{3164}\u{a0}\u{2800}\u{9b}""#;
+    app.scene.calls(&[call("p-1", "pay", &json!({ "note": hides }))]);
     let browser = Browser::start(&app.client.base, "shows_what_hides").await;
     let tab = browser.tab("tab").await;
     tab.says("pay").await;
-    tab.shows(&[vec!["pay"], pay(r#""note": "<i>1\u{202e}0\u{200b}""#, &ASKS)].concat()).await;
+    tab.shows(&[vec!["pay"], pay(shown, &ASKS)].concat()).await;
     browser.close().await;
 }
 

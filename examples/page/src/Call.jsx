@@ -56,10 +56,13 @@ function standing(part) {
   }
 }
 
-// What is approved has to be what is seen: characters that hide, or turn the text around, are shown by their numbers.
+// What is approved has to be what is seen: characters that hide, turn the text around or look like a blank are shown by
+// their numbers.
+const HIDDEN = /(?! )[\p{Cf}\p{Co}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u007f-\u009f]/gu;
+
 function Json({ value }) {
   if (value === undefined) return null;
   const text = JSON.stringify(value, null, 2);
   const number = hidden => `\\u{${hidden.codePointAt(0).toString(16)}}`;
-  return <pre tabIndex={0}>{text.replace(/[\p{Cf}\p{Co}\p{Zl}\p{Zp}]/gu, number)}</pre>;
+  return <pre tabIndex={0}>{text.replace(HIDDEN, number)}</pre>;
 }

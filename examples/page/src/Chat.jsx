@@ -1,3 +1,4 @@
+import { useEffect, useState } from 'react';
 import { useChat } from '@ai-sdk/react';
 import {
   DefaultChatTransport,
@@ -7,12 +8,19 @@ import {
   lastAssistantMessageIsCompleteWithApprovalResponses,
 } from 'ai';
 import { Call } from './Call.jsx';
-import { sentence } from './thread.js';
+import { messagesOf, sentence } from './thread.js';
 
-const transport = new DefaultChatTransport({ api: '/qa/chat_streamed' });
+class Transport extends DefaultChatTransport {
+  async reconnectToStream(options) {
+    const stream = await super.reconnectToStream(options);
+    if (stream === null) await this.onNothingUnderWay();
+    return stream;
+  }
+}
 
 export function Chat({ id, messages: stored }) {
-  const { messages, status, error, sendMessage, addToolApprovalResponse } = useChat({
+  const [transport] = useState(() => new Transport({ api: '/qa/chat_streamed' }));
+  const { messages, setMessages, status, error, sendMessage, addToolApprovalResponse } = useChat({
     id,
     messages: stored,
     transport,
@@ -20,6 +28,15 @@ export function Chat({ id, messages: stored }) {
     resume: true,
     // Posts once every card of the last answer is decided: the decisions are in what is posted.
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+  });
+  useEffect(() => {
+    transport.onNothingUnderWay = async () => {
+      // A turn that ended after the messages were loaded, and before the page asked for it, is in neither answer.
+      if (messages.at(-1)?.role !== 'user') return;
+      const stored = await messagesOf(id);
+      // Unless the user has written on meanwhile.
+      setMessages(now => (now.length === messages.length ? stored : now));
+    };
   });
   const busy = status === 'submitted' || status === 'streaming';
 

@@ -1,13 +1,15 @@
 // The conversation of this page: the one that its URL names, or a new one, which the URL names from then on.
 export async function openThread() {
   const named = new URLSearchParams(location.search).get('chat');
-  if (named) {
-    const path = `/threads/${encodeURIComponent(named)}/messages?format=ui-v6`;
-    return { id: named, messages: (await ask(path)).results };
-  }
+  if (named) return { id: named, messages: await messagesOf(named) };
   const { thread_id } = await ask('/threads', { method: 'POST' });
   history.replaceState(null, '', `?chat=${thread_id}`);
   return { id: thread_id, messages: [] };
+}
+
+// The messages as they are stored now, but for one that is being written.
+export async function messagesOf(id) {
+  return (await ask(`/threads/${encodeURIComponent(id)}/messages?format=ui-v6`)).results;
 }
 
 async function ask(path, init) {

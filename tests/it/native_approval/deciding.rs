@@ -1,7 +1,7 @@
 //! What is answered in time, and by one page.
 
 use super::{GOES_ON, Page, no, row, run_status, told, yes};
-use crate::support::ui::{recorded, ui_submit, ui_user};
+use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_user};
 use crate::support::{Embedded, call};
 use serde_json::json;
 
@@ -29,6 +29,20 @@ async fn a_yes_in_a_post_runs_the_call_once_and_the_same_message_goes_on() {
         (vec!["pay 10".to_owned()], vec![r#"{"paid":"10"}"#.to_owned()])
     );
     assert_eq!(run_status(&app, &page.thread).await, "completed");
+}
+
+#[tokio::test]
+async fn answers_in_the_conversation_beside_the_last_message_are_read_in_both() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "1"), ("pay", "2")]).await;
+    app.scene.says("Done.");
+    let [first, second] = &page.calls[..] else { panic!("{:?}", page.calls) };
+    let mut body = page.body(&[yes(first)]);
+    body["message"] = ui_assistant(&page.message, &json!([no(second, None)]));
+    let turn = app.client.ui_turn_in(&page.thread, &body).await;
+    assert_eq!(turn.text(), "Done.", "{}", turn.raw);
+    assert_eq!(row(&app, first).await[0], "succeeded");
+    assert_eq!(row(&app, second).await[0], "rejected");
 }
 
 #[tokio::test]

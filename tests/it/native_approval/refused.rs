@@ -64,6 +64,35 @@ async fn who_may_not_approve_is_refused_and_may_still_say_no() {
 }
 
 #[tokio::test]
+async fn what_can_be_read_as_a_yes_and_as_a_no_is_neither() {
+    let app = Embedded::start().await;
+    let page = Page::holding(&app, &[("pay", "10")]).await;
+    let body = page.body(&page.yes()).to_string();
+    let call = &page.calls[0];
+    for (place, twice) in [
+        (r#""approved":true"#, r#""approved":false,"approved":true"#.to_owned()),
+        (
+            r#""state":"approval-responded""#,
+            r#""state":"output-available","state":"approval-responded""#.to_owned(),
+        ),
+        (&format!(r#""id":"{call}""#), format!(r#""id":"x","id":"{call}""#)),
+    ] {
+        assert!(body.contains(place), "{body}");
+        let path = app.client.url(&format!("/qa/chat_streamed/{}", page.thread));
+        let request = app.client.http.post(path).header("content-type", "application/json");
+        let turn = app.client.read_ui(request.body(body.replace(place, &twice))).await;
+        assert_eq!(turn.refused(), (400, "bad_request".to_owned()), "{twice}");
+        assert!(turn.raw.contains("stands twice"), "{}", turn.raw);
+        assert_eq!(row(&app, call).await, PENDING);
+    }
+    // Nobody stores what else the page remembers.
+    app.scene.says("Paid.");
+    let mut odd = page.body(&page.yes());
+    odd["messages"][0] = ui_user("u", "a\0b");
+    assert_eq!(app.client.ui_turn_in(&page.thread, &odd).await.text(), "Paid.");
+}
+
+#[tokio::test]
 async fn where_some_are_taken_the_others_are_asked_again() {
     let app = office().await;
     let page = Page::holding(&app, &[("refuse", "a"), ("pay", "b")]).await;

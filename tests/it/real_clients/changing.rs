@@ -1,8 +1,10 @@
 //! A page that puts other words into a message, or asks for another answer.
 
-use super::page::{ALL, NATIVE, Page, UI, thread, words};
+use super::page::{ALL, CHAT, NATIVE, Page, UI, thread, words};
 use super::saying::{Piece, read, step};
 use crate::support::Embedded;
+use crate::support::ui::{ui_submit, ui_user};
+use serde_json::json;
 
 #[tokio::test]
 async fn a_page_that_regenerates_has_the_second_answer_alone() {
@@ -91,6 +93,32 @@ async fn a_page_that_is_loaded_anew_changes_what_it_was_given() {
         let said: Vec<String> = page.messages.iter().map(words).collect();
         assert_eq!(said, ["a", "One.", "c", "Three."]);
         page.equals_reload(&app).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_missed_what_was_said_to_its_message_gets_all_of_it_when_it_tries_again() {
+    for version in UI {
+        let app = Embedded::start().await;
+        app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Paid.");
+        let asked = ui_user("u1", "pay");
+        // The answer to this post never reaches the page.
+        let missed = ui_submit(CHAT, std::slice::from_ref(&asked));
+        let missed = app.client.ui_turn_as(version.format(), &missed).await;
+        let held = json!([asked]).to_string();
+        let mut page = Page::open_with(&app, version, &["--messages", &held]).await;
+        page.send_nothing().await;
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will pay. "));
+        assert_eq!(page.call_ids(), missed.pending());
+        page.equals_reload(&app).await;
+        drop(page);
+
+        app.client.approve(&missed.pending()[0]).await;
+        let mut page = Page::open_with(&app, version, &["--messages", &held]).await;
+        page.send_nothing().await;
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will pay. Paid."));
+        page.equals_reload(&app).await;
+        assert_eq!(app.client.questions(&thread(&app).await).await, ["pay"]);
     }
 }
 

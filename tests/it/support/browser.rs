@@ -164,6 +164,15 @@ impl Tab {
         self.order("reload", json!({})).await;
     }
 
+    /// Loads the page anew up to where it asks for the turn under way, which waits until it is let go.
+    pub(crate) async fn reloads_held(&self) {
+        self.order("reloadHeld", json!({})).await;
+    }
+
+    pub(crate) async fn is_let_go(&self) {
+        self.order("letGo", json!({})).await;
+    }
+
     /// What went wrong, as the page tells it.
     pub(crate) async fn alert(&self) -> String {
         self.order("alert", json!({})).await.as_str().unwrap().to_owned()

@@ -90,6 +90,19 @@ async fn an_edit_of_a_message_that_never_arrived_is_a_new_one() {
 }
 
 #[tokio::test]
+async fn where_no_word_is_changed_nothing_is_cut() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["one", "two"]).await;
+    let before = app.client.messages(&talk.thread).await;
+    for (posted, name) in [(&talk.held[..1], "u1"), (&talk.held[..3], "u2")] {
+        let turn = app.client.ui_turn(&ui_submit_at(CHAT, posted, name)).await;
+        assert_eq!(turn.refused(), (409, "nothing_to_continue".to_owned()), "{name}");
+    }
+    assert_eq!(app.client.messages(&talk.thread).await, before);
+    assert_eq!(cut(&app).await, 0);
+}
+
+#[tokio::test]
 async fn an_edit_cancels_what_is_held_behind_it() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;

@@ -101,6 +101,19 @@ async fn where_the_message_never_arrived_it_is_said_now() {
 }
 
 #[tokio::test]
+async fn a_message_that_never_arrived_is_said_also_where_its_words_were_said_before() {
+    let app = Embedded::start().await;
+    let talk = talked(&app, &["ok"]).await;
+    app.scene.says("A2");
+    let mut posted = talk.held.clone();
+    posted.push(ui_user("u2", "ok"));
+    assert_eq!(app.client.ui_turn(&regenerate(&posted)).await.text(), "A2");
+    assert_last_told(&app, &["ok", "A1", "ok"]);
+    assert_eq!(names(&app, &talk.thread).await, ["u1", "u2"]);
+    assert_eq!(cut(&app).await, 0);
+}
+
+#[tokio::test]
 async fn with_other_words_in_the_message_it_is_an_edit() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two"]).await;
@@ -124,7 +137,6 @@ async fn what_nobody_knows_is_the_last_answer() {
         regenerate_at(&[], "nobody"),
         json!({ "id": CHAT, "trigger": "regenerate-message" }),
         regenerate(&[nameless]),
-        regenerate(&[ui_user("lost", "two")]),
     ]
     .iter()
     .enumerate()

@@ -1,8 +1,9 @@
 //! New messages, and their words.
 
 use super::{CHAT, MAJORS, assert_last_told, names, talked, thread_named};
-use crate::support::Embedded;
 use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use crate::support::{Embedded, call};
+use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -23,6 +24,8 @@ async fn a_new_message_as_every_major_posts_it() {
 #[tokio::test]
 async fn a_page_may_post_its_last_message_alone_and_leave_the_trigger_out() {
     let app = Embedded::start().await;
+    let mut empty_content = ui_user("u7", "seven");
+    empty_content["content"] = json!("");
     let bodies = [
         json!({ "id": CHAT, "message": ui_user("u1", "one"), "trigger": "submit-message" }),
         json!({ "id": CHAT, "message": ui_user("u2", "two") }),
@@ -30,6 +33,8 @@ async fn a_page_may_post_its_last_message_alone_and_leave_the_trigger_out() {
         json!({ "id": CHAT, "messages": [ui_user("u4", "four")], "message": null, "trigger": null, "messageId": null }),
         json!({ "id": CHAT, "content": "five", "trigger": "submit-message" }),
         json!({ "id": CHAT, "message": { "id": "u6", "role": "user", "content": "six" }, "trigger": "submit-message" }),
+        json!({ "id": CHAT, "message": empty_content, "trigger": "submit-message" }),
+        json!({ "id": CHAT, "messages": [ui_user("u8", "eight")], "content": "", "trigger": "submit-message" }),
     ];
     for body in &bodies {
         app.scene.says("ok");
@@ -37,10 +42,20 @@ async fn a_page_may_post_its_last_message_alone_and_leave_the_trigger_out() {
         assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{body}: {}", turn.raw);
     }
     let thread = thread_named(&app, CHAT).await;
-    let words = ["one", "two", "three", "four", "five", "six"];
+    let words = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     assert_eq!(app.client.questions(&thread).await, words);
     let named = names(&app, &thread).await;
-    assert_eq!(named, [json!("u1"), json!("u2"), json!("u3"), json!("u4"), Value::Null, json!("u6")]);
+    let by = [
+        json!("u1"),
+        json!("u2"),
+        json!("u3"),
+        json!("u4"),
+        Value::Null,
+        json!("u6"),
+        json!("u7"),
+        json!("u8"),
+    ];
+    assert_eq!(named, by);
 }
 
 #[tokio::test]
@@ -119,6 +134,10 @@ async fn a_message_that_is_said_has_words_and_what_is_not_said_is_not_read() {
             "message.parts[1].text: ",
         ),
         (ui_submit_at(CHAT, &[said(json!([file]))], "u2"), "messages[0].parts: "),
+        (
+            json!({ "message": { "role": "user", "content": "", "parts": [file] }, "trigger": "submit-message" }),
+            "message.parts: ",
+        ),
         (json!({ "messages": [before], "trigger": "resume-stream" }), "trigger: "),
         (json!({ "messages": [before], "trigger": "" }), "trigger: "),
         (json!({ "messages": [before], "trigger": 7 }), "trigger: "),
@@ -183,6 +202,49 @@ async fn a_message_posted_again_is_the_same_message() {
     assert_eq!(done.refused(), (409, "nothing_to_continue".to_owned()));
     assert_eq!(app.rows.count("messages").await, 2);
     assert_eq!(app.rows.count("runs").await, 1);
+}
+
+#[tokio::test]
+async fn who_posts_a_message_again_is_told_all_that_was_said_to_it() {
+    for again in [ui_submit(CHAT, &[ui_user("u1", "hi")]), ui_submit_at(CHAT, &[ui_user("u1", "hi")], "u1")] {
+        let app = Embedded::start().await;
+        let half = vec![Ok(ModelEvent::Text("Half".to_owned())), Err("broken".to_owned())];
+        app.scene.then(half).calls(&[call("p-1", "pay", &json!({ "note": "10" }))]);
+        let failed = app.client.ui_turn(&again).await;
+        assert!(failed.error().is_some(), "{}", failed.raw);
+
+        let held = app.client.ui_turn(&again).await;
+        assert_eq!((held.text().as_str(), held.message_id()), ("Half", failed.message_id()), "{}", held.raw);
+        let [id] = &held.pending()[..] else { panic!("{}", held.raw) };
+        let waits = app.client.ui_turn(&again).await;
+        assert_eq!((waits.text().as_str(), waits.message_id()), ("Half", held.message_id()), "{}", waits.raw);
+        assert_eq!(waits.all("tool-input-available")[0]["input"], json!({ "note": "10" }));
+        assert!(waits.pending().contains(id), "{}", waits.raw);
+        assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
+
+        let gate = app.scene.gate();
+        app.scene.says("Paid.");
+        let thread = thread_named(&app, CHAT).await;
+        let goes_on = app.client.begin(&thread, &again).await;
+        let along = app.client.begin(&thread, &again).await;
+        gate.add_permits(100);
+        for response in [goes_on, along] {
+            let turn = app.client.read_ui_on(response).await;
+            assert_eq!(
+                (turn.text().as_str(), turn.message_id()),
+                ("HalfPaid.", held.message_id()),
+                "{}",
+                turn.raw
+            );
+            assert_eq!(turn.error(), None);
+            let place = |kind: &str| turn.chunks.iter().position(|chunk| chunk["type"] == kind);
+            let (input, output) = (place("tool-input-available"), place("tool-output-available"));
+            assert!(input.is_some() && input < output, "{}", turn.raw);
+        }
+        assert_eq!(app.ledger.lines(), ["pay 10"]);
+        assert_eq!(app.scene.requests().len(), 3);
+        assert_eq!(app.client.questions(&thread).await, ["hi"]);
+    }
 }
 
 #[tokio::test]

@@ -34,14 +34,16 @@ async fn a_turn_under_way_is_read_along_and_not_interrupted() {
         assert_eq!(app.client.ui_turn(&body).await.refused(), refused, "{body}");
     }
 
-    // The same again, as a network tries it, and a page that goes on.
+    // The same again, as a network and as a page tries it, and a page that goes on.
     let messages = app.client.messages(&talk.thread).await;
     let writing = messages.last().unwrap()["message_id"].as_str().unwrap().to_owned();
+    let named = ui_submit_at(CHAT, &posted, "u2");
     posted.push(ui_assistant(&writing, &json!([])));
     let retried = app.client.begin(&talk.thread, &new).await;
+    let named = app.client.begin(&talk.thread, &named).await;
     let goes_on = app.client.begin(&talk.thread, &ui_submit_at(CHAT, &posted, &writing)).await;
     gate.add_permits(100);
-    for response in [first, retried, goes_on] {
+    for response in [first, retried, named, goes_on] {
         let turn = app.client.read_ui_on(response).await;
         assert_eq!((turn.text().as_str(), turn.message_id()), ("A2", writing.as_str()), "{}", turn.raw);
         assert_eq!(turn.error(), None);
