@@ -391,9 +391,9 @@ mod tests {
         let thought = Part::Reasoning { text: "hm".to_owned() };
         let said = all_told(&[
             (StepStatus::Streaming, &[]),
-            (StepStatus::Streaming, &[thought.clone()]),
+            (StepStatus::Streaming, std::slice::from_ref(&thought)),
             (StepStatus::Streaming, &[thought.clone(), text("\u{20ac}")]),
-            (StepStatus::Complete, &[thought, text("\u{20ac}1")]),
+            (StepStatus::Complete, &[thought.clone(), text("\u{20ac}1")]),
         ]);
         let expected = [
             TurnEvent::StepStarted,

@@ -108,7 +108,7 @@ async fn the_whole_message_is_told_under_its_id_to_whoever_comes_while_it_is_wri
         assert_eq!(inputs, [&look["args"], &pay["args"]]);
         let outputs: Vec<_> = page.all("tool-output-available").into_iter().map(|it| &it["output"]).collect();
         let (seen, paid) = (json!({ "seen": "look" }), json!({ "paid": "pay" }));
-        assert_eq!(outputs, [&seen, &paid, &paid]);
+        assert_eq!(outputs, [&seen, &paid, &seen, &paid]);
         let finish = page.one("finish");
         assert_eq!(finish["messageMetadata"]["usage"], json!({ "inputTokens": 20, "outputTokens": 10 }));
     }

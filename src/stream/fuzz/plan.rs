@@ -38,7 +38,7 @@ pub(super) enum Piece {
     End,
     Source(Source),
     File(File),
-    Call(PlannedCall),
+    Call(Box<PlannedCall>),
 }
 
 #[derive(Debug, Clone)]
@@ -241,7 +241,7 @@ fn steps() -> impl Strategy<Value = PlannedStep> {
         1 => Just(Piece::End),
         1 => (0..9_u8, option::of(words())).prop_map(|(n, title)| source(n, title)),
         1 => vec(any::<u8>(), 1..40).prop_map(|bytes| Piece::File(File::new("image/png", &bytes).unwrap())),
-        4 => calls().prop_map(Piece::Call),
+        4 => calls().prop_map(|call| Piece::Call(Box::new(call))),
     ];
     let end = prop_oneof![
         8 => Just(End::Whole),

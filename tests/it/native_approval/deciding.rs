@@ -88,7 +88,7 @@ async fn of_two_calls_the_denied_one_is_told_first() {
 }
 
 #[tokio::test]
-async fn beside_a_cleared_call_only_the_held_one_is_settled() {
+async fn beside_a_cleared_call_the_held_one_is_settled_and_the_other_told_again() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("look", "a"), ("pay", "b")]).await;
     assert_eq!(page.calls.len(), 1);
@@ -100,7 +100,9 @@ async fn beside_a_cleared_call_only_the_held_one_is_settled() {
     ];
     let turn = app.client.ui_turn(&recorded("v6/j-auto-and-approval.2", &names)).await;
     assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Both."), "{}", turn.raw);
-    assert_eq!(turn.one("tool-output-available")["output"], json!({ "paid": "b" }));
+    // Of the other a page that had left meanwhile has not seen the end.
+    let outputs: Vec<_> = turn.all("tool-output-available").into_iter().map(|it| &it["output"]).collect();
+    assert_eq!(outputs, [&json!({ "seen": "a" }), &json!({ "paid": "b" })]);
     assert_eq!(told(&app), [r#"{"seen":"a"}"#, r#"{"paid":"b"}"#]);
     assert_eq!(app.ledger.lines(), ["look a", "pay b"]);
 }
@@ -147,7 +149,10 @@ async fn what_is_not_answered_is_asked_again_and_no_model_is_called() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "a"), ("pay", "b")]).await;
     let turn = page.posts(&[no(&page.calls[0], None)]).await;
-    assert_eq!(turn.kinds(), ["start", "tool-output-denied", "tool-approval-request", "finish"]);
+    assert_eq!(
+        turn.kinds(),
+        ["start", "tool-output-denied", "tool-input-available", "tool-approval-request", "finish"]
+    );
     assert_eq!(turn.pending(), [page.calls[1].clone()]);
     assert_eq!(turn.one("finish")["finishReason"], "tool-calls");
     assert_eq!(app.scene.requests().len(), 1);

@@ -29,7 +29,12 @@ async fn an_answer_in_another_thread_or_of_another_user_is_none() {
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let other = Page::holding(&app, &[("pay", "11")]).await;
     let turn = other.posts(&page.yes()).await;
-    assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{}", turn.raw);
+    assert_eq!(
+        turn.kinds(),
+        ["start", "tool-input-available", "tool-approval-request", "finish"],
+        "{}",
+        turn.raw
+    );
     assert_eq!(turn.pending(), other.calls, "no call of another message is told");
     for (tenant, user, roles) in [("acme", "bob", &["chief"][..]), ("other", "alice", &[])] {
         let bob = app.client.as_user(tenant, user, roles);
@@ -98,7 +103,7 @@ async fn where_some_are_taken_the_others_are_asked_again() {
     let page = Page::holding(&app, &[("refuse", "a"), ("pay", "b")]).await;
     let answers = [yes(&page.calls[0]), yes(&page.calls[1])];
     let turn = page.posts(&answers).await;
-    let kinds = ["start", "tool-approval-request", "tool-output-available", "finish"];
+    let kinds = ["start", "tool-input-available", "tool-approval-request", "tool-output-available", "finish"];
     assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
     assert_eq!(turn.pending(), page.calls[..1]);
     assert_eq!(row(&app, &page.calls[0]).await, PENDING);
@@ -124,7 +129,7 @@ async fn only_new_answers_count_and_too_many_in_a_minute_are_refused() {
     let app = Embedded::with(|config| config.limits.decisions_per_minute = Some(1)).await;
     let page = Page::holding(&app, &[("pay", "1"), ("pay", "2")]).await;
     let answers = [no(&page.calls[0], None), yes(&page.calls[1])];
-    let kinds = ["start", "tool-output-denied", "tool-approval-request", "finish"];
+    let kinds = ["start", "tool-output-denied", "tool-input-available", "tool-approval-request", "finish"];
     // Behind the first of these, only what is no news.
     for answers in [&answers[..], &answers[..1], &answers[..1]] {
         let turn = page.posts(answers).await;
@@ -189,7 +194,8 @@ async fn an_answer_to_what_nobody_was_asked_about_settles_nothing() {
     let mut forged = ui_answer(&page.calls[0], "pay", true);
     forged["approval"]["approved"] = json!("true");
     let turn = page.posts(&[yes(cleared), no(unknown, None), forged]).await;
-    assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{}", turn.raw);
+    let kinds = ["start", "tool-output-available", "tool-input-available", "tool-approval-request", "finish"];
+    assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
     assert_eq!(turn.pending(), page.calls);
     app.scene.says("Paid.");
     assert_eq!(page.posts(&page.yes()).await.text(), "Paid.");

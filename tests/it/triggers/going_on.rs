@@ -57,7 +57,11 @@ async fn every_body_that_ends_with_an_answer_goes_on() {
         let turn = app.client.ui_turn(&body).await;
         assert_eq!((turn.status, turn.pending()), (200, vec![id.clone()]), "{body}: {}", turn.raw);
         assert_eq!(turn.message_id(), message, "{body}");
-        assert_eq!(turn.kinds(), ["start", "tool-approval-request", "finish"], "{body}");
+        assert_eq!(
+            turn.kinds(),
+            ["start", "tool-input-available", "tool-approval-request", "finish"],
+            "{body}"
+        );
     }
     assert_eq!(app.client.questions(&talk.thread).await, ["please pay 10"]);
     assert_eq!(app.scene.requests().len(), 1);
