@@ -23,7 +23,7 @@ const PAUSE_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Length {
     pub(super) parts: usize,
-    /// Of words and thoughts.
+    /// Of words, thoughts and files.
     pub(super) bytes: usize,
 }
 

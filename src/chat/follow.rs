@@ -80,7 +80,7 @@ impl Chat {
         let (log, is_new) = self.followed.log(key);
         if is_new {
             let (store, tasks) = (self.store.clone(), self.tasks.clone());
-            let told = Told::new(&turn);
+            let told = Told::new(turn.first, turn.before);
             let follower =
                 Follower { store, tasks, followed: self.followed.clone(), key, turn, told, log: log.clone() };
             let span = tracing::error_span!("follow", thread_id = %thread.id, run_id = %run.id);
@@ -192,9 +192,10 @@ struct Told {
 }
 
 impl Told {
-    fn new(turn: &FollowedTurn) -> Self {
+    /// Nothing yet of a turn that begins with this step.
+    fn new(first: i32, before: Option<Usage>) -> Self {
         Self {
-            n: turn.first,
+            n: first,
             begun: false,
             part: 0,
             read: 0,
@@ -203,7 +204,7 @@ impl Told {
             finished: false,
             reason: FinishReason::Other,
             spent: Spent::default(),
-            before: turn.before,
+            before,
         }
     }
 
@@ -211,16 +212,8 @@ impl Told {
     fn step(&mut self, seen: &SeenStep, say: Say<'_>) {
         let SeenStep { step, reason } = seen;
         if step.n != self.n || !self.begun {
-            *self = Self {
-                n: step.n,
-                begun: true,
-                part: 0,
-                read: 0,
-                ended: HashSet::new(),
-                counted: false,
-                finished: false,
-                ..*self
-            };
+            let Self { reason, spent, before, .. } = *self;
+            *self = Self { begun: true, reason, spent, ..Self::new(step.n, before) };
             self.spent.message = self.spent.message.or(self.before);
             say(TurnEvent::StepStarted);
         }
@@ -339,18 +332,7 @@ mod tests {
     }
 
     fn told() -> Told {
-        Told {
-            n: 0,
-            begun: false,
-            part: 0,
-            read: 0,
-            ended: HashSet::new(),
-            counted: false,
-            finished: false,
-            reason: FinishReason::Other,
-            spent: Spent::default(),
-            before: None,
-        }
+        Told::new(0, None)
     }
 
     fn text(words: &str) -> Part {

@@ -168,6 +168,7 @@ fn values() -> impl Strategy<Value = Value> {
         words().prop_map(|it| json!(it)),
         // No page of 5 to 7 takes an object of that kind.
         Just(json!({ "constructor": { "prototype": {} } })),
+        Just(json!({ "constructor": null })),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
