@@ -19,6 +19,8 @@ struct Head {
     /// The media type without its parameters: some generators take none there.
     media_type: &'static str,
     protocol: &'static str,
+    /// What the schema says that it is: of events, some take it for the whole and some for each.
+    ty: &'static str,
     what: &'static str,
 }
 
@@ -26,12 +28,14 @@ const DATA_STREAM: Head = Head {
     content_type: "text/plain; charset=utf-8",
     media_type: "text/plain",
     protocol: "x-vercel-ai-data-stream",
+    ty: "string",
     what: "The data stream protocol of AI SDK 4: lines of `code:json`.",
 };
 const UI_MESSAGE_STREAM: Head = Head {
     content_type: "text/event-stream",
     media_type: "text/event-stream",
     protocol: "x-vercel-ai-ui-message-stream",
+    ty: "",
     what: "The UI message stream of AI SDK 5 to 7: Server-Sent Events of JSON chunks, then `[DONE]`.",
 };
 
@@ -128,7 +132,8 @@ fn told(description: &'static str) -> MetaResponse {
         content_type: head.media_type,
         schema: MetaSchemaRef::Inline(Box::new(MetaSchema {
             description: Some(head.what),
-            ..MetaSchema::new("string")
+            ty: head.ty,
+            ..MetaSchema::ANY
         })),
     });
     let mut headers: Vec<_> =
