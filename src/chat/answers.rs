@@ -35,27 +35,27 @@ impl Chat {
         let mut pending = read.pending_in(&thread).await?;
         drop(read);
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
-        let (mut taken, mut refused, mut again) = (false, None, false);
+        let (mut taken, mut refused) = (false, None);
         for answer in new.take(self.agent.limits.batch) {
             match self.approvals.answer(principal, answer.request()).await {
                 // Somebody else was faster, or time was: the page is told how the call stands.
                 Ok(_) | Err(DecideError::Closed(_)) => taken = true,
-                Err(error @ (DecideError::TooOften(_) | DecideError::Store(_))) => {
-                    again = true;
+                // So would the next be refused.
+                Err(error) if may_be_taken_later(&error) => {
                     refused = Some(error);
-                    // So will the next be.
                     break;
                 }
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        match refused {
-            Some(error) if (only_goes_on && !taken) || (again && !only_goes_on) => {
-                Err(AskError::Refused(error))
-            }
-            Some(_) | None => Ok(()),
-        }
+        let refuses = |error: &DecideError| if only_goes_on { !taken } else { may_be_taken_later(error) };
+        refused.filter(refuses).map_or(Ok(()), |error| Err(AskError::Refused(error)))
     }
+}
+
+/// Whether the same answer may be taken if it comes again.
+fn may_be_taken_later(error: &DecideError) -> bool {
+    matches!(error, DecideError::TooOften(_) | DecideError::Store(_))
 }
 
 impl PostedAnswer {
