@@ -33,6 +33,7 @@ mod operating;
 #[cfg(feature = "otel")]
 mod otel;
 mod outage;
+mod planted;
 mod pool;
 mod provider_state;
 mod races;
