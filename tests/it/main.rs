@@ -53,3 +53,4 @@ mod transport;
 mod triggers;
 mod turns;
 mod upstream;
+mod verify;
