@@ -17,6 +17,7 @@ mod crash;
 mod decide;
 mod deploying;
 mod deploys;
+mod duplicates;
 mod examples;
 mod following;
 mod gone;
