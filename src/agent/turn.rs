@@ -13,6 +13,8 @@ use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
+#[cfg(feature = "torture")]
+use crate::faults::Point;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use futures::stream::FuturesUnordered;
@@ -117,7 +119,13 @@ impl Agent {
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
             let waits = !held.is_empty();
             if waits {
+                #[cfg(feature = "torture")]
+                let point = Point::of("hold.told", None);
+                #[cfg(feature = "torture")]
+                point.before().await;
                 say(TurnEvent::Held(held));
+                #[cfg(feature = "torture")]
+                let _given = point.after().await;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {

@@ -403,6 +403,8 @@ impl Write {
         execution: Execution,
         lease: Duration,
     ) -> Result<Renewed, StoreError> {
+        #[cfg(feature = "torture")]
+        self.name.set("call.renewed", Some(&call));
         let held = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))

@@ -34,6 +34,8 @@ impl Write {
             tool_call_id: Set(subject.tool_call_id.map(|id| id.to_string())),
             data: Set(data.to_string()),
         };
+        #[cfg(feature = "torture")]
+        self.name.set(event_type.as_str(), subject.tool_call_id.as_ref().map(|id| id as _));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.count(event_type, actor, &data);
         Ok(())

@@ -35,6 +35,8 @@ pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::event::EventType;
+#[cfg(feature = "torture")]
+use crate::faults::{Answer, CommitName};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
@@ -178,6 +180,9 @@ pub(crate) struct Write {
     metrics: Metrics,
     /// What its events say that calls, by their tools, have come to; counted when it is true.
     reached: Mutex<Vec<(String, &'static str)>>,
+    /// What the torture run calls its commit.
+    #[cfg(feature = "torture")]
+    name: CommitName,
 }
 
 impl Deref for Write {
@@ -258,6 +263,8 @@ impl Store {
             now,
             metrics: self.metrics.clone(),
             reached: Mutex::default(),
+            #[cfg(feature = "torture")]
+            name: CommitName::default(),
         })
     }
 
@@ -326,7 +333,15 @@ enum Mode {
 impl Write {
     /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        #[cfg(feature = "torture")]
+        let point = self.name.into_point();
+        #[cfg(feature = "torture")]
+        point.before().await;
         self.read.tx.commit().await?;
+        #[cfg(feature = "torture")]
+        if point.after().await == Answer::Lost {
+            return Err(DbErr::Conn(RuntimeErr::Internal("the answer was lost".to_owned())).into());
+        }
         for (tool, state) in self.reached.into_inner() {
             self.metrics.call_reached(&tool, state);
         }

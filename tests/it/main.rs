@@ -35,6 +35,7 @@ mod operating;
 #[cfg(feature = "otel")]
 mod otel;
 mod outage;
+mod planted;
 mod pool;
 mod provider_state;
 mod races;
