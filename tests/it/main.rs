@@ -8,6 +8,7 @@ mod attach;
 mod attach_ui;
 mod attacks;
 mod auth;
+mod batch;
 mod bodies;
 mod browser;
 mod canary;
