@@ -1,0 +1,28 @@
+//! Bugs of the agent, for the torture run.
+
+use super::step::AskedCall;
+use super::turn::Agent;
+use crate::domain::policy::Judgement;
+use crate::domain::turn::{Standing, Stands, TurnEvent};
+
+impl Agent {
+    /// [`Bug::TellBeforeCommit`](crate::faults::Bug): what a person is going to be asked, told before it is stored.
+    pub(super) fn tell_too_early(&self, calls: &[AskedCall], say: &(dyn Fn(TurnEvent<'static>) + Sync)) {
+        let held = calls.iter().filter(|call| {
+            let judged = self.executor.gate.judge(&call.name, &call.arguments, |_| true);
+            matches!(judged.judgement, Judgement::Held(_))
+        });
+        let held: Vec<_> = held
+            .map(|call| Standing {
+                tool_call_id: call.id,
+                tool_name: call.name.clone(),
+                shown_anew: None,
+                word: "pending",
+                stands: Stands::Pending,
+            })
+            .collect();
+        if !held.is_empty() {
+            say(TurnEvent::Held(held));
+        }
+    }
+}
