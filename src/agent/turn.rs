@@ -311,7 +311,9 @@ impl Agent {
             let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
                 Ok(Ok(Some(shown))) => shown,
-                Ok(Ok(None)) | Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
+                // It has not ended: it is to be begun again, and its outcome is told later.
+                Ok(Ok(None)) => continue,
+                Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));

@@ -11,8 +11,10 @@ mod decisions;
 mod drafts;
 mod entity;
 mod events;
+mod executions;
 mod following;
 mod limited;
+mod moves;
 #[cfg(feature = "torture")]
 mod planted;
 mod rows;
@@ -23,14 +25,15 @@ mod threads;
 mod transcript;
 mod turns;
 
-pub(crate) use calls::{Cancelled, Which};
+pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
+pub(crate) use executions::Claimed;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::{Due, DueCall, Swept};
+pub(crate) use sweep::{Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
@@ -361,7 +364,7 @@ impl Write {
 
     fn count(&self, event: EventType, actor: &str, data: &Value) {
         let tool = data.get("tool_name").and_then(Value::as_str);
-        if let (Some(state), Some(tool)) = (events::state_reached(event, actor), tool) {
+        if let (Some(state), Some(tool)) = (events::state_reached(event, actor, data), tool) {
             self.reached.lock().push((tool.to_owned(), state));
         }
     }
