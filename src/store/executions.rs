@@ -9,6 +9,8 @@ use crate::domain::decision::Surface;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::permit::Permit;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -147,6 +149,10 @@ impl Write {
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
             if self.move_row(&row, moved, event, actor, json!({})).await? {
+                #[cfg(feature = "torture")]
+                if faults::has(Bug::LateRewrites) {
+                    self.rewrite_answers(call, &result).await?;
+                }
                 return Ok(true);
             }
         }
@@ -183,7 +189,10 @@ impl Write {
     ) -> Result<Lost, StoreError> {
         let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
         self.lock_thread(&thread).await?;
-        if row.idempotent && !self.is_deleted(&thread).await? {
+        let repeatable = row.idempotent;
+        #[cfg(feature = "torture")]
+        let repeatable = repeatable || faults::has(Bug::ReapToApproved);
+        if repeatable && !self.is_deleted(&thread).await? {
             let until = self.now.plus(start_deadline);
             let again = unleased(Move::of::<Executing, Approved>())
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
