@@ -13,6 +13,8 @@
 mod cancel;
 mod decide;
 mod execute;
+#[cfg(feature = "torture")]
+mod planted;
 mod sweeper;
 
 pub(crate) use decide::{DecideError, Decided, DecisionRequest};
