@@ -14,6 +14,8 @@
 mod cancel;
 mod decide;
 mod execute;
+#[cfg(feature = "torture")]
+mod planted;
 mod sweeper;
 mod verify;
 

@@ -3,6 +3,8 @@
 
 use super::Approvals;
 use crate::domain::id::{RunId, ToolCallId};
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug, Point};
 use crate::store::{Due, DueCall, StoreError, Swept};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -48,6 +50,13 @@ impl Approvals {
             for DueCall { id, .. } in found {
                 if self.tasks().is_stopping() {
                     return Ok(());
+                }
+                #[cfg(feature = "torture")]
+                Point::of("sweep.found", Some(&id)).before().await;
+                #[cfg(feature = "torture")]
+                if due == Due::Silent && faults::has(Bug::ReapById) {
+                    self.reap_by_id(id).await?;
+                    continue;
                 }
                 if let Err(error) = self.sweep_call(id).await {
                     tracing::warn!(tool_call_id = %id, %error, "a call could not be moved on");
