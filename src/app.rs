@@ -16,7 +16,7 @@ use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
-use crate::store::{Store, StoreError};
+use crate::store::{Recovered, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry};
@@ -240,6 +240,7 @@ impl App {
             gate,
             tasks: tasks.clone(),
             lease: approval.lease,
+            start_deadline: approval.start_deadline,
             metrics: metrics.clone(),
         };
         let agent = Agent {
@@ -263,7 +264,20 @@ impl App {
             default_ui_dialect: config.stream.default_ui_dialect,
         };
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
-        let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
+        let decisions_max = config.limits.batch;
+        let api = Api {
+            store,
+            chat,
+            approvals,
+            tools,
+            models,
+            clock,
+            rates,
+            streaming,
+            metrics,
+            scrape,
+            decisions_max,
+        };
         Ok(Self { config, api, auth, tasks, deadlines })
     }
 
@@ -273,13 +287,15 @@ impl App {
         // On Postgres other processes may be alive: there only a lease tells.
         if store.has_one_writer() {
             let write = store.write().await?;
-            let recovered = write.recover().await?;
+            let recovered = write.recover(self.config.approval.start_deadline).await?;
             write.commit().await?;
-            if recovered.interrupted_calls > 0 || recovered.closed_turns > 0 {
+            let Recovered { interrupted_calls, repeated_calls, closed_turns } = recovered;
+            if interrupted_calls + repeated_calls + closed_turns > 0 {
                 tracing::warn!(
-                    interrupted_calls = recovered.interrupted_calls,
-                    closed_turns = recovered.closed_turns,
-                    "an earlier process left work behind; its outcome is unknown"
+                    interrupted_calls,
+                    repeated_calls,
+                    closed_turns,
+                    "an earlier process left work behind; its outcome is unknown, and what may be is begun again"
                 );
             }
         }

@@ -14,7 +14,7 @@ use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
 #[cfg(feature = "torture")]
-use crate::faults::Point;
+use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use futures::stream::FuturesUnordered;
@@ -108,6 +108,10 @@ impl Agent {
             if let Some(usage @ Usage { input_tokens, output_tokens }) = step_usage {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
+            }
+            #[cfg(feature = "torture")]
+            if faults::has(Bug::TellBeforeCommit) {
+                self.tell_too_early(&said.calls, say);
             }
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
@@ -333,7 +337,9 @@ impl Agent {
             let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
                 Ok(Ok(Some(shown))) => shown,
-                Ok(Ok(None)) | Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
+                // It has not ended: it is to be begun again, and its outcome is told later.
+                Ok(Ok(None)) => continue,
+                Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));

@@ -249,7 +249,8 @@ impl Write {
         call: NewCall,
         times: &Approval,
     ) -> Result<Option<Running>, StoreError> {
-        let (id, execution) = (call.id, self.execution());
+        let (id, execution) =
+            (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
         let row = self.call_row(place, &call, execution, times);
         tool_call::Entity::insert(row).exec_without_returning(&self.tx).await?;
 
