@@ -4,6 +4,7 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod around_the_hold;
 mod attach;
 mod attach_ui;
 mod attacks;
