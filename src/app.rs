@@ -264,7 +264,20 @@ impl App {
             default_ui_dialect: config.stream.default_ui_dialect,
         };
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
-        let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
+        let decisions_max = config.limits.batch;
+        let api = Api {
+            store,
+            chat,
+            approvals,
+            tools,
+            models,
+            clock,
+            rates,
+            streaming,
+            metrics,
+            scrape,
+            decisions_max,
+        };
         Ok(Self { config, api, auth, tasks, deadlines })
     }
 

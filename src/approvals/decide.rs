@@ -90,19 +90,6 @@ impl DecideError {
 }
 
 impl Approvals {
-    /// Decides a call and, after a yes, runs it. Comes back with the outcome, or after `wait` without it.
-    pub(crate) async fn decide(
-        &self,
-        principal: &Principal,
-        request: DecisionRequest,
-    ) -> Result<Decided, DecideError> {
-        let Decided { call, replayed } = self.answer(principal, request).await?;
-        let call = self.outcome(principal, call).await?;
-        #[cfg(feature = "torture")]
-        Point::of("decision.told", Some(&call.id)).before().await;
-        Ok(Decided { call, replayed })
-    }
-
     /// Decides a call and, after a yes, begins to run it. Waits for nothing more.
     pub(crate) async fn answer(
         &self,
@@ -111,6 +98,18 @@ impl Approvals {
     ) -> Result<Decided, DecideError> {
         let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
         self.decide_and_begin(principal, &request).instrument(span).await
+    }
+
+    /// What follows an answer: the call at its end, or after `wait` as far as it came.
+    pub(crate) async fn follow(
+        &self,
+        principal: &Principal,
+        Decided { call, replayed }: Decided,
+    ) -> Result<Decided, DecideError> {
+        let call = self.outcome(principal, call).await?;
+        #[cfg(feature = "torture")]
+        Point::of("decision.told", Some(&call.id)).before().await;
+        Ok(Decided { call, replayed })
     }
 
     async fn decide_and_begin(

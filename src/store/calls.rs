@@ -298,7 +298,7 @@ impl Write {
     }
 
     /// Moves a pending call, with its decision and its event.
-    async fn decided(
+    pub(super) async fn decided(
         &self,
         thread: &Thread,
         call: &ToolCall,

@@ -5,7 +5,6 @@ use super::events::Subject;
 use super::moves::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::{Read, Renewed, StoreError, Thread, Write, rows};
 use crate::domain::call::{Execution, Outcome, ToolCall};
-use crate::domain::decision::Surface;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::permit::Permit;
@@ -124,6 +123,8 @@ impl Write {
             .filter(tool_call::Column::CancelRequestedAt.is_not_null())
             .count(&self.tx)
             .await?;
+        #[cfg(feature = "torture")]
+        self.name.set("call.renewed", Some(&call));
         Ok(Renewed::of(held.rows_affected == 1, asked > 0))
     }
 
@@ -159,8 +160,8 @@ impl Write {
         Ok(false)
     }
 
-    /// Writes how an interrupted execution went, by somebody who found that out since. False if the call is not
-    /// interrupted any more.
+    /// Writes how an interrupted execution went, by somebody who found that out since, with these facts for the event.
+    /// False if the call is not interrupted any more.
     pub(crate) async fn resolve(
         &self,
         call: ToolCallId,
@@ -168,14 +169,14 @@ impl Write {
         outcome: &Outcome,
         result: &str,
         actor: &str,
-        surface: Surface,
+        facts: Value,
     ) -> Result<bool, StoreError> {
         let Some(row) = self.row(call).await? else { return Ok(false) };
         let Some(Settling { moved, event }) = self.known::<Interrupted>(outcome, result) else {
             return Ok(false);
         };
         let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
-        self.move_row(&row, moved, event, actor, json!({ "surface": surface.as_str() })).await
+        self.move_row(&row, moved, event, actor, facts).await
     }
 
     /// Gives up an execution that went away, where the call stands so: it may be begun again where that does no more

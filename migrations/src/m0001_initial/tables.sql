@@ -134,6 +134,8 @@ CREATE TABLE tool_calls (
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
     -- A call that a person was asked about can only run on a person's yes.
     CHECK (NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'),
+    -- Nobody is asked about a duplicate, and without being asked nothing else is withdrawn.
+    CHECK ((state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')),
     CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
     CHECK (state <> 'approved' OR start_deadline IS NOT NULL),
     CHECK (validated_inputs IS NULL OR validated IS TRUE),
