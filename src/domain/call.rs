@@ -163,6 +163,9 @@ pub(crate) mod words {
     pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
     /// A person said yes, and nobody began in time.
     pub(crate) const NOT_STARTED: &str = "Approved by a person, but not begun in time. The tool did not run.";
+    /// Its tool was asked later, and knows that nothing came of it.
+    pub(crate) const NEVER_HAPPENED: &str = "it was cut off. Asked about it later, it says that nothing happened and \
+                                      nothing will.";
     /// Told while nobody has decided.
     pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";

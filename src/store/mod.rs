@@ -33,7 +33,7 @@ pub(crate) use executions::Claimed;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::{Due, DueCall, Recovered, Swept};
+pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};

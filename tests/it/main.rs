@@ -58,4 +58,5 @@ mod transport;
 mod triggers;
 mod turns;
 mod upstream;
+mod verify;
 mod while_pending;

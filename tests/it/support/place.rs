@@ -9,7 +9,7 @@ use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
-use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -123,6 +123,30 @@ impl Tool for Tidy {
     }
 }
 
+/// Asks first, and knows what became of a call: it is in the ledger.
+struct Deliver;
+
+impl Tool for Deliver {
+    const NAME: &'static str = "deliver";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+        let line = format!("deliver {} key {}", input.note, permit.idempotency_key());
+        work(line.clone()).await;
+        Ok(json!({ "delivered": line }))
+    }
+
+    async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        let ledger = std::fs::read_to_string(LEDGER).unwrap_or_default();
+        let mut done = ledger.lines().filter_map(|line| line.strip_suffix(" done"));
+        let own = done.find(|line| line.ends_with(key.as_str()));
+        Ok(own.map_or(Verified::Unknown, |line| Verified::Happened(json!({ "delivered": line }))))
+    }
+}
+
 /// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`.
 #[derive(Debug)]
 struct Parrot;
@@ -183,6 +207,7 @@ fn child_server() {
         tools.register(Sync).unwrap();
         tools.register(Restock).unwrap();
         tools.register(Tidy).unwrap();
+        tools.register(Deliver).unwrap();
         let bind = config.server.bind;
         let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
             Ok(app) => app,
