@@ -13,6 +13,8 @@ use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
+#[cfg(feature = "torture")]
+use crate::faults::Point;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use futures::stream::FuturesUnordered;
@@ -103,7 +105,13 @@ impl Agent {
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
             let waits = !held.is_empty();
             if waits {
+                #[cfg(feature = "torture")]
+                let point = Point::of("hold.told", None);
+                #[cfg(feature = "torture")]
+                point.before().await;
                 say(TurnEvent::Held(held));
+                #[cfg(feature = "torture")]
+                let _given = point.after().await;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {
@@ -299,7 +307,9 @@ impl Agent {
             let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
                 Ok(Ok(Some(shown))) => shown,
-                Ok(Ok(None)) | Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
+                // It has not ended: it is to be begun again, and its outcome is told later.
+                Ok(Ok(None)) => continue,
+                Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));

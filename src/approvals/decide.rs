@@ -6,6 +6,8 @@ use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
+#[cfg(feature = "torture")]
+use crate::faults::Point;
 use crate::pace::TooOften;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
@@ -103,6 +105,8 @@ impl Approvals {
         Decided { call, replayed }: Decided,
     ) -> Result<Decided, DecideError> {
         let call = self.outcome(principal, call).await?;
+        #[cfg(feature = "torture")]
+        Point::of("decision.told", Some(&call.id)).before().await;
         Ok(Decided { call, replayed })
     }
 

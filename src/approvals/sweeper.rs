@@ -57,7 +57,7 @@ impl Approvals {
 
     async fn sweep_call(&self, id: ToolCallId) -> Result<(), StoreError> {
         let write = self.store.write().await?;
-        let swept = write.sweep_call(id, self.times.lease).await?;
+        let swept = write.sweep_call(id, &self.times).await?;
         write.commit().await?;
         let metrics = &self.executor.metrics;
         match swept {
@@ -73,6 +73,10 @@ impl Approvals {
             Swept::Interrupted => {
                 metrics.swept("interrupted");
                 tracing::warn!(tool_call_id = %id, "who ran a call went away; its outcome is unknown");
+            }
+            Swept::Repeatable => {
+                metrics.swept("repeatable");
+                tracing::warn!(tool_call_id = %id, "who ran a call went away; it may be begun again");
             }
             Swept::Ready(thread, call) => {
                 if let Some(permit) = self.claim(&thread, &call).await? {

@@ -101,6 +101,8 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(false);
         }
+        #[cfg(feature = "torture")]
+        self.name.set("step.opened", None);
         let message_id = lease.run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
@@ -143,6 +145,12 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(None);
         }
+        #[cfg(feature = "torture")]
+        if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held(_))) {
+            self.name.set(EventType::ToolRequiresApproval.as_str(), Some(&held.id));
+        } else if calls.is_empty() {
+            self.name.set("step.written", None);
+        }
         self.write_step(run, n, "complete", result).await?;
         let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
         let mut taken = self.taken_wire_ids(thread, &given).await?;
@@ -175,6 +183,8 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(false);
         }
+        #[cfg(feature = "torture")]
+        self.name.set("step.broken", None);
         self.write_step(&lease.run, n, "interrupted", said).await?;
         Ok(true)
     }
@@ -221,7 +231,8 @@ impl Write {
         call: NewCall,
         times: &Approval,
     ) -> Result<Option<Running>, StoreError> {
-        let (id, execution) = (call.id, self.execution());
+        let (id, execution) =
+            (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
         let row = self.call_row(place, &call, execution, times);
         tool_call::Entity::insert(row).exec_without_returning(&self.tx).await?;
 

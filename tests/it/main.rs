@@ -24,14 +24,17 @@ mod gone;
 mod histories;
 mod history;
 mod http;
+mod idempotent;
 mod limits;
 mod metrics;
+mod moves;
 mod native_approval;
 mod openapi;
 mod operating;
 #[cfg(feature = "otel")]
 mod otel;
 mod outage;
+mod planted;
 mod pool;
 mod provider_state;
 mod races;

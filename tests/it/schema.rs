@@ -79,7 +79,7 @@ impl Calls {
         let fixed = "what was shown does not change";
         let decided = "a decision is final";
         let moves = "illegal transition of a tool call";
-        let once = "a call runs once, and again only if it is idempotent";
+        let once = "a call runs once, and again only if it is idempotent, at most three times";
         let outcome = "an outcome does not change";
         let erased = "only what has ended is erased, once";
         let born = "a tool call begins as pending, invalid, or decided by the policy";

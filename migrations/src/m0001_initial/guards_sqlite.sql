@@ -42,11 +42,11 @@ WHEN OLD.state = 'approved' AND OLD.state IS NOT NEW.state AND (
 BEGIN SELECT RAISE(ABORT, 'only a call that was never claimed did not run'); END;
 
 CREATE TRIGGER tool_calls_attempts BEFORE UPDATE ON tool_calls
-WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT OLD.idempotent)
+WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3))
   OR (NEW.exec_attempt IS NOT OLD.exec_attempt
       AND NOT (OLD.state = 'approved' AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
   OR (NEW.exec_id IS NOT OLD.exec_id AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
-BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent'); END;
+BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent, at most three times'); END;
 
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state

@@ -143,7 +143,7 @@ CREATE TABLE tool_calls (
     CHECK (state NOT IN ('executing', 'succeeded', 'interrupted') OR exec_id IS NOT NULL),
     CHECK (state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid') OR exec_id IS NULL),
     CHECK ((state = 'executing') = (lease_until IS NOT NULL)),
-    CHECK (exec_attempt >= 0 AND (idempotent OR exec_attempt <= 1)),
+    CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- Whatever ended has words for the model, and nothing else has.
     CHECK ((finished_at IS NULL) = (result IS NULL)),

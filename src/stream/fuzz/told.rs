@@ -355,7 +355,7 @@ fn ended(result: &str) -> End {
 }
 
 fn execution() -> Execution {
-    Execution { id: ExecId::new(Uuid::nil()), started_at: AT }
+    Execution { id: ExecId::new(Uuid::nil()), attempt: 1, started_at: AT }
 }
 
 fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {

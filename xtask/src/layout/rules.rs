@@ -31,6 +31,7 @@ const RANKS: &[(&str, u8)] = &[
     ("domain", 0),
     ("config", 0),
     ("egress", 0),
+    ("faults", 0),
     ("metrics", 0),
 ];
 
