@@ -4,7 +4,7 @@
 //! A failpoint is a place with a name and two sides, `before` and `after`. A commit is named by the first event it writes
 //! (`tool.approved`, `tool.started`, `run.waiting`), a step by its hold (`tool.requires_approval`) where it has one; what
 //! writes no event has a name of its own: `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`,
-//! `step.written`, `step.broken`, and `other`. Beside commits there are `tool.run`, `hold.told` and `decision.told`.
+//! `step.written`, `step.broken`, and `other`. Beside commits there are `tool.run`, `hold.told`, `decision.told` and `sweep.found`.
 //!
 //! The crate `fail` would not do: it cannot end the process without unwinding, nor have a commit made and its answer lost;
 //! its `sleep` stops a thread of the runtime, and its luck has no seed.

@@ -101,7 +101,7 @@ impl Executor {
         })
     }
 
-    async fn settle(
+    pub(super) async fn settle(
         &self,
         tool_call_id: ToolCallId,
         execution: Execution,

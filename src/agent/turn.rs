@@ -6,7 +6,7 @@ use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
 use crate::config;
-use crate::domain::call::{State, ToolCall, words};
+use crate::domain::call::{Input, ToolCall, same_inputs, words};
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
@@ -14,7 +14,7 @@ use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
 #[cfg(feature = "torture")]
-use crate::faults::Point;
+use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use futures::stream::FuturesUnordered;
@@ -56,6 +56,20 @@ struct Opened {
     request: ModelRequest,
 }
 
+/// The calls of a thread that wait for a person while a step is judged.
+struct Waiting {
+    /// How many, those of the step that are judged so far among them.
+    count: u64,
+    /// Those of the steps before it that a repeat would repeat.
+    asked_about: Vec<ToolCall>,
+}
+
+impl Waiting {
+    fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
+        self.asked_about.iter().find(|call| call.name == tool_name && same_inputs(&call.input, input))
+    }
+}
+
 type Say<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
@@ -94,6 +108,10 @@ impl Agent {
             if let Some(usage @ Usage { input_tokens, output_tokens }) = step_usage {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
+            }
+            #[cfg(feature = "torture")]
+            if faults::has(Bug::TellBeforeCommit) {
+                self.tell_too_early(&said.calls, say);
             }
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
@@ -191,7 +209,7 @@ impl Agent {
         n: i32,
         last: bool,
         said: Said,
-    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), TurnError> {
+    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), Broke> {
         let Said { parts, calls, end, .. } = said;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
         // Providers disagree about the reason; what counts is whether there are calls.
@@ -205,16 +223,24 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            let mut pending = write.pending_count(&turn.lease.thread).await?;
+            let tools = calls.iter().map(|call| call.name.as_str()).collect();
+            let asked_about = write.asked_about(&turn.lease.thread, tools).await?;
+            if !calls.is_empty() && write.was_asked_to_stop(turn.lease.run.id).await? {
+                // Nothing begins any more, and nobody is asked.
+                write.break_step(turn.lease, n, &broken_off(turn, result.parts)).await?;
+                write.commit().await?;
+                return Ok(Err(Broke::Halted(Halt::Cancelled)));
+            }
+            let mut waiting = Waiting { count: write.pending_count(&turn.lease.thread).await?, asked_about };
             let calls = calls
                 .into_iter()
                 .enumerate()
-                .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut pending))
+                .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting))
                 .collect();
-            write.commit_step(turn.lease, n, &result, calls, &self.approval).await
+            let committed = write.commit_step(turn.lease, n, &result, calls, &self.approval).await?;
+            Ok(committed.ok_or_else(|| TurnError::taken_over().into()))
         };
-        let committed = commit.await.map_err(internal)?;
-        let (calls, permits) = committed.ok_or_else(TurnError::taken_over)?;
+        let (calls, permits) = commit.await.map_err(internal)??;
         Ok((reason, calls, permits))
     }
 
@@ -224,7 +250,7 @@ impl Agent {
         last: bool,
         ordinal: usize,
         call: AskedCall,
-        pending: &mut u64,
+        waiting: &mut Waiting,
     ) -> NewCall {
         let offered = |name: &str| !last && turn.lease.run.options.offers(name);
         let judged = self.executor.gate.judge(&call.name, &call.arguments, offered);
@@ -235,12 +261,16 @@ impl Agent {
             limit("The call broke off before its arguments were complete.".to_owned())
         } else {
             match judged.judgement {
-                Judgement::Held(_) if *pending >= self.limits.pending_per_thread => {
-                    limit(format!("{} calls of this conversation wait for approval already.", *pending))
-                }
                 Judgement::Held(reason) => {
-                    *pending += 1;
-                    Judgement::Held(reason)
+                    if let Some(same) = waiting.same_as(&call.name, &judged.input) {
+                        Judgement::Duplicate(same.id)
+                    } else if waiting.count >= self.limits.pending_per_thread {
+                        let count = waiting.count;
+                        limit(format!("{count} calls of this conversation wait for approval already."))
+                    } else {
+                        waiting.count += 1;
+                        Judgement::Held(reason)
+                    }
                 }
                 other => other,
             }
@@ -259,13 +289,13 @@ impl Agent {
         }
     }
 
-    /// Tells the calls that are stored, and the end of those that cannot be run.
+    /// Tells the calls that are stored, and the end of those that had theirs with that.
     fn tell_stored(&self, calls: &[ToolCall], say: Say<'_>) {
         for call in calls {
             let (tool_call_id, tool_name) = (call.id, call.name.clone());
             say(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() });
         }
-        for call in calls.iter().filter(|call| matches!(call.state, State::Invalid(_))) {
+        for call in calls {
             if let Some(shown) = Shown::of(call) {
                 say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
             }
@@ -323,17 +353,7 @@ impl Agent {
 
     /// Keeps what there is of a step that broke off.
     async fn break_off(&self, turn: &Turn<'_>, n: i32, said: Said) {
-        let parts = said.parts.into_iter().filter(|part| {
-            // A call that was never stored is no call.
-            !matches!(part, Part::ToolCall { .. })
-        });
-        let result = StepResult {
-            parts: parts.collect(),
-            reason: FinishReason::Error,
-            usage: None,
-            origin: turn.model.origin().to_owned(),
-            provider_state: None,
-        };
+        let result = broken_off(turn, said.parts);
         let write = async {
             let write = self.store.write().await?;
             let kept = write.break_step(turn.lease, n, &result).await?;
@@ -346,6 +366,19 @@ impl Agent {
             Ok(false) => tracing::warn!(%run_id, "a turn that was taken for dead said something more"),
             Err(error) => tracing::error!(%run_id, %error, "what a step said could not be kept"),
         }
+    }
+}
+
+/// What stays of a step that broke off.
+fn broken_off(turn: &Turn<'_>, mut parts: Vec<Part>) -> StepResult {
+    // A call that was never stored is no call.
+    parts.retain(|part| !matches!(part, Part::ToolCall { .. }));
+    StepResult {
+        parts,
+        reason: FinishReason::Error,
+        usage: None,
+        origin: turn.model.origin().to_owned(),
+        provider_state: None,
     }
 }
 

@@ -1,13 +1,15 @@
 //! Deciding a held call: once, for good, the same from every side.
 
 use super::Approvals;
+#[cfg(feature = "torture")]
+use super::planted;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
 #[cfg(feature = "torture")]
-use crate::faults::Point;
+use crate::faults::{self, Bug, Point};
 use crate::pace::TooOften;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
@@ -119,6 +121,11 @@ impl Approvals {
         self.measure(request, &committed);
         let (thread, call, replayed) = committed?;
         if matches!(call.state, State::Approved(_)) {
+            #[cfg(feature = "torture")]
+            if faults::has(Bug::RequestOwnsWork) {
+                self.claim_and_run(&thread, &call).await;
+                return Ok(Decided { call, replayed });
+            }
             self.execute(&thread, &call);
         }
         Ok(Decided { call, replayed })
@@ -160,7 +167,16 @@ impl Approvals {
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
             // Before all else: what follows tells how the call stands.
             self.check_person(principal, &thread, &call, &request.answer)?;
-            if !matches!(call.state, State::Pending) {
+            let closed = !matches!(call.state, State::Pending);
+            #[cfg(feature = "torture")]
+            if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.answer) {
+                write.overrule(&call, &request.answer, &principal.actor()).await?;
+                write.commit().await?;
+                return Ok((thread, call, false));
+            }
+            #[cfg(feature = "torture")]
+            let closed = closed && !planted::decides_anew(&call, write.now());
+            if closed {
                 return match is_repeat(&call, &request.answer) {
                     true => Ok((thread, call, true)),
                     false => Err(DecideError::Closed(Box::new(call))),

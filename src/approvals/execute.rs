@@ -5,6 +5,8 @@ use crate::agent::{LOOK_AGAIN, persist};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug};
 use crate::store::{Claimed, StoreError, Thread};
 use tokio::sync::watch;
 
@@ -12,15 +14,21 @@ impl Approvals {
     /// Begins to run an approved call, unless somebody else has, or this process must not.
     pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
         let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
-        self.tasks().spawn(async move {
-            match approvals.claim(&thread, &call).await {
-                Ok(Some(permit)) => approvals.run(permit).await,
-                Ok(None) => {}
-                Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
-            }
-            // Whoever waits sees who else has begun.
-            approvals.tell_settled();
-        });
+        self.tasks().spawn(async move { approvals.claim_and_run(&thread, &call).await });
+    }
+
+    pub(super) async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) {
+        #[cfg(feature = "torture")]
+        if faults::has(Bug::ClaimAfterTool) {
+            return self.run_then_claim(thread, call).await;
+        }
+        match self.claim(thread, call).await {
+            Ok(Some(permit)) => self.run(permit).await,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
+        }
+        // Whoever waits sees who else has begun.
+        self.tell_settled();
     }
 
     /// Takes an approved call to run it. `None` if somebody else has, or another process has to.

@@ -3,6 +3,8 @@
 
 use super::Approvals;
 use crate::domain::id::{RunId, ToolCallId};
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug, Point};
 use crate::store::{Due, DueCall, StoreError, Swept};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -28,7 +30,8 @@ impl Approvals {
     async fn sweep(&self) {
         let calls = join_all(Due::ALL.map(|due| self.sweep_calls(due)));
         let (calls, turns) = tokio::join!(calls, self.sweep_turns());
-        for swept in calls.into_iter().chain([turns]) {
+        let asked = self.ask_about_doubtful().await;
+        for swept in calls.into_iter().chain([turns, asked]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep could not be made");
             }
@@ -47,6 +50,13 @@ impl Approvals {
             for DueCall { id, .. } in found {
                 if self.tasks().is_stopping() {
                     return Ok(());
+                }
+                #[cfg(feature = "torture")]
+                Point::of("sweep.found", Some(&id)).before().await;
+                #[cfg(feature = "torture")]
+                if due == Due::Silent && faults::has(Bug::ReapById) {
+                    self.reap_by_id(id).await?;
+                    continue;
                 }
                 if let Err(error) = self.sweep_call(id).await {
                     tracing::warn!(tool_call_id = %id, %error, "a call could not be moved on");

@@ -6,6 +6,7 @@
 //!                    ├─► expired                └─► interrupted ─► succeeded | failed
 //!                    └─► cancelled
 //!  model ─► executing (nobody has to be asked)      model ─► invalid (it cannot be run)
+//!  model ─► cancelled (a person is being asked about the same call already)
 //! ```
 //!
 //! An execution that went away leaves a call `interrupted`, or `approved` again where running it twice does no more
@@ -162,9 +163,16 @@ pub(crate) mod words {
     pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
     /// A person said yes, and nobody began in time.
     pub(crate) const NOT_STARTED: &str = "Approved by a person, but not begun in time. The tool did not run.";
+    /// Its tool was asked later, and knows that nothing came of it.
+    pub(crate) const NEVER_HAPPENED: &str = "it was cut off. Asked about it later, it says that nothing happened and \
+                                      nothing will.";
     /// Told while nobody has decided.
     pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";
+    /// Told of a call that repeats one about which a person is being asked.
+    pub(crate) const DUPLICATE: &str = "Already awaiting approval: the same call was made before and waits for a \
+                                 person. This one was not asked about and did not run. The outcome of the first \
+                                 will be told later; do not repeat the call.";
     /// Told while it runs.
     pub(crate) const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
                                  repeat the call.";

@@ -17,6 +17,8 @@ mod following;
 mod limited;
 mod listing;
 mod moves;
+#[cfg(feature = "torture")]
+mod planted;
 mod rows;
 mod runs;
 mod steps;
@@ -35,7 +37,7 @@ pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use listing::ListedCall;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::{Due, DueCall, Recovered, Swept};
+pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
@@ -43,7 +45,7 @@ pub(crate) use turns::{Lease, TurnEnd};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::event::EventType;
 #[cfg(feature = "torture")]
-use crate::faults::{Answer, CommitName};
+use crate::faults::{self, Answer, Bug, CommitName};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
@@ -265,6 +267,13 @@ impl Store {
             return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
         };
         let tx = self.begin(pool, Mode::Write, since).await?;
+        #[cfg(feature = "torture")]
+        let tx = if faults::has(Bug::LeakedTransaction) && matches!(pool, Pool::Urgent) {
+            drop(tx);
+            Limited(planted::Connection::bare(&self.urgent, self.clock.chance()).await?)
+        } else {
+            tx
+        };
         let now = match tx.get_database_backend() {
             DbBackend::Postgres => begin_write(&tx).await?,
             _ => self.clock.now(),
@@ -293,6 +302,8 @@ impl Store {
             Err(DbErr::ConnectionAcquire(_)) => self.metrics.connection_timed_out(pool.as_str()),
             Err(_) => {}
         }
+        #[cfg(feature = "torture")]
+        let begun = begun.map(planted::Connection::Whole);
         Ok(Limited(begun?))
     }
 }

@@ -1,6 +1,8 @@
 //! Moves of a call from one state to another: those that are legal, and no others.
 
 use super::entity::tool_call;
+#[cfg(feature = "torture")]
+use super::planted;
 use crate::domain::call::ATTEMPTS_MAX;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
@@ -82,10 +84,12 @@ pub(super) struct Move {
 impl Move {
     /// From one state to another.
     pub(super) fn of<From: Becomes<To>, To: Stand>() -> Self {
+        let standing = tool_call::Column::State.eq(From::WORD).and(From::guard());
+        #[cfg(feature = "torture")]
+        let standing = planted::weakened(From::WORD, To::WORD).unwrap_or(standing);
         let update = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::State, Expr::value(To::WORD))
-            .filter(tool_call::Column::State.eq(From::WORD))
-            .filter(From::guard());
+            .filter(standing);
         Self { update, to: To::WORD }
     }
 

@@ -4,7 +4,7 @@ use super::entity::{run, sent_answer, step, tool_call};
 use super::events::Subject;
 use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul};
+use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul, words};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -126,6 +126,24 @@ impl Write {
             sent_answer::Entity::insert(row).exec_without_returning(&self.tx).await?;
         }
         Ok(true)
+    }
+
+    /// The calls of these tools about which a person is being asked, while their time lasts. The thread is locked:
+    /// until this transaction ends, nobody decides them.
+    pub(crate) async fn asked_about(
+        &self,
+        thread: &Thread,
+        tools: HashSet<&str>,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        self.lock_thread(thread).await?;
+        let found = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::ExpiresAt.gt(self.now.as_micros()))
+            .filter(tool_call::Column::Name.is_in(tools))
+            .all(&self.tx)
+            .await?;
+        self.with_decisions(found).await
     }
 
     /// Writes a step with its calls and commits. Then, and only then, there are permits for those that run at
@@ -260,6 +278,19 @@ impl Write {
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
                 Ok(None)
             }
+            Judgement::Duplicate(of) => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.as_str(),
+                    "input_hash": hash,
+                    "decision": Verdict::Cancel.as_str(),
+                    "duplicate_of": of,
+                });
+                let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
+                self.record_decision(id, &cancelled).await?;
+                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data).await?;
+                Ok(None)
+            }
             Judgement::Invalid(_) => {
                 self.event(EventType::ToolFailed, system::INVALID, &subject, facts).await?;
                 Ok(None)
@@ -314,6 +345,12 @@ impl Write {
                 row.held = Set(true);
                 row.reason = Set(Some(reason.clone()));
                 row.expires_at = Set(Some(self.now.plus(times.pending_ttl).as_micros()));
+            }
+            Judgement::Duplicate(_) => {
+                decided(&mut row, false, system::DUPLICATE);
+                row.state = Set("cancelled".to_owned());
+                row.result = Set(Some(words::DUPLICATE.to_owned()));
+                row.finished_at = Set(Some(now));
             }
             Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);

@@ -151,7 +151,8 @@ impl Write {
         Ok(Renewed::of(held.rows_affected == 1, self.was_asked_to_stop(lease.run.id).await?))
     }
 
-    async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
+    /// Whether somebody asked a run to stop whose turn goes on.
+    pub(crate) async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
         let asked = run::Entity::find_by_id(run.to_string())
             .filter(run::Column::CancelRequestedAt.is_not_null())
             .count(&self.tx)

@@ -4,6 +4,7 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod around_the_hold;
 mod attach;
 mod attach_ui;
 mod attacks;
@@ -18,18 +19,22 @@ mod crash;
 mod decide;
 mod deploying;
 mod deploys;
+mod duplicates;
 mod examples;
 mod fence;
 mod following;
 mod gone;
+mod hashes;
 mod histories;
 mod history;
 mod http;
 mod idempotent;
 mod limits;
+mod linear;
 mod metrics;
 mod moves;
 mod native_approval;
+mod one_continuation;
 mod openapi;
 mod operating;
 #[cfg(feature = "otel")]
@@ -56,3 +61,5 @@ mod transport;
 mod triggers;
 mod turns;
 mod upstream;
+mod verify;
+mod while_pending;

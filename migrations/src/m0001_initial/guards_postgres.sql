@@ -12,9 +12,10 @@ END $$;
 
 CREATE FUNCTION holdpoint_tool_call_born() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
+    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'cancelled', 'invalid')
         OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
-    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, or decided by the policy'; END IF;
+        OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
+    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'; END IF;
     RETURN NEW;
 END $$;
 

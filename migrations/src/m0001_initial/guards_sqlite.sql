@@ -1,9 +1,10 @@
 -- The same guards as in guards_postgres.sql.
 
 CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
-WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
+WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'cancelled', 'invalid')
   OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
-BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, or decided by the policy'); END;
+  OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
+BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'); END;
 
 CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
 BEGIN SELECT RAISE(ABORT, 'tool calls are never deleted'); END;

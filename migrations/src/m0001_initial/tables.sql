@@ -134,6 +134,8 @@ CREATE TABLE tool_calls (
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
     -- A call that a person was asked about can only run on a person's yes.
     CHECK (NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'),
+    -- Nobody is asked about a duplicate, and without being asked nothing else is withdrawn.
+    CHECK ((state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')),
     CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
     CHECK (state <> 'approved' OR start_deadline IS NOT NULL),
     CHECK (validated_inputs IS NULL OR validated IS TRUE),
@@ -154,6 +156,7 @@ CREATE INDEX tool_calls_run ON tool_calls (run_id);
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
 CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
 CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
+CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';
 
 CREATE TABLE decisions (
     decision_id  TEXT NOT NULL PRIMARY KEY,

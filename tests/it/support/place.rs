@@ -11,7 +11,7 @@ use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
-use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -125,6 +125,30 @@ impl Tool for Tidy {
     }
 }
 
+/// Asks first, and knows what became of a call: it is in the ledger.
+struct Deliver;
+
+impl Tool for Deliver {
+    const NAME: &'static str = "deliver";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+        let line = format!("deliver {} key {}", input.note, permit.idempotency_key());
+        work(line.clone()).await;
+        Ok(json!({ "delivered": line }))
+    }
+
+    async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        let ledger = std::fs::read_to_string(LEDGER).unwrap_or_default();
+        let mut done = ledger.lines().filter_map(|line| line.strip_suffix(" done"));
+        let own = done.find(|line| line.ends_with(key.as_str()));
+        Ok(own.map_or(Verified::Unknown, |line| Verified::Happened(json!({ "delivered": line }))))
+    }
+}
+
 /// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`.
 #[derive(Debug)]
 struct Parrot;
@@ -150,17 +174,17 @@ impl LanguageModel for Parrot {
                 });
                 return begun.chain(rest.map(Ok)).boxed();
             }
+            Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("slowly ") => {
+                return slowly(note.to_owned(), end(FinishReason::ToolCalls));
+            }
+            Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("both ") => {
+                let [sync, transfer] = [called(0, "sync", note), called(1, "transfer", note)];
+                sync.into_iter().chain(transfer).chain([end(FinishReason::ToolCalls)]).collect()
+            }
             Some(ModelMessage::User(words)) => match words.split_once(' ') {
-                Some((tool_name, note)) => vec![
-                    ModelEvent::CallStarted {
-                        index: 0,
-                        provider_call_id: format!("p-{note}"),
-                        tool_name: tool_name.to_owned(),
-                    },
-                    ModelEvent::CallArguments { index: 0, delta: json!({ "note": note }).to_string() },
-                    ModelEvent::CallFinished { index: 0 },
-                    end(FinishReason::ToolCalls),
-                ],
+                Some((tool_name, note)) => {
+                    called(0, tool_name, note).into_iter().chain([end(FinishReason::ToolCalls)]).collect()
+                }
                 None => said(words),
             },
             Some(ModelMessage::Tool { text, .. }) => said(text),
@@ -168,6 +192,36 @@ impl LanguageModel for Parrot {
         };
         stream::iter(events.into_iter().map(Ok)).boxed()
     }
+}
+
+/// A call of this tool.
+fn called(index: usize, tool_name: &str, note: &str) -> [ModelEvent; 3] {
+    [
+        ModelEvent::CallStarted {
+            index,
+            provider_call_id: if index == 0 { format!("p-{note}") } else { format!("p-{note}-{index}") },
+            tool_name: tool_name.to_owned(),
+        },
+        ModelEvent::CallArguments { index, delta: json!({ "note": note }).to_string() },
+        ModelEvent::CallFinished { index },
+    ]
+}
+
+/// A call of `transfer`, and in the midst of its arguments a pause; all but the end is said before that is written down.
+fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    let [started, arguments, finished] = called(0, "transfer", &note);
+    let ModelEvent::CallArguments { index, mut delta } = arguments else { unreachable!() };
+    let rest = delta.split_off(5);
+    let begun = stream::iter([started, ModelEvent::CallArguments { index, delta }]);
+    let paused = stream::once(record_and_wait("slowly".to_owned()));
+    let rest = [ModelEvent::CallArguments { index, delta: rest }, finished];
+    let rest = paused.flat_map(move |()| stream::iter(rest.clone()));
+    let all_but_end = begun.chain(rest);
+    let ended = stream::once(async move {
+        record("all is said".to_owned());
+        end
+    });
+    all_but_end.chain(ended).map(Ok).boxed()
 }
 
 /// Not a test: the server.
@@ -185,6 +239,7 @@ fn child_server() {
         tools.register(Sync).unwrap();
         tools.register(Restock).unwrap();
         tools.register(Tidy).unwrap();
+        tools.register(Deliver).unwrap();
         let bind = config.server.bind;
         let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
             Ok(app) => app,
