@@ -4,6 +4,7 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod around_the_hold;
 mod attach;
 mod attach_ui;
 mod attacks;
@@ -20,6 +21,7 @@ mod deploying;
 mod deploys;
 mod duplicates;
 mod examples;
+mod fence;
 mod following;
 mod gone;
 mod hashes;
@@ -46,6 +48,7 @@ mod readme;
 mod real_clients;
 mod reload;
 mod replicas;
+mod resolve;
 mod roles;
 mod schema;
 mod stopping;

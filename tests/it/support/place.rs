@@ -2,7 +2,9 @@
 //!
 //! The server is this very binary, run as a process that serves slow tools.
 
-use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen, valid_question};
+use super::{
+    Client, Ended, Probe, Process, Rows, eventually, holdpoint, postgres, postgres_if_chosen, valid_question,
+};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
@@ -172,17 +174,17 @@ impl LanguageModel for Parrot {
                 });
                 return begun.chain(rest.map(Ok)).boxed();
             }
+            Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("slowly ") => {
+                return slowly(note.to_owned(), end(FinishReason::ToolCalls));
+            }
+            Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("both ") => {
+                let [sync, transfer] = [called(0, "sync", note), called(1, "transfer", note)];
+                sync.into_iter().chain(transfer).chain([end(FinishReason::ToolCalls)]).collect()
+            }
             Some(ModelMessage::User(words)) => match words.split_once(' ') {
-                Some((tool_name, note)) => vec![
-                    ModelEvent::CallStarted {
-                        index: 0,
-                        provider_call_id: format!("p-{note}"),
-                        tool_name: tool_name.to_owned(),
-                    },
-                    ModelEvent::CallArguments { index: 0, delta: json!({ "note": note }).to_string() },
-                    ModelEvent::CallFinished { index: 0 },
-                    end(FinishReason::ToolCalls),
-                ],
+                Some((tool_name, note)) => {
+                    called(0, tool_name, note).into_iter().chain([end(FinishReason::ToolCalls)]).collect()
+                }
                 None => said(words),
             },
             Some(ModelMessage::Tool { text, .. }) => said(text),
@@ -190,6 +192,36 @@ impl LanguageModel for Parrot {
         };
         stream::iter(events.into_iter().map(Ok)).boxed()
     }
+}
+
+/// A call of this tool.
+fn called(index: usize, tool_name: &str, note: &str) -> [ModelEvent; 3] {
+    [
+        ModelEvent::CallStarted {
+            index,
+            provider_call_id: if index == 0 { format!("p-{note}") } else { format!("p-{note}-{index}") },
+            tool_name: tool_name.to_owned(),
+        },
+        ModelEvent::CallArguments { index, delta: json!({ "note": note }).to_string() },
+        ModelEvent::CallFinished { index },
+    ]
+}
+
+/// A call of `transfer`, and in the midst of its arguments a pause; all but the end is said before that is written down.
+fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    let [started, arguments, finished] = called(0, "transfer", &note);
+    let ModelEvent::CallArguments { index, mut delta } = arguments else { unreachable!() };
+    let rest = delta.split_off(5);
+    let begun = stream::iter([started, ModelEvent::CallArguments { index, delta }]);
+    let paused = stream::once(record_and_wait("slowly".to_owned()));
+    let rest = [ModelEvent::CallArguments { index, delta: rest }, finished];
+    let rest = paused.flat_map(move |()| stream::iter(rest.clone()));
+    let all_but_end = begun.chain(rest);
+    let ended = stream::once(async move {
+        record("all is said".to_owned());
+        end
+    });
+    all_but_end.chain(ended).map(Ok).boxed()
 }
 
 /// Not a test: the server.
@@ -328,5 +360,35 @@ impl Place {
 
     pub(crate) fn is_postgres(&self) -> bool {
         self.database.starts_with("postgres:")
+    }
+
+    /// Runs the server's own binary here as an operator does, to its end.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ended {
+        Ended::of(self.operator(args).output().unwrap())
+    }
+
+    /// What does.
+    pub(crate) fn operator(&self, args: &[&str]) -> Command {
+        holdpoint(self.dir.path(), &self.database, args)
+    }
+
+    /// Makes a copy of the database, at which nobody may be, and gives its URL.
+    pub(crate) async fn copied(&self) -> String {
+        let Some((server, name)) = self.database.rsplit_once('/').filter(|_| self.is_postgres()) else {
+            let copy = self.dir.path().join("copy.db");
+            let rows = self.rows().await;
+            rows.change(&format!("VACUUM INTO '{}'", copy.display())).await.unwrap();
+            return format!("sqlite://{}", copy.display());
+        };
+        let rows = Rows::open(&format!("{server}/postgres")).await;
+        let copy = format!("CREATE DATABASE {name}_copy TEMPLATE {name}");
+        // The sessions of a process that has ended may have to be noticed yet.
+        eventually("nobody is there", async || rows.change(&copy).await.ok()).await;
+        format!("{}_copy", self.database)
+    }
+
+    /// Has what stands at this URL in place of its database: a restore.
+    pub(crate) fn restore(&mut self, copy: String) {
+        self.database = copy;
     }
 }
