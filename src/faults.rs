@@ -176,12 +176,12 @@ impl Point {
 
     /// What goes wrong before it.
     pub(crate) async fn before(&self) -> Passed {
-        self.pass(Side::Before).await
+        Box::pin(self.pass(Side::Before)).await
     }
 
     /// What goes wrong after it.
     pub(crate) async fn after(&self) -> Passed {
-        self.pass(Side::After).await
+        Box::pin(self.pass(Side::After)).await
     }
 
     async fn pass(&self, side: Side) -> Passed {
