@@ -12,8 +12,10 @@ mod drafts;
 mod entity;
 mod events;
 mod executions;
+mod fence;
 mod following;
 mod limited;
+mod listing;
 mod moves;
 #[cfg(feature = "torture")]
 mod planted;
@@ -30,10 +32,12 @@ use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
 pub(crate) use executions::Claimed;
+pub(crate) use fence::FencedThread;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
+pub(crate) use listing::ListedCall;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::{Due, DueCall, Recovered, Swept};
+pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
@@ -211,6 +215,12 @@ impl Store {
         }
         tx.commit().await?;
         Ok(())
+    }
+
+    /// Whether the schema is the one of this version.
+    pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
+        let tx = begin(&self.db, Mode::Read).await?;
+        Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
     }
 
     /// Whether the database answers, for chats and for what is urgent.

@@ -2,14 +2,16 @@
 //!
 //! The server is this very binary, run as a process that serves slow tools.
 
-use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen, valid_question};
+use super::{
+    Client, Ended, Probe, Process, Rows, eventually, holdpoint, postgres, postgres_if_chosen, valid_question,
+};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
-use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -123,6 +125,30 @@ impl Tool for Tidy {
     }
 }
 
+/// Asks first, and knows what became of a call: it is in the ledger.
+struct Deliver;
+
+impl Tool for Deliver {
+    const NAME: &'static str = "deliver";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+        let line = format!("deliver {} key {}", input.note, permit.idempotency_key());
+        work(line.clone()).await;
+        Ok(json!({ "delivered": line }))
+    }
+
+    async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        let ledger = std::fs::read_to_string(LEDGER).unwrap_or_default();
+        let mut done = ledger.lines().filter_map(|line| line.strip_suffix(" done"));
+        let own = done.find(|line| line.ends_with(key.as_str()));
+        Ok(own.map_or(Verified::Unknown, |line| Verified::Happened(json!({ "delivered": line }))))
+    }
+}
+
 /// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`.
 #[derive(Debug)]
 struct Parrot;
@@ -213,6 +239,7 @@ fn child_server() {
         tools.register(Sync).unwrap();
         tools.register(Restock).unwrap();
         tools.register(Tidy).unwrap();
+        tools.register(Deliver).unwrap();
         let bind = config.server.bind;
         let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
             Ok(app) => app,
@@ -333,5 +360,35 @@ impl Place {
 
     pub(crate) fn is_postgres(&self) -> bool {
         self.database.starts_with("postgres:")
+    }
+
+    /// Runs the server's own binary here as an operator does, to its end.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ended {
+        Ended::of(self.operator(args).output().unwrap())
+    }
+
+    /// What does.
+    pub(crate) fn operator(&self, args: &[&str]) -> Command {
+        holdpoint(self.dir.path(), &self.database, args)
+    }
+
+    /// Makes a copy of the database, at which nobody may be, and gives its URL.
+    pub(crate) async fn copied(&self) -> String {
+        let Some((server, name)) = self.database.rsplit_once('/').filter(|_| self.is_postgres()) else {
+            let copy = self.dir.path().join("copy.db");
+            let rows = self.rows().await;
+            rows.change(&format!("VACUUM INTO '{}'", copy.display())).await.unwrap();
+            return format!("sqlite://{}", copy.display());
+        };
+        let rows = Rows::open(&format!("{server}/postgres")).await;
+        let copy = format!("CREATE DATABASE {name}_copy TEMPLATE {name}");
+        // The sessions of a process that has ended may have to be noticed yet.
+        eventually("nobody is there", async || rows.change(&copy).await.ok()).await;
+        format!("{}_copy", self.database)
+    }
+
+    /// Has what stands at this URL in place of its database: a restore.
+    pub(crate) fn restore(&mut self, copy: String) {
+        self.database = copy;
     }
 }
