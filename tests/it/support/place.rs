@@ -2,7 +2,9 @@
 //!
 //! The server is this very binary, run as a process that serves slow tools.
 
-use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen, valid_question};
+use super::{
+    Client, Ended, Probe, Process, Rows, eventually, holdpoint, postgres, postgres_if_chosen, valid_question,
+};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
@@ -358,5 +360,35 @@ impl Place {
 
     pub(crate) fn is_postgres(&self) -> bool {
         self.database.starts_with("postgres:")
+    }
+
+    /// Runs the server's own binary here as an operator does, to its end.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ended {
+        Ended::of(self.operator(args).output().unwrap())
+    }
+
+    /// What does.
+    pub(crate) fn operator(&self, args: &[&str]) -> Command {
+        holdpoint(self.dir.path(), &self.database, args)
+    }
+
+    /// Makes a copy of the database, at which nobody may be, and gives its URL.
+    pub(crate) async fn copied(&self) -> String {
+        let Some((server, name)) = self.database.rsplit_once('/').filter(|_| self.is_postgres()) else {
+            let copy = self.dir.path().join("copy.db");
+            let rows = self.rows().await;
+            rows.change(&format!("VACUUM INTO '{}'", copy.display())).await.unwrap();
+            return format!("sqlite://{}", copy.display());
+        };
+        let rows = Rows::open(&format!("{server}/postgres")).await;
+        let copy = format!("CREATE DATABASE {name}_copy TEMPLATE {name}");
+        // The sessions of a process that has ended may have to be noticed yet.
+        eventually("nobody is there", async || rows.change(&copy).await.ok()).await;
+        format!("{}_copy", self.database)
+    }
+
+    /// Has what stands at this URL in place of its database: a restore.
+    pub(crate) fn restore(&mut self, copy: String) {
+        self.database = copy;
     }
 }
