@@ -129,7 +129,7 @@ impl Agent {
                 point.before().await;
                 say(TurnEvent::Held(held));
                 #[cfg(feature = "torture")]
-                let _given = point.after().await;
+                point.after().await;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {

@@ -45,7 +45,7 @@ pub(crate) use turns::{Lease, TurnEnd};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::event::EventType;
 #[cfg(feature = "torture")]
-use crate::faults::{self, Answer, Bug, CommitName};
+use crate::faults::{self, Bug, CommitName, Passed};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
@@ -360,11 +360,13 @@ impl Write {
         #[cfg(feature = "torture")]
         let point = self.name.into_point();
         #[cfg(feature = "torture")]
-        point.before().await;
+        if point.before().await == Passed::Failed {
+            return Err(planted::cut_off());
+        }
         self.read.tx.commit().await?;
         #[cfg(feature = "torture")]
-        if point.after().await == Answer::Lost {
-            return Err(DbErr::Conn(RuntimeErr::Internal("the answer was lost".to_owned())).into());
+        if point.after().await == Passed::Failed {
+            return Err(planted::cut_off());
         }
         for (tool, state) in self.reached.into_inner() {
             self.metrics.call_reached(&tool, state);

@@ -140,7 +140,7 @@ impl Gate {
         let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
         let ran = tokio::time::timeout(self.timeout, work).await;
         #[cfg(feature = "torture")]
-        let _given = point.after().await;
+        point.after().await;
         match ran {
             Ok(Ok(Ok(output))) => Outcome::Succeeded(self.bounded(output)),
             Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
