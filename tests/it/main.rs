@@ -18,6 +18,7 @@ mod decide;
 mod deploying;
 mod deploys;
 mod examples;
+mod faults;
 mod following;
 mod gone;
 mod histories;

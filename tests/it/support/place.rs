@@ -9,6 +9,7 @@ use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use holdpoint::telemetry;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -85,7 +86,8 @@ impl Tool for Sync {
     }
 }
 
-/// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`.
+/// Calls the tool that a user names, or `both`, and says back what a tool answered. Told to `think` it says half an
+/// answer first and waits, and told to `ponder` it waits before it does what else it was told.
 #[derive(Debug)]
 struct Parrot;
 
@@ -102,6 +104,23 @@ impl LanguageModel for Parrot {
         valid_question(request).unwrap_or_else(|wrong| panic!("{wrong}: {request:#?}"));
         let end = |reason| ModelEvent::Finished { reason, usage: None, provider_state: None };
         let said = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
+        let calls = |tools: &[&str], note: &str| {
+            let call = |(index, tool): (usize, &&str)| {
+                let (provider_call_id, tool_name) = (format!("p-{tool}-{note}"), (*tool).to_owned());
+                let delta = json!({ "note": note }).to_string();
+                [
+                    ModelEvent::CallStarted { index, provider_call_id, tool_name },
+                    ModelEvent::CallArguments { index, delta },
+                    ModelEvent::CallFinished { index },
+                ]
+            };
+            tools.iter().enumerate().flat_map(call).chain([end(FinishReason::ToolCalls)]).collect()
+        };
+        let does = |words: &str| match words.split_once(' ') {
+            Some(("both", note)) => calls(&["sync", "transfer"], note),
+            Some((tool, note)) => calls(&[tool], note),
+            None => said(words),
+        };
         let events = match request.messages.last() {
             Some(ModelMessage::User(words)) if words == "think" => {
                 let begun = stream::iter([Ok(ModelEvent::Text("Half an ".to_owned()))]);
@@ -110,18 +129,14 @@ impl LanguageModel for Parrot {
                 });
                 return begun.chain(rest.map(Ok)).boxed();
             }
-            Some(ModelMessage::User(words)) => match words.split_once(' ') {
-                Some((tool_name, note)) => vec![
-                    ModelEvent::CallStarted {
-                        index: 0,
-                        provider_call_id: format!("p-{note}"),
-                        tool_name: tool_name.to_owned(),
-                    },
-                    ModelEvent::CallArguments { index: 0, delta: json!({ "note": note }).to_string() },
-                    ModelEvent::CallFinished { index: 0 },
-                    end(FinishReason::ToolCalls),
-                ],
-                None => said(words),
+            Some(ModelMessage::User(words)) => match words.strip_prefix("ponder ") {
+                Some(words) => {
+                    let then = stream::iter(does(words).into_iter().map(Ok));
+                    return stream::once(record_and_wait("ponder".to_owned()))
+                        .flat_map(move |()| then.clone())
+                        .boxed();
+                }
+                None => does(words),
             },
             Some(ModelMessage::Tool { text, .. }) => said(text),
             Some(ModelMessage::Assistant { .. }) | None => said("nobody asked"),
@@ -140,6 +155,7 @@ fn child_server() {
     }
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let config = Config::load(&Flags::default()).unwrap();
+        let telemetry = telemetry::begin(&config.log).unwrap();
         let mut tools = ToolRegistry::new();
         tools.register(Transfer).unwrap();
         tools.register(Sync).unwrap();
@@ -155,6 +171,7 @@ fn child_server() {
             terminate.recv().await;
         };
         app.serve(listener, stop).await.unwrap();
+        telemetry.end().await;
     });
 }
 
@@ -170,9 +187,16 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 impl Place {
     /// On the database that the tests stand on.
     pub(crate) async fn new() -> Self {
+        match postgres_if_chosen().await {
+            Some(url) => Self::at(url),
+            None => Self::on_sqlite(),
+        }
+    }
+
+    /// On SQLite, whatever the others stand on.
+    pub(crate) fn on_sqlite() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let sqlite = format!("sqlite://{}/holdpoint.db", dir.path().display());
-        Self { database: postgres_if_chosen().await.unwrap_or(sqlite), dir }
+        Self { database: super::sqlite(&dir), dir }
     }
 
     /// On Postgres, where several servers may stand side by side.
@@ -204,6 +228,7 @@ impl Place {
             .env(CHILD, "1")
             .env("RUST_BACKTRACE", "0")
             .env("HOLDPOINT_DATABASE__URL", &self.database)
+            .env("HOLDPOINT_LOG__LEVEL", "off")
             .env("HOLDPOINT_APPROVAL__LEASE", format!("{}ms", LEASE.as_millis()))
             .env("HOLDPOINT_APPROVAL__SWEEP", "100ms")
             .env("HOLDPOINT_APPROVAL__WAIT", wait);
@@ -250,6 +275,36 @@ impl Place {
     /// Has them wait no more.
     pub(crate) fn now(&self) {
         std::fs::remove_file(self.dir.path().join(NOT_YET)).unwrap();
+    }
+
+    /// Forbids the database to let anybody begin a call.
+    pub(crate) async fn forbid_claims(&self, rows: &Rows) {
+        let forbid = if self.is_postgres() {
+            "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
+                 BEGIN RAISE EXCEPTION 'not now'; END $$;
+             CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
+                 WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
+        } else {
+            "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
+                 BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        };
+        rows.change(forbid).await.unwrap();
+    }
+
+    /// Has it let them again.
+    pub(crate) async fn allow_claims(&self, rows: &Rows) {
+        let on = if self.is_postgres() { " ON tool_calls" } else { "" };
+        rows.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
+    }
+
+    /// Has whoever writes wait until `ROLLBACK` over these rows.
+    pub(crate) async fn hold_writers(&self, rows: &Rows) {
+        let lock = if self.is_postgres() {
+            "BEGIN; LOCK TABLE threads IN EXCLUSIVE MODE"
+        } else {
+            "BEGIN IMMEDIATE"
+        };
+        rows.change(lock).await.unwrap();
     }
 
     pub(crate) async fn rows(&self) -> Rows {
