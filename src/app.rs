@@ -4,7 +4,11 @@ use crate::agent::{Agent, Executor, Tasks};
 use crate::approvals::Approvals;
 use crate::chat::Chat;
 use crate::config::{Config, ConfigError, Provider};
+#[cfg(feature = "torture")]
+use crate::domain::clock::Skewed;
 use crate::domain::clock::{Clock, SystemClock};
+#[cfg(feature = "torture")]
+use crate::faults;
 pub use crate::http::Deadlines;
 use crate::http::operating::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
@@ -12,7 +16,7 @@ use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
-use crate::store::{Store, StoreError};
+use crate::store::{Recovered, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry};
@@ -156,6 +160,16 @@ async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Re
     })
 }
 
+#[cfg(not(feature = "torture"))]
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+#[cfg(feature = "torture")]
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(Skewed(faults::skew_micros()))
+}
+
 /// Lets this process open as many files as the system lets it, and says where that is too few for
 /// `limits.connections`.
 pub fn open_many_files(config: &Config) {
@@ -187,7 +201,11 @@ impl App {
     ) -> Result<Self, AppError> {
         config.check()?;
         tools.put_under(&config.tools.rules)?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        #[cfg(feature = "torture")]
+        tracing::error!(
+            "this build has the feature `torture`: it breaks on purpose, and serves this machine alone"
+        );
+        let clock = clock();
         let names = tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
         let store = Box::pin(connect(&config, clock.clone(), metrics.clone())).await?;
@@ -222,6 +240,7 @@ impl App {
             gate,
             tasks: tasks.clone(),
             lease: approval.lease,
+            start_deadline: approval.start_deadline,
             metrics: metrics.clone(),
         };
         let agent = Agent {
@@ -245,7 +264,20 @@ impl App {
             default_ui_dialect: config.stream.default_ui_dialect,
         };
         let scrape = Scrape::new(store.clone(), metrics.clone(), tasks.clone(), clock.clone());
-        let api = Api { store, chat, approvals, tools, models, clock, rates, streaming, metrics, scrape };
+        let decisions_max = config.limits.batch;
+        let api = Api {
+            store,
+            chat,
+            approvals,
+            tools,
+            models,
+            clock,
+            rates,
+            streaming,
+            metrics,
+            scrape,
+            decisions_max,
+        };
         Ok(Self { config, api, auth, tasks, deadlines })
     }
 
@@ -255,13 +287,15 @@ impl App {
         // On Postgres other processes may be alive: there only a lease tells.
         if store.has_one_writer() {
             let write = store.write().await?;
-            let recovered = write.recover().await?;
+            let recovered = write.recover(self.config.approval.start_deadline).await?;
             write.commit().await?;
-            if recovered.interrupted_calls > 0 || recovered.closed_turns > 0 {
+            let Recovered { interrupted_calls, repeated_calls, closed_turns } = recovered;
+            if interrupted_calls + repeated_calls + closed_turns > 0 {
                 tracing::warn!(
-                    interrupted_calls = recovered.interrupted_calls,
-                    closed_turns = recovered.closed_turns,
-                    "an earlier process left work behind; its outcome is unknown"
+                    interrupted_calls,
+                    repeated_calls,
+                    closed_turns,
+                    "an earlier process left work behind; its outcome is unknown, and what may be is begun again"
                 );
             }
         }
@@ -317,6 +351,12 @@ impl App {
         if !address.ip().is_loopback() && self.config.faces_only_this_machine() {
             let why = "without authentication only this machine may be faced; expected a loopback address, \
                        auth.mode = \"jwt\", or auth.allow_insecure = true";
+            return Err(AppError::new("server.bind", why));
+        }
+        #[cfg(feature = "torture")]
+        if !address.ip().is_loopback() {
+            let why =
+                "a build with the feature `torture` serves this machine alone; expected a loopback address";
             return Err(AppError::new("server.bind", why));
         }
         let beside = match self.config.server.metrics_bind {

@@ -77,6 +77,8 @@ mod chat;
 pub mod config;
 mod domain;
 mod egress;
+#[cfg(feature = "torture")]
+pub mod faults;
 mod http;
 pub mod llm;
 mod metrics;

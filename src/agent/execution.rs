@@ -22,12 +22,14 @@ pub(crate) struct Executor {
     pub(crate) tasks: Tasks,
     /// How long an execution may be silent before it is taken for dead.
     pub(crate) lease: Duration,
+    /// How long a call that may be begun again waits for somebody to begin it.
+    pub(crate) start_deadline: Duration,
     pub(crate) metrics: Metrics,
 }
 
 impl Executor {
-    /// Runs one call and settles it. What a page shows of it, if it could be written; `None` if the call is not
-    /// this execution's any more, so that somebody else told how it ended.
+    /// Runs one call and settles it. What a page shows of it, if it has ended; `None` if it has not, because it is to be
+    /// begun again.
     ///
     /// The tool has had its effect by then, so its outcome is not given up for a busy or restarting database: it
     /// is tried until the execution's lease is over.
@@ -53,9 +55,9 @@ impl Executor {
             // What is known is not thrown away.
             biased;
             outcome = self.begin(permit) => outcome,
-            () = self.given_up(&heartbeat) => {
+            outcome = self.given_up(&heartbeat) => {
                 tracing::warn!("a tool was given up");
-                Outcome::Interrupted
+                outcome
             }
         };
         self.metrics.tool_ran(&tool_name, began.elapsed());
@@ -63,12 +65,20 @@ impl Executor {
         let result = self.gate.words(&outcome, &asked, &ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
-        let shown = match outcome {
-            Outcome::Succeeded(output) => Shown::Output(output),
-            Outcome::Failed(_) | Outcome::Interrupted => Shown::Error(result),
-        };
-        // Where a commit that seemed to fail was made, there is nothing left to settle.
-        Ok((settled.value || settled.tried_before).then_some(shown))
+        match outcome {
+            Outcome::Succeeded(output) if settled.value => return Ok(Some(Shown::Output(output))),
+            Outcome::Failed(_) | Outcome::Interrupted if settled.value => {
+                return Ok(Some(Shown::Error(result)));
+            }
+            _ => {}
+        }
+        // Somebody else told how it ended, or begins it again; or a commit that seemed to fail was made.
+        let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
+        let Some(stored) = stored else { return Ok(None) };
+        if !settled.value && !settled.tried_before {
+            tracing::warn!(state = stored.state.as_str(), "an outcome came too late and changes nothing");
+        }
+        Ok(Shown::of(&stored))
     }
 
     async fn begin(&self, permit: Permit) -> Outcome {
@@ -91,7 +101,7 @@ impl Executor {
         })
     }
 
-    async fn settle(
+    pub(super) async fn settle(
         &self,
         tool_call_id: ToolCallId,
         execution: Execution,
@@ -99,17 +109,20 @@ impl Executor {
         result: &str,
     ) -> Result<bool, StoreError> {
         let write = self.store.urgent_write().await?;
-        let settled = write.settle(tool_call_id, execution, outcome, result.to_owned()).await?;
+        let (result, deadline) = (result.to_owned(), self.start_deadline);
+        let settled = write.settle(tool_call_id, execution, outcome, result, deadline).await?;
         write.commit().await?;
         Ok(settled)
     }
 
-    /// Comes back once a tool should not be waited for any more. One that was taken for dead is: its effect
-    /// cannot be stopped, and its outcome, though late, can still be told.
-    async fn given_up(&self, heartbeat: &Heartbeat) {
+    /// Comes back, with what is known then, once a tool should not be waited for any more. One that was taken for dead
+    /// is: its effect cannot be stopped, and its outcome, though late, can still be told.
+    async fn given_up(&self, heartbeat: &Heartbeat) -> Outcome {
         match heartbeat.halt().await {
-            Halt::Cancelled | Halt::Leaving => {}
+            Halt::Cancelled => return Outcome::Interrupted,
+            Halt::Leaving => {}
             Halt::Lost => self.tasks.cut().await,
         }
+        Outcome::Lost
     }
 }

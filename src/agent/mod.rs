@@ -9,6 +9,8 @@ mod execution;
 mod heartbeat;
 mod history;
 mod persist;
+#[cfg(feature = "torture")]
+mod planted;
 mod step;
 mod tasks;
 mod turn;

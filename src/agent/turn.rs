@@ -6,13 +6,15 @@ use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
 use crate::config;
-use crate::domain::call::{State, ToolCall, words};
+use crate::domain::call::{Input, ToolCall, same_inputs, words};
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use futures::stream::FuturesUnordered;
@@ -54,6 +56,20 @@ struct Opened {
     request: ModelRequest,
 }
 
+/// The calls of a thread that wait for a person while a step is judged.
+struct Waiting {
+    /// How many, those of the step that are judged so far among them.
+    count: u64,
+    /// Those of the steps before it that a repeat would repeat.
+    asked_about: Vec<ToolCall>,
+}
+
+impl Waiting {
+    fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
+        self.asked_about.iter().find(|call| call.name == tool_name && same_inputs(&call.input, input))
+    }
+}
+
 type Say<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
@@ -93,6 +109,10 @@ impl Agent {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
+            #[cfg(feature = "torture")]
+            if faults::has(Bug::TellBeforeCommit) {
+                self.tell_too_early(&said.calls, say);
+            }
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
             if !permits.is_empty() {
@@ -103,7 +123,13 @@ impl Agent {
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
             let waits = !held.is_empty();
             if waits {
+                #[cfg(feature = "torture")]
+                let point = Point::of("hold.told", None);
+                #[cfg(feature = "torture")]
+                point.before().await;
                 say(TurnEvent::Held(held));
+                #[cfg(feature = "torture")]
+                let _given = point.after().await;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {
@@ -197,11 +223,13 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            let mut pending = write.pending_count(&turn.lease.thread).await?;
+            let tools = calls.iter().map(|call| call.name.as_str()).collect();
+            let asked_about = write.asked_about(&turn.lease.thread, tools).await?;
+            let mut waiting = Waiting { count: write.pending_count(&turn.lease.thread).await?, asked_about };
             let calls = calls
                 .into_iter()
                 .enumerate()
-                .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut pending))
+                .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting))
                 .collect();
             write.commit_step(turn.lease, n, &result, calls, &self.approval).await
         };
@@ -216,7 +244,7 @@ impl Agent {
         last: bool,
         ordinal: usize,
         call: AskedCall,
-        pending: &mut u64,
+        waiting: &mut Waiting,
     ) -> NewCall {
         let offered = |name: &str| !last && turn.lease.run.options.offers(name);
         let judged = self.executor.gate.judge(&call.name, &call.arguments, offered);
@@ -227,12 +255,16 @@ impl Agent {
             limit("The call broke off before its arguments were complete.".to_owned())
         } else {
             match judged.judgement {
-                Judgement::Held(_) if *pending >= self.limits.pending_per_thread => {
-                    limit(format!("{} calls of this conversation wait for approval already.", *pending))
-                }
                 Judgement::Held(reason) => {
-                    *pending += 1;
-                    Judgement::Held(reason)
+                    if let Some(same) = waiting.same_as(&call.name, &judged.input) {
+                        Judgement::Duplicate(same.id)
+                    } else if waiting.count >= self.limits.pending_per_thread {
+                        let count = waiting.count;
+                        limit(format!("{count} calls of this conversation wait for approval already."))
+                    } else {
+                        waiting.count += 1;
+                        Judgement::Held(reason)
+                    }
                 }
                 other => other,
             }
@@ -251,13 +283,13 @@ impl Agent {
         }
     }
 
-    /// Tells the calls that are stored, and the end of those that cannot be run.
+    /// Tells the calls that are stored, and the end of those that had theirs with that.
     fn tell_stored(&self, calls: &[ToolCall], say: Say<'_>) {
         for call in calls {
             let (tool_call_id, tool_name) = (call.id, call.name.clone());
             say(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() });
         }
-        for call in calls.iter().filter(|call| matches!(call.state, State::Invalid(_))) {
+        for call in calls {
             if let Some(shown) = Shown::of(call) {
                 say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
             }
@@ -299,7 +331,9 @@ impl Agent {
             let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
                 Ok(Ok(Some(shown))) => shown,
-                Ok(Ok(None)) | Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
+                // It has not ended: it is to be begun again, and its outcome is told later.
+                Ok(Ok(None)) => continue,
+                Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));

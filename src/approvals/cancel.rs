@@ -5,7 +5,7 @@ use crate::agent::Work;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
-use crate::store::Cancelled;
+use crate::store::CancelOutcome;
 
 impl Approvals {
     /// Cancels a call. Comes back with its end, or after `wait` without it: a tool that runs in another process is
@@ -22,24 +22,24 @@ impl Approvals {
         let overdue = call.expires_at.is_some_and(|at| at <= write.now());
         let became = if matches!(call.state, State::Pending) && overdue {
             write.expire(&thread, &call).await?;
-            Cancelled::Ended
+            CancelOutcome::Ended
         } else {
             write.cancel_call(&thread, &call, &principal.actor()).await?
         };
         let (call, _) = write.call(principal, id).await?.ok_or(DecideError::NotFound)?;
         write.commit().await?;
         match became {
-            Cancelled::Withdrawn => {
+            CancelOutcome::Withdrawn => {
                 // Whoever waits for its outcome sees it now.
                 self.tell_settled();
                 Ok(call)
             }
-            Cancelled::Asked => {
+            CancelOutcome::Asked => {
                 self.tasks().look_now(Work::Call(id));
                 Ok(self.outcome(principal, call).await?)
             }
-            Cancelled::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),
-            Cancelled::Ended => Err(DecideError::Closed(Box::new(call))),
+            CancelOutcome::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),
+            CancelOutcome::Ended => Err(DecideError::Closed(Box::new(call))),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! Deciding a held call: once, for good, the same from every side.
 
 use super::Approvals;
+#[cfg(feature = "torture")]
+use super::planted;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug, Point};
 use crate::pace::TooOften;
 use crate::store::{StoreError, Thread, Voice};
 use crate::tools::InputError;
@@ -86,17 +90,6 @@ impl DecideError {
 }
 
 impl Approvals {
-    /// Decides a call and, after a yes, runs it. Comes back with the outcome, or after `wait` without it.
-    pub(crate) async fn decide(
-        &self,
-        principal: &Principal,
-        request: DecisionRequest,
-    ) -> Result<Decided, DecideError> {
-        let Decided { call, replayed } = self.answer(principal, request).await?;
-        let call = self.outcome(principal, call).await?;
-        Ok(Decided { call, replayed })
-    }
-
     /// Decides a call and, after a yes, begins to run it. Waits for nothing more.
     pub(crate) async fn answer(
         &self,
@@ -105,6 +98,18 @@ impl Approvals {
     ) -> Result<Decided, DecideError> {
         let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
         self.decide_and_begin(principal, &request).instrument(span).await
+    }
+
+    /// What follows an answer: the call at its end, or after `wait` as far as it came.
+    pub(crate) async fn follow(
+        &self,
+        principal: &Principal,
+        Decided { call, replayed }: Decided,
+    ) -> Result<Decided, DecideError> {
+        let call = self.outcome(principal, call).await?;
+        #[cfg(feature = "torture")]
+        Point::of("decision.told", Some(&call.id)).before().await;
+        Ok(Decided { call, replayed })
     }
 
     async fn decide_and_begin(
@@ -116,6 +121,11 @@ impl Approvals {
         self.measure(request, &committed);
         let (thread, call, replayed) = committed?;
         if matches!(call.state, State::Approved(_)) {
+            #[cfg(feature = "torture")]
+            if faults::has(Bug::RequestOwnsWork) {
+                self.claim_and_run(&thread, &call).await;
+                return Ok(Decided { call, replayed });
+            }
             self.execute(&thread, &call);
         }
         Ok(Decided { call, replayed })
@@ -157,7 +167,16 @@ impl Approvals {
             let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
             // Before all else: what follows tells how the call stands.
             self.check_person(principal, &thread, &call, &request.answer)?;
-            if !matches!(call.state, State::Pending) {
+            let closed = !matches!(call.state, State::Pending);
+            #[cfg(feature = "torture")]
+            if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.answer) {
+                write.overrule(&call, &request.answer, &principal.actor()).await?;
+                write.commit().await?;
+                return Ok((thread, call, false));
+            }
+            #[cfg(feature = "torture")]
+            let closed = closed && !planted::decides_anew(&call, write.now());
+            if closed {
                 return match is_repeat(&call, &request.answer) {
                     true => Ok((thread, call, true)),
                     false => Err(DecideError::Closed(Box::new(call))),

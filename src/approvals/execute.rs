@@ -1,34 +1,56 @@
 //! Executing an approved call: claim, run, settle, in a task that nobody's going away ends.
 
 use super::Approvals;
-use crate::agent::LOOK_AGAIN;
+use crate::agent::{LOOK_AGAIN, persist};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
-use crate::store::{StoreError, Thread};
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug};
+use crate::store::{Claimed, StoreError, Thread};
 use tokio::sync::watch;
 
 impl Approvals {
     /// Begins to run an approved call, unless somebody else has, or this process must not.
     pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
         let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
-        self.tasks().spawn(async move {
-            match approvals.claim(&thread, &call).await {
-                Ok(Some(permit)) => approvals.run(permit).await,
-                Ok(None) => {}
-                Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
-            }
-            // Whoever waits sees who else has begun.
-            approvals.tell_settled();
-        });
+        self.tasks().spawn(async move { approvals.claim_and_run(&thread, &call).await });
+    }
+
+    pub(super) async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) {
+        #[cfg(feature = "torture")]
+        if faults::has(Bug::ClaimAfterTool) {
+            return self.run_then_claim(thread, call).await;
+        }
+        match self.claim(thread, call).await {
+            Ok(Some(permit)) => self.run(permit).await,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
+        }
+        // Whoever waits sees who else has begun.
+        self.tell_settled();
     }
 
     /// Takes an approved call to run it. `None` if somebody else has, or another process has to.
+    ///
+    /// Where the database does not say whether the claim was committed, it is looked up for the time of a lease; if that
+    /// cannot be done either, the call is not run.
     pub(super) async fn claim(&self, thread: &Thread, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
         if self.tasks().is_stopping() || !self.is_as_decided(call) {
             return Ok(None);
         }
-        self.store.urgent_write().await?.claim(thread, call, &self.owner, self.times.lease).await
+        let lease = self.times.lease;
+        match self.store.urgent_write().await?.claim(thread, call, &self.owner, lease).await? {
+            Claimed::Taken(permit) => Ok(Some(permit)),
+            Claimed::Nothing => Ok(None),
+            Claimed::Unknown(execution, error) => {
+                tracing::warn!(tool_call_id = %call.id, %error, "whether a call was claimed is looked up");
+                let find = || async {
+                    self.store.urgent_write().await?.find_claim(thread, call.id, execution, lease).await
+                };
+                Ok(persist(lease, find).await?.value)
+            }
+        }
     }
 
     /// Whether what this process would run is what was decided on. After a deploy it may not have the tool, or one

@@ -5,7 +5,7 @@
 //! execute  approved -> executing             another; whoever makes it holds the permit
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
-//! sweep    pending -> expired, executing -> interrupted, approved -> failed    when their time is over
+//! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    when their time is over
 //! ```
 //!
 //! Every surface a decision can come in by ends in [`Approvals::answer`].
@@ -13,6 +13,8 @@
 mod cancel;
 mod decide;
 mod execute;
+#[cfg(feature = "torture")]
+mod planted;
 mod sweeper;
 
 pub(crate) use decide::{DecideError, Decided, DecisionRequest};

@@ -3,6 +3,8 @@
 
 use super::Approvals;
 use crate::domain::id::{RunId, ToolCallId};
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug, Point};
 use crate::store::{Due, DueCall, StoreError, Swept};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -48,6 +50,13 @@ impl Approvals {
                 if self.tasks().is_stopping() {
                     return Ok(());
                 }
+                #[cfg(feature = "torture")]
+                Point::of("sweep.found", Some(&id)).before().await;
+                #[cfg(feature = "torture")]
+                if due == Due::Silent && faults::has(Bug::ReapById) {
+                    self.reap_by_id(id).await?;
+                    continue;
+                }
                 if let Err(error) = self.sweep_call(id).await {
                     tracing::warn!(tool_call_id = %id, %error, "a call could not be moved on");
                 }
@@ -57,7 +66,7 @@ impl Approvals {
 
     async fn sweep_call(&self, id: ToolCallId) -> Result<(), StoreError> {
         let write = self.store.write().await?;
-        let swept = write.sweep_call(id, self.times.lease).await?;
+        let swept = write.sweep_call(id, &self.times).await?;
         write.commit().await?;
         let metrics = &self.executor.metrics;
         match swept {
@@ -73,6 +82,10 @@ impl Approvals {
             Swept::Interrupted => {
                 metrics.swept("interrupted");
                 tracing::warn!(tool_call_id = %id, "who ran a call went away; its outcome is unknown");
+            }
+            Swept::Repeatable => {
+                metrics.swept("repeatable");
+                tracing::warn!(tool_call_id = %id, "who ran a call went away; it may be begun again");
             }
             Swept::Ready(thread, call) => {
                 if let Some(permit) = self.claim(&thread, &call).await? {

@@ -6,7 +6,11 @@
 //!                    ├─► expired                └─► interrupted ─► succeeded | failed
 //!                    └─► cancelled
 //!  model ─► executing (nobody has to be asked)      model ─► invalid (it cannot be run)
+//!  model ─► cancelled (a person is being asked about the same call already)
 //! ```
+//!
+//! An execution that went away leaves a call `interrupted`, or `approved` again where running it twice does no more
+//! than running it once.
 //!
 //! The store moves a call by compare-and-set; here is what each state knows, and the words for the model.
 
@@ -16,6 +20,9 @@ use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
+
+/// How often a call may be begun, where running it again does no harm.
+pub(crate) const ATTEMPTS_MAX: i32 = 3;
 
 /// The named inputs of a call.
 pub type Input = Map<String, Value>;
@@ -62,7 +69,7 @@ pub(crate) struct ToolCall {
 pub(crate) enum State {
     /// A person is asked; a decision moves it, or the end of their time.
     Pending,
-    /// A person said yes and nobody has begun; a claim moves it, until the start deadline.
+    /// It may run, and nobody runs it; a claim moves it, until the start deadline.
     Approved(Approval),
     /// Somebody runs it; who holds the execution settles it, or the sweeper once their lease is over.
     Executing(Approval, Execution),
@@ -70,7 +77,8 @@ pub(crate) enum State {
     Succeeded(Approval, Execution, Value, End),
     /// It ran and failed; without an execution it never ran.
     Failed(Approval, Option<Execution>, End),
-    /// It may have run. A late result of the same execution, or an operator, can still settle it.
+    /// It may have run. A late result of the same execution, the tool when it is asked, or an operator can still
+    /// settle it.
     Interrupted(Approval, Execution, End),
     /// A person or the policy said no.
     Rejected(End),
@@ -94,6 +102,8 @@ pub(crate) struct Approval {
 pub(crate) struct Execution {
     /// Its id.
     pub(crate) id: ExecId,
+    /// Which of its call's it is, from 1.
+    pub(crate) attempt: i32,
     /// When it was claimed.
     pub(crate) started_at: Timestamp,
 }
@@ -116,6 +126,8 @@ pub(crate) enum Outcome {
     Failed(String),
     /// Nobody knows: the tool may have had its effect.
     Interrupted,
+    /// The same, because whoever ran it went away: where that does no harm it is begun again.
+    Lost,
 }
 
 /// How much harm a tool can do.
@@ -154,6 +166,10 @@ pub(crate) mod words {
     /// Told while nobody has decided.
     pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";
+    /// Told of a call that repeats one about which a person is being asked.
+    pub(crate) const DUPLICATE: &str = "Already awaiting approval: the same call was made before and waits for a \
+                                 person. This one was not asked about and did not run. The outcome of the first \
+                                 will be told later; do not repeat the call.";
     /// Told while it runs.
     pub(crate) const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
                                  repeat the call.";
@@ -292,7 +308,7 @@ impl Outcome {
             Self::Succeeded(Value::String(text)) if !text.is_empty() => text.clone(),
             Self::Succeeded(output) => output.to_string(),
             Self::Failed(message) => format!("{} {message}", words::FAILED),
-            Self::Interrupted => words::INTERRUPTED.to_owned(),
+            Self::Interrupted | Self::Lost => words::INTERRUPTED.to_owned(),
         };
         let told = if same_inputs(asked, ran) {
             told

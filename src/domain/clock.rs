@@ -80,6 +80,24 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's clock, ahead by this many microseconds; the ids it makes say so too.
+#[cfg(feature = "torture")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Skewed(pub(crate) i64);
+
+#[cfg(feature = "torture")]
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        Timestamp(SystemClock.now().0.saturating_add(self.0))
+    }
+
+    fn uuid(&self) -> Uuid {
+        // The first 48 bits of a UUIDv7 are milliseconds since 1970.
+        let ahead = i128::from(self.0 / 1000) << 80;
+        Uuid::from_u128(SystemClock.uuid().as_u128().wrapping_add_signed(ahead))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,4 +71,6 @@ pub(crate) mod system {
     pub(crate) const SWEEPER: &str = "system:sweeper";
     /// The model asked for what cannot be run.
     pub(crate) const INVALID: &str = "system:invalid";
+    /// The model asked for what a person is being asked about already.
+    pub(crate) const DUPLICATE: &str = "system:duplicate";
 }

@@ -44,12 +44,61 @@ use std::marker::PhantomData;
 /// ```
 pub struct Permit<T: ?Sized = ()> {
     tool_call_id: ToolCallId,
+    key: IdempotencyKey,
     tool_name: String,
-    requester: Requester,
     asked: Input,
     input: Input,
     execution: Execution,
     tool: PhantomData<fn(&T)>,
+}
+
+/// What a call is known by to the services that its tool asks to do something: the same for every attempt of the call,
+/// and no other call's.
+///
+/// A service that takes idempotency keys does with the same one nothing twice. It gets the key as text, in the header
+/// `Idempotency-Key` or wherever it wants it:
+///
+/// ```no_run
+/// # use holdpoint::tools::{Permit, ToolError};
+/// # struct Charge;
+/// # async fn charge(http: reqwest::Client, permit: Permit<Charge>) -> Result<(), ToolError> {
+/// http.post("https://payments.example/charges")
+///     .header("Idempotency-Key", permit.idempotency_key().as_str())
+///     .send()
+///     .await
+///     .map_err(|error| ToolError::new(error.to_string()))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// And by the same key it is asked later what became of the call: [`Tool::verify`](crate::tools::Tool::verify).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    text: String,
+    requester: Requester,
+}
+
+impl IdempotencyKey {
+    /// Of a call, made on this user's behalf.
+    pub(crate) fn of(tool_call_id: ToolCallId, requester: Requester) -> Self {
+        Self { text: tool_call_id.to_string(), requester }
+    }
+
+    /// The key as a service gets it: the call's id, which is a UUID.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// On whose behalf the call was made, and so with whose rights a service is asked.
+    pub fn requester(&self) -> &Requester {
+        &self.requester
+    }
+}
+
+impl fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// On whose behalf a tool runs: the user of the thread in which the model asked for it, whoever approved.
@@ -82,16 +131,17 @@ impl Permit {
         execution: Execution,
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
-        Self { tool_call_id, tool_name, requester, asked, input, execution, tool: PhantomData }
+        let key = IdempotencyKey::of(tool_call_id, requester);
+        Self { tool_call_id, key, tool_name, asked, input, execution, tool: PhantomData }
     }
 
     /// The same right, if it is for the tool of this name.
     pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
-        let Self { tool_call_id, tool_name, requester, asked, input, execution, tool: _ } = self;
+        let Self { tool_call_id, key, tool_name, asked, input, execution, tool: _ } = self;
         (tool_name == name).then(|| Permit {
             tool_call_id,
+            key,
             tool_name,
-            requester,
             asked,
             input,
             execution,
@@ -101,9 +151,20 @@ impl Permit {
 }
 
 impl<T: ?Sized> Permit<T> {
-    /// The call. It is also the key to give to a downstream service that knows idempotency keys.
+    /// The call.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.tool_call_id
+    }
+
+    /// The key that the services which the tool asks know this call by.
+    pub fn idempotency_key(&self) -> &IdempotencyKey {
+        &self.key
+    }
+
+    /// Which attempt at the call this is, from 1. Only a tool that is `IDEMPOTENT` ever sees another: an earlier one
+    /// was cut off, and may have had its effect.
+    pub fn attempt(&self) -> u32 {
+        self.execution.attempt.unsigned_abs()
     }
 
     /// The tool that may run.
@@ -114,7 +175,7 @@ impl<T: ?Sized> Permit<T> {
     /// On whose behalf it runs. What the tool may reach is theirs to reach, not that of whoever approved: an approver
     /// says that it may happen, and lends no rights.
     pub fn requester(&self) -> &Requester {
-        &self.requester
+        self.key.requester()
     }
 
     /// The inputs it may run with: the stored ones, as a person saw or changed them.

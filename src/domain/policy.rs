@@ -1,6 +1,7 @@
 //! Who has to be asked before a tool runs, and who may answer.
 
 use super::Principal;
+use super::id::ToolCallId;
 
 /// What the policy requires of a call.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) enum Judgement {
     Cleared(Cleared),
     /// The marker that stands where its execution would: it waits for a person, for this reason.
     Held(String),
+    /// It repeats this call, about which a person is being asked: nobody is asked again.
+    Duplicate(ToolCallId),
     /// It cannot be run; why, for the model.
     Invalid(String),
 }

@@ -6,6 +6,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_path_to_error::Track;
 use std::fmt;
 
 /// Parses one JSON text.
@@ -24,6 +25,25 @@ pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::E
 pub(crate) fn parse_passing_nul(text: &str) -> Result<Value, serde_json::Error> {
     // The parser has a limit of its own.
     read(text, Strict { depth_left: usize::MAX, takes_nul: true })
+}
+
+/// Parses one JSON text as [`parse`] does, and says where in it something is wrong.
+///
+/// # Errors
+/// The same, and the way to what is wrong.
+pub(crate) fn parse_located(
+    text: &str,
+    depth_max: usize,
+) -> Result<Value, serde_path_to_error::Error<serde_json::Error>> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let mut track = Track::new();
+    let strict = Strict { depth_left: depth_max, takes_nul: false };
+    let read = strict.deserialize(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track));
+    let value = read.map_err(|error| serde_path_to_error::Error::new(track.path(), error))?;
+    // What follows the text is nowhere in it.
+    let end = deserializer.end();
+    end.map_err(|error| serde_path_to_error::Error::new(Track::new().path(), error))?;
+    Ok(value)
 }
 
 fn read(text: &str, strict: Strict) -> Result<Value, serde_json::Error> {
@@ -156,6 +176,21 @@ mod tests {
         for text in [r#"{"a":1,"a":1}"#, r#"[{"a":{"b":1,"\u0062":2}}]"#, "{} x"] {
             assert!(parse_passing_nul(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_way_to_it() {
+        let wrong = |text: &str| parse_located(text, 4).unwrap_err();
+        for (text, path) in [
+            (r#"{"a":[{},{"b":1,"b":1}]}"#, "a[1]"),
+            (r#"{"a":[{},{"b":"\u0000"}]}"#, "a[1].b"),
+            (r#"{"a":1,"a":1}"#, "."),
+            ("{} x", "."),
+        ] {
+            assert_eq!(wrong(text).path().to_string(), path, "{text}");
+        }
+        assert!(wrong(r#"{"a":1,"a":1}"#).inner().to_string().starts_with("the key \"a\" stands twice"));
+        assert_eq!(parse_located("[[1]]", 2).unwrap(), json!([[1]]));
     }
 
     #[test]

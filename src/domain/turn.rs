@@ -258,7 +258,7 @@ impl Shown {
             State::Succeeded(_, _, output, _) => return Some(Self::Output(output.clone())),
             State::Rejected(_) if call.held => Refusal::Rejected,
             State::Expired(_) => Refusal::Expired,
-            State::Cancelled(None, _) => Refusal::Cancelled,
+            State::Cancelled(None, _) if call.held => Refusal::Cancelled,
             _ => return text().map(Self::Error),
         };
         text().map(|text| Self::Refused(refusal, text))

@@ -42,8 +42,7 @@ pub(super) struct Strict<T>(pub(super) T);
 async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {
     let value = match text(request, body).await? {
         Some(text) => {
-            let value = strict_json::parse(&text, DEPTH_MAX);
-            let value = value.map_err(|error| ApiError::bad_request(format!("body: {error}")))?;
+            let value = strict_json::parse_located(&text, DEPTH_MAX).map_err(unreadable)?;
             // serde would take a list for the fields in their order, and null for no body.
             if !value.is_object() {
                 return Err(ApiError::bad_request("body: expected a JSON object").into());
@@ -53,12 +52,22 @@ async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestB
         None if T::IS_REQUIRED => return Err(ApiError::bad_request("body: expected a JSON object").into()),
         None => Value::Null,
     };
-    let read = serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "body" } else { path.as_str() };
-        ApiError::bad_request(format!("{field}: {}", error.inner()))
-    })?;
-    Ok(read)
+    Ok(serde_path_to_error::deserialize(value).map_err(unreadable)?)
+}
+
+/// What cannot be read, by its field. Of a field that is missing serde names what it is missing from, and text that is
+/// no JSON has no fields.
+fn unreadable(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+    let (path, said) = (error.path().to_string(), error.inner().to_string());
+    let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
+    let place = Some(path.as_str()).filter(|path| *path != "." && error.inner().is_data());
+    let field = match (place, missing) {
+        (None, None) => "body".to_owned(),
+        (None, Some((name, _))) => name.to_owned(),
+        (Some(place), None) => place.to_owned(),
+        (Some(place), Some((name, _))) => format!("{place}.{name}"),
+    };
+    ApiError::bad_request(format!("{field}: {said}"))
 }
 
 impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {

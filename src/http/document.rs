@@ -34,16 +34,21 @@ fn example(operation: &str) -> Option<Value> {
         "validateTool" => {
             json!({ "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8057", "isValidated": true })
         }
+        "validateTools" => json!({ "decisions": [
+            { "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8057", "isValidated": true },
+            { "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8058", "isValidated": false, "reason": "not today" },
+        ] }),
         _ => return None,
     })
 }
 
 /// The words of a field that knows only some.
-const WORDS: [(&str, &str, &[&str]); 9] = [
+const WORDS: [(&str, &str, &[&str]); 10] = [
     ("ToolCall", "state", &STATES),
     ("ToolCall", "risk_level", &RISKS),
     ("Tool", "risk_level", &RISKS),
     ("ValidateToolResult", "state", &STATES),
+    ("DecisionResult", "state", &STATES),
     ("CancelToolCallResult", "state", &STATES),
     ("Decision", "decision", &["approve", "reject", "expire", "cancel"]),
     ("Message", "role", &["user", "assistant"]),
@@ -134,6 +139,10 @@ fn shape_field(schema: &str, name: &str, property: &mut Value) {
     let one_of_many = property.pointer_mut("/items").filter(|_| (schema, name) == ("Run", "pending"));
     if let Some(id) = one_of_many {
         set(id, json!({ "format": "uuid" }));
+    } else if schema == "DecisionResult" && name == BODY_TOOL_CALL_ID {
+        // What was asked for, which may be no id.
+    } else if (schema, name) == ("DecisionResult", "status") {
+        set(property, json!({ "enum": [200, 202, 403, 404, 409, 422, 429, 500, 503] }));
     } else if let Some((_, _, words)) = words {
         set(property, json!({ "enum": words }));
     } else if name == "at" || name.ends_with("_at") {

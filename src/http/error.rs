@@ -25,8 +25,9 @@ pub(super) struct ErrorBody {
     error: Box<ErrorDetail>,
 }
 
+/// What failed.
 #[derive(Debug, Object)]
-struct ErrorDetail {
+pub(super) struct ErrorDetail {
     /// What failed, for programs.
     code: String,
     /// What failed and what was expected, for people.
@@ -157,6 +158,25 @@ impl ApiError {
     pub(super) fn keys_unavailable() -> Self {
         let message = "The issuer's keys cannot be had. Asking again is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
+    /// The same as one of several answers: its status, what failed, and in how many seconds it may go.
+    pub(super) fn of_one(self) -> (u16, Box<ErrorDetail>, Option<u64>) {
+        let (status, Json(body), retry_after) = match self {
+            Self::BadRequest(body) => (400, body, None),
+            Self::Unauthenticated(body, _) => (401, body, None),
+            Self::Forbidden(body) => (403, body, None),
+            Self::NotFound(body) => (404, body, None),
+            Self::MethodNotAllowed(body) => (405, body, None),
+            Self::Conflict(body) => (409, body, None),
+            Self::BodyTooLarge(body) => (413, body, None),
+            Self::UnsupportedMediaType(body) => (415, body, None),
+            Self::Unprocessable(body) => (422, body, None),
+            Self::RateLimited(body, seconds) => (429, body, Some(seconds)),
+            Self::Internal(body) => (500, body, None),
+            Self::Unavailable(body, seconds) => (503, body, Some(seconds)),
+        };
+        (status, body.error, retry_after.and_then(|seconds| seconds.parse().ok()))
     }
 
     fn conflict(code: &str, message: &str, details: Option<Value>) -> Self {

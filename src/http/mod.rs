@@ -30,6 +30,7 @@ mod trace;
 mod turn_stream;
 mod ui_body;
 mod upload;
+mod validate;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
@@ -74,6 +75,8 @@ pub(crate) struct Api {
     pub(crate) scrape: Scrape,
     pub(crate) rates: Arc<Rates>,
     pub(crate) streaming: Streaming,
+    /// Most decisions of one request.
+    pub(crate) decisions_max: usize,
 }
 
 /// How the server faces the world.
@@ -93,11 +96,12 @@ pub(crate) struct Settings {
     pub(crate) deadlines: Deadlines,
 }
 
-type Routes = (qa::Qa, threads::Threads, runs::Runs, call::Calls, tools::ToolRoutes);
+type Routes = (qa::Qa, validate::Validate, threads::Threads, runs::Runs, call::Calls, tools::ToolRoutes);
 
 fn api(api: Api) -> OpenApiService<Routes, ()> {
     let routes = (
         qa::Qa(api.clone()),
+        validate::Validate(api.clone()),
         threads::Threads(api.clone()),
         runs::Runs(api.clone()),
         call::Calls(api.clone()),

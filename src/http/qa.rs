@@ -1,28 +1,20 @@
-//! Asking a model, and answering for a person.
+//! Asking a model.
 
 use super::Api;
 use super::auth::Caller;
-use super::body::{JsonObject, Strict};
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::error::ApiError;
-use super::payload::{Json, Tag};
+use super::payload::Tag;
 use super::rates::StreamPlace;
 use super::request_id::RequestId;
 use super::stream_answer::{AttachedStream, ChatStream};
 use super::turn_stream::Listener;
-use crate::approvals::{Decided, DecisionRequest};
 use crate::chat::{AskError, Started, ThreadName};
 use crate::config::UiDialect;
-use crate::domain::call::{State, ToolCall, words};
-use crate::domain::decision::{Answer, Surface};
 use crate::stream::Dialect;
 use poem_openapi::param::{Header, Path, Query};
-use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
-use serde::Deserialize;
+use poem_openapi::{Enum, OpenApi};
 use std::collections::HashSet;
-
-/// Longest reason of a rejection, in characters.
-pub(super) const REASON_MAX: usize = 2000;
 
 /// The dialects of a stream.
 #[derive(Debug, Clone, Copy, Enum)]
@@ -46,53 +38,6 @@ impl From<Protocol> for Dialect {
             Protocol::UiV6 => Self::Ui(UiDialect::V6),
         }
     }
-}
-
-/// A decision about a held call.
-#[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields, rename_all = "camelCase")]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ValidateTool {
-    /// The call.
-    tool_call_id: String,
-    /// Whether it may run.
-    is_validated: bool,
-    /// Inputs to run in place of the proposed ones; absent or null means as proposed. Ignored when rejecting.
-    validated_inputs: Option<JsonObject>,
-    /// Why not, for the model and the record: at most 2000 characters.
-    #[oai(validator(max_length = 2000))]
-    reason: Option<String>,
-    /// The `input_hash` of what was shown: 409 `stale` if it is out of date.
-    input_hash: Option<String>,
-}
-
-/// What became of a decision.
-#[derive(Debug, Object)]
-#[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
-struct ValidateToolResult {
-    /// Whether it was rejected as asked, or ran and gave a result.
-    success: bool,
-    /// What the model will read.
-    result: String,
-    tool_call_id: String,
-    state: String,
-    /// The inputs a person put in place of the model's.
-    validated_inputs: Option<JsonObject>,
-}
-
-#[derive(ApiResponse)]
-enum ValidateAnswer {
-    /// Decided, and at its end.
-    #[oai(status = 200)]
-    Done(
-        Json<ValidateToolResult>,
-        /// `true` where the same had been decided before; the tool did not run again.
-        #[oai(header = "idempotent-replayed")]
-        Option<String>,
-    ),
-    /// Decided, and still under way: ask again to wait again.
-    #[oai(status = 202)]
-    UnderWay(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
 pub(super) struct Qa(pub(super) Api);
@@ -235,60 +180,6 @@ impl Qa {
         let dialect = protocol.0.map_or_else(|| self.ui(), Dialect::from);
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
         Ok(self.attached(started, dialect, request_id, place))
-    }
-
-    /// Decide a held call
-    ///
-    /// Approved, the tool runs now, once, and the answer is its outcome. The same decision again gives the
-    /// stored outcome; another one is refused. The thread's user decides, and who has one of the roles that approve
-    /// the tool's calls. Where the tool wants another person, or may not run on behalf of the thread's user, that user
-    /// may only reject.
-    #[oai(path = "/qa/validate_tool", method = "post", operation_id = "validateTool")]
-    async fn validate_tool(
-        &self,
-        caller: Caller,
-        body: Strict<ValidateTool>,
-    ) -> Result<ValidateAnswer, ApiError> {
-        let body = body.0;
-        if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_MAX) {
-            return Err(ApiError::bad_request(format!("reason: expected at most {REASON_MAX} characters")));
-        }
-        let Ok(tool_call_id) = body.tool_call_id.parse() else {
-            // What is no id names no call, and who tries them all is counted.
-            self.0.approvals.count(&caller.0)?;
-            return Err(ApiError::not_found());
-        };
-        let answer = if body.is_validated {
-            Answer::Approve { inputs: body.validated_inputs.map(|inputs| inputs.0) }
-        } else {
-            Answer::Reject { reason: body.reason.filter(|reason| !reason.trim().is_empty()) }
-        };
-        let decision =
-            DecisionRequest { tool_call_id, answer, input_hash: body.input_hash, surface: Surface::Rest };
-        let Decided { call, replayed } = self.0.approvals.decide(&caller.0, decision).await?;
-        let replayed = replayed.then(|| "true".to_owned());
-        Ok(match call.end() {
-            Some(_) => ValidateAnswer::Done(Json(ValidateToolResult::of(&call)), replayed),
-            None => ValidateAnswer::UnderWay(Json(ValidateToolResult::of(&call)), replayed),
-        })
-    }
-}
-
-impl ValidateToolResult {
-    fn of(call: &ToolCall) -> Self {
-        let result = call.end().map_or(words::UNDER_WAY, |end| end.result.as_str());
-        let state = match &call.state {
-            // Who waits for the outcome need not tell a yes from its beginning.
-            State::Approved(_) | State::Executing(..) => "executing",
-            other => other.as_str(),
-        };
-        Self {
-            success: matches!(call.state, State::Succeeded(..) | State::Rejected(_)),
-            result: result.to_owned(),
-            tool_call_id: call.id.to_string(),
-            state: state.to_owned(),
-            validated_inputs: call.edited_input().cloned().map(JsonObject),
-        }
     }
 }
 

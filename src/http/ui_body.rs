@@ -6,7 +6,7 @@
 
 use super::chat_body::{content, name};
 use super::error::ApiError;
-use super::qa::REASON_MAX;
+use super::validate::REASON_MAX;
 use crate::chat::{PostedAnswer, PostedMessage, Wants};
 use crate::domain::id::ToolCallId;
 use serde_json::{Map, Value, json};

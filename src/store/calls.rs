@@ -1,26 +1,26 @@
-//! Tool calls: every statement that moves one.
+//! Tool calls: read, decided, cancelled.
 
 use super::entity::{message, step, thread, tool_call};
 use super::events::Subject;
+use super::moves::{Approved, Becomes, Cancelled, Expired, Interrupted, Move, Pending, Rejected, Stand};
 use super::threads::{of_tenant, threads_of, threads_where};
-use super::{NewDecision, Read, Renewed, StoreError, Thread, Voice, Write, rows};
+use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
-use crate::domain::call::{Execution, Outcome, State, ToolCall, input_hash, rejection, words};
+use crate::domain::call::{State, ToolCall, input_hash, rejection, words};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::event::{EventType, system};
-use crate::domain::id::{ExecId, MessageId, RunId, ToolCallId};
-use crate::domain::permit::Permit;
-use sea_orm::sea_query::{Expr, ExprTrait, Query, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
+use crate::domain::id::{MessageId, RunId, ToolCallId};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
 use std::collections::HashSet;
 use std::time::Duration;
 
 /// What became of the wish to cancel a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cancelled {
-    /// It did not run, and will not.
+pub(crate) enum CancelOutcome {
+    /// Nobody runs it, and nobody will.
     Withdrawn,
     /// It runs; who runs it is asked to give it up.
     Asked,
@@ -33,33 +33,12 @@ pub(crate) enum Cancelled {
 pub(crate) enum Which {
     /// Those that wait for a person.
     Pending,
-    /// Those that nobody has begun, whether or not a person said yes.
+    /// Those that nobody runs, whether or not a person said yes.
     NotBegun,
     /// The same, of messages from this place on.
     NotBegunFrom(i64),
     /// The same, of this run.
     NotBegunOf(RunId),
-}
-
-/// What moves a call: its new state's columns, and where it has to stand.
-pub(super) struct Move {
-    update: UpdateMany<tool_call::Entity>,
-}
-
-impl Move {
-    /// To this state; the guard has to be added.
-    pub(super) fn to(state: &str) -> Self {
-        let update = tool_call::Entity::update_many().col_expr(tool_call::Column::State, Expr::value(state));
-        Self { update }
-    }
-
-    pub(super) fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
-        Self { update: self.update.col_expr(column, value.into()) }
-    }
-
-    pub(super) fn only(self, guard: SimpleExpr) -> Self {
-        Self { update: self.update.filter(guard) }
-    }
 }
 
 impl Read {
@@ -182,7 +161,7 @@ impl Write {
         let (moved, event) = match answer {
             Answer::Approve { inputs } => {
                 let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
-                let approved = Move::to("approved")
+                let approved = Move::of::<Pending, Approved>()
                     .set(tool_call::Column::Validated, Expr::value(true))
                     .set(tool_call::Column::ValidatedInputs, Expr::value(inputs))
                     .set(
@@ -193,7 +172,7 @@ impl Write {
             }
             Answer::Reject { reason } => {
                 let rejected = self
-                    .ended("rejected", rejection(reason.as_deref()))
+                    .ended::<Pending, Rejected>(rejection(reason.as_deref()))
                     .set(tool_call::Column::Validated, Expr::value(false));
                 (rejected, EventType::ToolRejected)
             }
@@ -207,7 +186,7 @@ impl Write {
         let hash = input_hash(&call.name, &call.input, &call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
         let expired = self
-            .ended("expired", words::EXPIRED.to_owned())
+            .ended::<Pending, Expired>(words::EXPIRED.to_owned())
             .set(tool_call::Column::Validated, Expr::value(false))
             .only(tool_call::Column::ExpiresAt.lte(self.now.as_micros()));
         self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
@@ -222,7 +201,7 @@ impl Write {
     ) -> Result<(), StoreError> {
         self.lock_thread(thread).await?;
         let pending = tool_call::Column::State.eq("pending");
-        let approved = tool_call::Column::State.eq("approved").and(tool_call::Column::ExecAttempt.eq(0));
+        let approved = tool_call::Column::State.eq("approved");
         let standing = match which {
             Which::Pending => pending,
             Which::NotBegun => pending.or(approved),
@@ -248,41 +227,47 @@ impl Write {
         Ok(())
     }
 
-    /// Cancels a call that nobody has begun, or asks who runs it to give it up. The thread has to be locked since
-    /// before the call was read.
+    /// Cancels a call that nobody runs, or asks who runs it to give it up. The thread has to be locked since before
+    /// the call was read.
     pub(crate) async fn cancel_call(
         &self,
         thread: &Thread,
         call: &ToolCall,
         actor: &str,
-    ) -> Result<Cancelled, StoreError> {
-        let cancelled = || self.ended("cancelled", words::CANCELLED.to_owned());
-        let (moved, became) = match &call.state {
+    ) -> Result<CancelOutcome, StoreError> {
+        let withdrawn = match &call.state {
             State::Pending => {
                 let hash = input_hash(&call.name, &call.input, &call.schema_hash);
                 let decision = NewDecision::new(Verdict::Cancel, actor, Surface::Rest, hash);
-                let cancelled = cancelled().set(tool_call::Column::Validated, Expr::value(false));
-                let event = EventType::ToolCancelled;
-                (self.decided(thread, call, cancelled, &decision, event).await?, Cancelled::Withdrawn)
+                let cancelled = self
+                    .ended::<Pending, Cancelled>(words::CANCELLED.to_owned())
+                    .set(tool_call::Column::Validated, Expr::value(false));
+                self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await?
             }
             State::Approved(_) => {
-                let cancelled = cancelled()
-                    .only(tool_call::Column::State.eq("approved"))
-                    .only(tool_call::Column::ExecAttempt.eq(0));
-                (
-                    self.closed(thread, call, cancelled, EventType::ToolCancelled, actor).await?,
-                    Cancelled::Withdrawn,
-                )
+                let cancelled = self.ended::<Approved, Cancelled>(words::CANCELLED.to_owned());
+                // One that was begun before may have had its effect then.
+                let interrupted = self.ended::<Approved, Interrupted>(words::INTERRUPTED.to_owned());
+                self.closed(thread, call, cancelled, EventType::ToolCancelled, actor).await?
+                    || self.closed(thread, call, interrupted, EventType::ToolInterrupted, actor).await?
             }
             State::Executing(..) => {
-                let asked = Move { update: tool_call::Entity::update_many() }
-                    .set(tool_call::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
-                    .only(tool_call::Column::State.eq("executing"));
-                (self.apply(thread, call.id, asked).await?, Cancelled::Asked)
+                let asked = self.ask_to_give_up(call).await?;
+                return Ok(if asked { CancelOutcome::Asked } else { CancelOutcome::Ended });
             }
-            _ => (false, Cancelled::Ended),
+            _ => false,
         };
-        Ok(if moved { became } else { Cancelled::Ended })
+        Ok(if withdrawn { CancelOutcome::Withdrawn } else { CancelOutcome::Ended })
+    }
+
+    async fn ask_to_give_up(&self, call: &ToolCall) -> Result<bool, StoreError> {
+        let asked = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
+            .filter(tool_call::Column::ToolCallId.eq(call.id.to_string()))
+            .filter(tool_call::Column::State.eq("executing"))
+            .exec(&self.tx)
+            .await?;
+        Ok(asked.rows_affected == 1)
     }
 
     /// Ends a call without an outcome of its own, with its event.
@@ -295,24 +280,25 @@ impl Write {
         actor: &str,
     ) -> Result<bool, StoreError> {
         self.lock_thread(thread).await?;
+        let data = json!({ "tool_name": call.name, "state": moved.to });
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
         }
         let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
-        self.event(event, actor, &subject, json!({ "tool_name": call.name })).await?;
+        self.event(event, actor, &subject, data).await?;
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
     }
 
-    /// Ends a call, with the words for the model.
-    pub(super) fn ended(&self, state: &str, result: String) -> Move {
-        Move::to(state)
+    /// The end of a call, with the words for the model.
+    pub(super) fn ended<From: Becomes<To>, To: Stand>(&self, result: String) -> Move {
+        Move::of::<From, To>()
             .set(tool_call::Column::Result, Expr::value(result))
             .set(tool_call::Column::FinishedAt, Expr::value(self.now.as_micros()))
     }
 
     /// Moves a pending call, with its decision and its event.
-    async fn decided(
+    pub(super) async fn decided(
         &self,
         thread: &Thread,
         call: &ToolCall,
@@ -322,8 +308,7 @@ impl Write {
     ) -> Result<bool, StoreError> {
         let moved = moved
             .set(tool_call::Column::DecidedBy, Expr::value(decision.by.clone()))
-            .set(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()))
-            .only(tool_call::Column::State.eq("pending"));
+            .set(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()));
         self.lock_thread(thread).await?;
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
@@ -342,13 +327,13 @@ impl Write {
         Ok(true)
     }
 
-    /// A fresh execution, begun now.
-    pub(super) fn execution(&self) -> Execution {
-        Execution { id: ExecId::new(self.clock.uuid()), started_at: self.now }
-    }
-
     /// One guarded move. False if no row stood where it had to.
-    async fn apply(&self, thread: &Thread, id: ToolCallId, moved: Move) -> Result<bool, StoreError> {
+    pub(super) async fn apply(
+        &self,
+        thread: &Thread,
+        id: ToolCallId,
+        moved: Move,
+    ) -> Result<bool, StoreError> {
         let done = moved
             .update
             .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
@@ -357,122 +342,4 @@ impl Write {
             .await?;
         Ok(done.rows_affected == 1)
     }
-
-    /// Takes an approved call to run it, commits, and gives the permit. `None` if it is not approved any
-    /// more, or its time to start is over: then nobody may run it on this decision.
-    pub(crate) async fn claim(
-        self,
-        thread: &Thread,
-        call: &ToolCall,
-        owner: &str,
-        lease: Duration,
-    ) -> Result<Option<Permit>, StoreError> {
-        let execution = self.execution();
-        let now = self.now.as_micros();
-        let attempt = ExprTrait::add(Expr::col(tool_call::Column::ExecAttempt), 1);
-        let fresh = tool_call::Column::ExecAttempt.eq(0);
-        let fresh_or_harmless = ExprTrait::or(fresh, tool_call::Column::Idempotent.eq(true));
-        let claimed = Move::to("executing")
-            .set(tool_call::Column::ExecId, Expr::value(execution.id.to_string()))
-            .set(tool_call::Column::ExecOwner, Expr::value(owner))
-            .set(tool_call::Column::ExecAttempt, attempt)
-            .set(tool_call::Column::StartedAt, Expr::value(now))
-            .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
-            .only(tool_call::Column::State.eq("approved"))
-            .only(fresh_or_harmless)
-            .only(tool_call::Column::StartDeadline.gt(now));
-        self.lock_thread(thread).await?;
-        if !self.apply(thread, call.id, claimed).await? {
-            return Ok(None);
-        }
-        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
-        let data = json!({ "tool_name": call.name });
-        self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
-        let found = tool_call::Entity::find_by_id(call.id.to_string()).all(&self.tx).await?;
-        let Some(stored) = self.with_decisions(found).await?.pop() else { return Ok(None) };
-        self.commit().await?;
-        let edited = stored.edited_input().cloned();
-        let requester = thread.requester();
-        Ok(Some(Permit::committed(stored.id, stored.name, requester, stored.input, edited, execution)))
-    }
-
-    /// Says that an execution is alive.
-    pub(crate) async fn renew_call(
-        &self,
-        call: ToolCallId,
-        execution: Execution,
-        lease: Duration,
-    ) -> Result<Renewed, StoreError> {
-        let held = tool_call::Entity::update_many()
-            .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
-            .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
-            .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
-            .filter(tool_call::Column::State.eq("executing"))
-            .exec(&self.tx)
-            .await?;
-        let asked = tool_call::Entity::find_by_id(call.to_string())
-            .filter(tool_call::Column::CancelRequestedAt.is_not_null())
-            .count(&self.tx)
-            .await?;
-        Ok(Renewed::of(held.rows_affected == 1, asked > 0))
-    }
-
-    /// Writes how an execution went, by who holds it. It may come late, after the execution was taken for dead.
-    /// False if the call is not this execution's any more.
-    pub(crate) async fn settle(
-        &self,
-        call: ToolCallId,
-        execution: Execution,
-        outcome: &Outcome,
-        result: String,
-    ) -> Result<bool, StoreError> {
-        let from: &[&str] = match outcome {
-            Outcome::Succeeded(_) | Outcome::Failed(_) => &["executing", "interrupted"],
-            Outcome::Interrupted => &["executing"],
-        };
-        let standing = tool_call::Column::State.is_in(from.iter().copied());
-        self.settle_where(standing, None, call, execution, outcome, result).await
-    }
-
-    /// The same where the call stands so, told as done by this actor, or else by whoever decided the call.
-    pub(super) async fn settle_where(
-        &self,
-        standing: SimpleExpr,
-        actor: Option<&str>,
-        call: ToolCallId,
-        execution: Execution,
-        outcome: &Outcome,
-        result: String,
-    ) -> Result<bool, StoreError> {
-        let (state, event, output) = match outcome {
-            Outcome::Succeeded(output) => ("succeeded", EventType::ToolSucceeded, Some(output.to_string())),
-            Outcome::Failed(_) => ("failed", EventType::ToolFailed, None),
-            Outcome::Interrupted => ("interrupted", EventType::ToolInterrupted, None),
-        };
-        let found = tool_call::Entity::find_by_id(call.to_string()).one(&self.tx).await?;
-        let Some(row) = found else { return Ok(false) };
-        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
-        let settled = self
-            .ended(state, result)
-            .set(tool_call::Column::Output, Expr::value(output))
-            .set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
-            .only(tool_call::Column::ExecId.eq(execution.id.to_string()))
-            .only(standing);
-        self.lock_thread(&thread).await?;
-        if !self.apply(&thread, call, settled).await? {
-            return Ok(false);
-        }
-        let run_id = rows::id("tool_calls", &row.run_id)?;
-        let subject = Subject { thread: &thread, run_id, tool_call_id: Some(call) };
-        let data = json!({ "tool_name": row.name, "state": state });
-        let actor = actor.or(row.decided_by.as_deref()).unwrap_or(system::POLICY);
-        self.event(event, actor, &subject, data).await?;
-        self.complete_if_passed(&thread, run_id).await?;
-        Ok(true)
-    }
-}
-
-/// Who is behind the start of an approved call.
-fn owner_actor(call: &ToolCall) -> &str {
-    call.decision.as_ref().map_or(system::POLICY, |decision| decision.by.as_str())
 }

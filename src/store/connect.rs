@@ -3,13 +3,16 @@
 use super::limited::answered;
 use super::{Store, StoreError, WRITE_TIMEOUT};
 use crate::domain::clock::Clock;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug};
 use crate::metrics::Metrics;
 use futures::FutureExt;
 use sea_orm::sqlx;
 use sea_orm::sqlx::postgres::PgConnectOptions;
 use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sea_orm::sqlx::{Sqlite, TransactionManager};
+use sea_orm::sqlx::{Database as Driver, Sqlite};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend, DbErr, RuntimeErr};
+use sqlx_core::transaction::TransactionManager;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -100,7 +103,9 @@ async fn pool(
                 .foreign_keys(true)
                 .busy_timeout(WRITE_TIMEOUT)
         })
-        .map_sqlx_sqlite_pool_opts(|pool| pool.after_release(|connection, _| forget_transaction(connection).boxed()))
+        .map_sqlx_sqlite_pool_opts(|pool| {
+            pool.after_release(|connection, _| forget_transaction(connection).boxed())
+        })
         .map_sqlx_postgres_opts(postgres_options)
         .map_sqlx_postgres_pool_opts(|pool| {
             // The pool itself would wait for ever for a connection that swallows everything, and with it for a
@@ -118,6 +123,10 @@ async fn pool(
             // what is written there later is never committed (sqlx issue 4385). On a clean session this is a
             // round trip and nothing more; a bare ROLLBACK would be a warning in the server's log each time.
             async move {
+                #[cfg(feature = "torture")]
+                if faults::has(Bug::LeakedTransaction) {
+                    return Ok(true);
+                }
                 sqlx::Executor::execute(connection, "BEGIN; ROLLBACK").await?;
                 Ok(true)
             }
@@ -135,7 +144,7 @@ async fn forget_transaction(connection: &mut SqliteConnection) -> Result<bool, s
     sqlx::Connection::ping(connection).await?;
     if sqlx::Connection::is_in_transaction(connection) {
         sqlx::Executor::execute(&mut *connection, "BEGIN").await?;
-        <Sqlite as sqlx::Database>::TransactionManager::rollback(connection).await?;
+        <Sqlite as Driver>::TransactionManager::rollback(connection).await?;
     }
     Ok(!sqlx::Connection::is_in_transaction(connection))
 }

@@ -29,6 +29,8 @@ impl Write {
     /// Keeps what there is of a step, if it is still written by whoever opened it. It may name calls that are not
     /// stored. Without the thread's lock: it moves nothing, and nobody waits for it.
     pub(crate) async fn draft_step(&self, open: &OpenStep, parts: &[Part]) -> Result<(), StoreError> {
+        #[cfg(feature = "torture")]
+        self.name.set("step.drafted", None);
         let held = Query::select()
             .column(run::Column::RunId)
             .from(run::Entity)

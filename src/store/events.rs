@@ -34,6 +34,8 @@ impl Write {
             tool_call_id: Set(subject.tool_call_id.map(|id| id.to_string())),
             data: Set(data.to_string()),
         };
+        #[cfg(feature = "torture")]
+        self.name.set(event_type.as_str(), subject.tool_call_id.as_ref().map(|id| id as _));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.count(event_type, actor, &data);
         Ok(())
@@ -41,7 +43,7 @@ impl Write {
 }
 
 /// The state that an event says a call has come to.
-pub(super) fn state_reached(event: EventType, actor: &str) -> Option<&'static str> {
+pub(super) fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<&'static str> {
     Some(match event {
         EventType::ToolRequiresApproval => "pending",
         EventType::ToolApproved => "approved",
@@ -52,6 +54,8 @@ pub(super) fn state_reached(event: EventType, actor: &str) -> Option<&'static st
         EventType::ToolSucceeded => "succeeded",
         EventType::ToolFailed if actor == system::INVALID => "invalid",
         EventType::ToolFailed => "failed",
+        // It will be begun again.
+        EventType::ToolInterrupted if data.get("state").is_some_and(|it| it == "approved") => "approved",
         EventType::ToolInterrupted => "interrupted",
         EventType::ToolCalled
         | EventType::RunStarted

@@ -1,8 +1,10 @@
 //! A transaction whose database has to answer.
 
-use sea_orm::{
-    ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr, Statement,
-};
+#[cfg(feature = "torture")]
+use super::planted::Connection as DatabaseTransaction;
+#[cfg(not(feature = "torture"))]
+use sea_orm::DatabaseTransaction;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr, Statement};
 use std::future::Future;
 use std::time::Duration;
 

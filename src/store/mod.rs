@@ -11,8 +11,12 @@ mod decisions;
 mod drafts;
 mod entity;
 mod events;
+mod executions;
 mod following;
 mod limited;
+mod moves;
+#[cfg(feature = "torture")]
+mod planted;
 mod rows;
 mod runs;
 mod steps;
@@ -21,20 +25,23 @@ mod threads;
 mod transcript;
 mod turns;
 
-pub(crate) use calls::{Cancelled, Which};
+pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
+pub(crate) use executions::Claimed;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::{Due, DueCall, Swept};
+pub(crate) use sweep::{Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::event::EventType;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Answer, Bug, CommitName};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
@@ -196,6 +203,9 @@ pub(crate) struct Write {
     metrics: Metrics,
     /// What its events say that calls, by their tools, have come to; counted when it is true.
     reached: Mutex<Vec<(String, &'static str)>>,
+    /// What the torture run calls its commit.
+    #[cfg(feature = "torture")]
+    name: CommitName,
 }
 
 impl Deref for Write {
@@ -265,6 +275,13 @@ impl Store {
             return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
         };
         let tx = self.begin(pool, Mode::Write, since).await?;
+        #[cfg(feature = "torture")]
+        let tx = if faults::has(Bug::LeakedTransaction) && matches!(pool, Pool::Urgent) {
+            drop(tx);
+            Limited(planted::Connection::bare(&self.urgent, self.clock.chance()).await?)
+        } else {
+            tx
+        };
         let now = match tx.get_database_backend() {
             DbBackend::Postgres => begin_write(&tx).await?,
             _ => self.clock.now(),
@@ -276,6 +293,8 @@ impl Store {
             now,
             metrics: self.metrics.clone(),
             reached: Mutex::default(),
+            #[cfg(feature = "torture")]
+            name: CommitName::default(),
         })
     }
 
@@ -291,6 +310,8 @@ impl Store {
             Err(DbErr::ConnectionAcquire(_)) => self.metrics.connection_timed_out(pool.as_str()),
             Err(_) => {}
         }
+        #[cfg(feature = "torture")]
+        let begun = begun.map(planted::Connection::Whole);
         Ok(Limited(begun?))
     }
 
@@ -362,7 +383,15 @@ impl Mode {
 impl Write {
     /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        #[cfg(feature = "torture")]
+        let point = self.name.into_point();
+        #[cfg(feature = "torture")]
+        point.before().await;
         self.read.tx.commit().await?;
+        #[cfg(feature = "torture")]
+        if point.after().await == Answer::Lost {
+            return Err(DbErr::Conn(RuntimeErr::Internal("the answer was lost".to_owned())).into());
+        }
         for (tool, state) in self.reached.into_inner() {
             self.metrics.call_reached(&tool, state);
         }
@@ -371,7 +400,7 @@ impl Write {
 
     fn count(&self, event: EventType, actor: &str, data: &Value) {
         let tool = data.get("tool_name").and_then(Value::as_str);
-        if let (Some(state), Some(tool)) = (events::state_reached(event, actor), tool) {
+        if let (Some(state), Some(tool)) = (events::state_reached(event, actor, data), tool) {
             self.reached.lock().push((tool.to_owned(), state));
         }
     }

@@ -169,7 +169,8 @@ fn state(row: tool_call::Model) -> Result<State, StoreError> {
     let approval = Approval { inputs: row.validated_inputs.map(|inputs| json(TABLE, &inputs)).transpose()? };
     let execution = match (row.exec_id, row.started_at) {
         (Some(exec_id), Some(started_at)) => {
-            Some(Execution { id: id(TABLE, &exec_id)?, started_at: Timestamp::from_micros(started_at) })
+            let (attempt, started_at) = (row.exec_attempt, Timestamp::from_micros(started_at));
+            Some(Execution { id: id(TABLE, &exec_id)?, attempt, started_at })
         }
         _ => None,
     };

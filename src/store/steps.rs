@@ -4,7 +4,7 @@ use super::entity::{run, sent_answer, step, tool_call};
 use super::events::Subject;
 use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul};
+use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul, words};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -101,6 +101,8 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(false);
         }
+        #[cfg(feature = "torture")]
+        self.name.set("step.opened", None);
         let message_id = lease.run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
@@ -126,6 +128,24 @@ impl Write {
         Ok(true)
     }
 
+    /// The calls of these tools about which a person is being asked, while their time lasts. The thread is locked:
+    /// until this transaction ends, nobody decides them.
+    pub(crate) async fn asked_about(
+        &self,
+        thread: &Thread,
+        tools: HashSet<&str>,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        self.lock_thread(thread).await?;
+        let found = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::ExpiresAt.gt(self.now.as_micros()))
+            .filter(tool_call::Column::Name.is_in(tools))
+            .all(&self.tx)
+            .await?;
+        self.with_decisions(found).await
+    }
+
     /// Writes a step with its calls and commits. Then, and only then, there are permits for those that run at
     /// once. `None` if the turn was taken for dead meanwhile, or its thread deleted: nothing is written.
     pub(crate) async fn commit_step(
@@ -142,6 +162,12 @@ impl Write {
         let Lease { thread, run, .. } = lease;
         if !self.still_running(lease).await? {
             return Ok(None);
+        }
+        #[cfg(feature = "torture")]
+        if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held(_))) {
+            self.name.set(EventType::ToolRequiresApproval.as_str(), Some(&held.id));
+        } else if calls.is_empty() {
+            self.name.set("step.written", None);
         }
         self.write_step(run, n, "complete", result).await?;
         let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
@@ -175,6 +201,8 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(false);
         }
+        #[cfg(feature = "torture")]
+        self.name.set("step.broken", None);
         self.write_step(&lease.run, n, "interrupted", said).await?;
         Ok(true)
     }
@@ -221,7 +249,8 @@ impl Write {
         call: NewCall,
         times: &Approval,
     ) -> Result<Option<Running>, StoreError> {
-        let (id, execution) = (call.id, self.execution());
+        let (id, execution) =
+            (call.id, Execution { id: self.fresh_execution(), attempt: 1, started_at: self.now });
         let row = self.call_row(place, &call, execution, times);
         tool_call::Entity::insert(row).exec_without_returning(&self.tx).await?;
 
@@ -247,6 +276,19 @@ impl Write {
                     "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
                 });
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
+                Ok(None)
+            }
+            Judgement::Duplicate(of) => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.as_str(),
+                    "input_hash": hash,
+                    "decision": Verdict::Cancel.as_str(),
+                    "duplicate_of": of,
+                });
+                let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
+                self.record_decision(id, &cancelled).await?;
+                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data).await?;
                 Ok(None)
             }
             Judgement::Invalid(_) => {
@@ -303,6 +345,12 @@ impl Write {
                 row.held = Set(true);
                 row.reason = Set(Some(reason.clone()));
                 row.expires_at = Set(Some(self.now.plus(times.pending_ttl).as_micros()));
+            }
+            Judgement::Duplicate(_) => {
+                decided(&mut row, false, system::DUPLICATE);
+                row.state = Set("cancelled".to_owned());
+                row.result = Set(Some(words::DUPLICATE.to_owned()));
+                row.finished_at = Set(Some(now));
             }
             Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);

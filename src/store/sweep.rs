@@ -2,8 +2,11 @@
 //! what they found.
 
 use super::entity::{run, tool_call};
+use super::executions::Lost;
+use super::moves::{Approved, Failed, Interrupted};
 use super::{StoreError, Thread, Write, rows};
-use crate::domain::call::{Outcome, State, ToolCall, words};
+use crate::config::Approval;
+use crate::domain::call::{State, ToolCall, words};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
@@ -18,6 +21,8 @@ const PAGE: u64 = 100;
 pub(crate) struct Recovered {
     /// Calls whose outcome nobody knows now.
     pub(crate) interrupted_calls: u64,
+    /// Calls that are begun again.
+    pub(crate) repeated_calls: u64,
     /// Turns closed as interrupted.
     pub(crate) closed_turns: u64,
 }
@@ -59,7 +64,9 @@ pub(crate) enum Swept {
     NotStarted,
     /// Who ran it went away.
     Interrupted,
-    /// A person said yes a while ago and nobody has begun: it may be claimed.
+    /// The same, and it may be begun again.
+    Repeatable,
+    /// It may run, has for a while, and nobody has begun: it may be claimed.
     Ready(Thread, Box<ToolCall>),
 }
 
@@ -96,19 +103,23 @@ impl Write {
     }
 
     /// Moves a call on as time demands.
-    pub(crate) async fn sweep_call(&self, id: ToolCallId, lease: Duration) -> Result<Swept, StoreError> {
+    pub(crate) async fn sweep_call(&self, id: ToolCallId, times: &Approval) -> Result<Swept, StoreError> {
         let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
         let Some(row) = found.first() else { return Ok(Swept::Nothing) };
         let late = row.start_deadline.is_some_and(|at| at <= self.now.as_micros());
-        let waits = row.decided_at.is_some_and(|at| at <= self.now.minus(lease).as_micros());
+        let waits = row.decided_at.is_some_and(|at| at <= self.now.minus(times.lease).as_micros());
+        if row.state == "executing" {
+            let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
+            return Ok(match self.lose(row, lapsed, times.start_deadline, system::SWEEPER).await? {
+                Lost::Nothing => Swept::Nothing,
+                Lost::Repeatable => Swept::Repeatable,
+                Lost::Interrupted => Swept::Interrupted,
+            });
+        }
         let Some(call) = self.with_decisions(found).await?.pop() else { return Ok(Swept::Nothing) };
         let thread = self.any_thread(call.thread_id).await?;
         let (moved, swept) = match &call.state {
             State::Pending => (self.expire(&thread, &call).await?, Swept::Expired),
-            State::Executing(..) => {
-                let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
-                (self.interrupt(lapsed, &call).await?, Swept::Interrupted)
-            }
             State::Approved(_) if late => (self.not_started(&thread, &call).await?, Swept::NotStarted),
             State::Approved(_) if waits => (true, Swept::Ready(thread, Box::new(call))),
             _ => (false, Swept::Nothing),
@@ -116,49 +127,31 @@ impl Write {
         Ok(if moved { swept } else { Swept::Nothing })
     }
 
-    /// Says of a call that is executing and stands so that nobody knows how it went.
-    async fn interrupt(&self, standing: SimpleExpr, call: &ToolCall) -> Result<bool, StoreError> {
-        let Some(execution) = call.execution() else { return Ok(false) };
-        let unknown = &Outcome::Interrupted;
-        let result = unknown.words(&call.input, call.effective_input(), usize::MAX);
-        let standing = tool_call::Column::State.eq("executing").and(standing);
-        self.settle_where(standing, Some(system::SWEEPER), call.id, execution, unknown, result).await
-    }
-
     /// Closes an approved call whose time to begin is over.
     async fn not_started(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
-        let closed = |state, words: &str, claims: SimpleExpr| {
-            self.ended(state, words.to_owned())
-                .only(tool_call::Column::State.eq("approved"))
-                .only(tool_call::Column::StartDeadline.lte(self.now.as_micros()))
-                .only(claims)
-        };
-        let failed = closed("failed", words::NOT_STARTED, tool_call::Column::ExecAttempt.eq(0));
+        let late = || tool_call::Column::StartDeadline.lte(self.now.as_micros());
+        let failed = self.ended::<Approved, Failed>(words::NOT_STARTED.to_owned()).only(late());
         if self.closed(thread, call, failed, EventType::ToolFailed, system::SWEEPER).await? {
             return Ok(true);
         }
         // One that was begun before may have had its effect then.
-        let interrupted = closed("interrupted", words::INTERRUPTED, tool_call::Column::ExecAttempt.gt(0));
+        let interrupted = self.ended::<Approved, Interrupted>(words::INTERRUPTED.to_owned()).only(late());
         self.closed(thread, call, interrupted, EventType::ToolInterrupted, system::SWEEPER).await
     }
 
-    /// Interrupts the calls of a run whose leases are over.
+    /// Interrupts the calls of a run whose leases are over. Those that may be begun again the sweeper looks at.
     pub(super) async fn interrupt_lapsed(&self, run: RunId) -> Result<(), StoreError> {
         let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
-        let of_run = tool_call::Column::RunId.eq(run.to_string());
-        for call in self.executing(of_run.and(lapsed.clone())).await? {
-            self.interrupt(lapsed.clone(), &call).await?;
+        let of_run = tool_call::Column::RunId.eq(run.to_string()).and(lapsed.clone());
+        for row in self.executing(of_run.and(tool_call::Column::Idempotent.eq(false))).await? {
+            self.interrupt(&row, lapsed.clone(), system::SWEEPER).await?;
         }
         Ok(())
     }
 
-    async fn executing(&self, which: SimpleExpr) -> Result<Vec<ToolCall>, StoreError> {
-        let found = tool_call::Entity::find()
-            .filter(tool_call::Column::State.eq("executing"))
-            .filter(which)
-            .all(&self.tx)
-            .await?;
-        found.into_iter().map(|row| rows::call(row, None)).collect()
+    async fn executing(&self, which: SimpleExpr) -> Result<Vec<tool_call::Model>, StoreError> {
+        let found = tool_call::Entity::find().filter(tool_call::Column::State.eq("executing")).filter(which);
+        Ok(found.all(&self.tx).await?)
     }
 
     /// Runs behind this one, in the order of their ids, with a turn whose lease is over. None: there are no more.
@@ -188,13 +181,17 @@ impl Write {
     }
 
     /// Puts in order what an earlier process left behind, where only one process serves and before it begins
-    /// anything: what was running may have happened, and nobody runs it again.
-    pub(crate) async fn recover(&self) -> Result<Recovered, StoreError> {
+    /// anything: what was running may have happened, and is run again only where that does no harm.
+    pub(crate) async fn recover(&self, start_deadline: Duration) -> Result<Recovered, StoreError> {
         let any = || Expr::value(true);
-        let mut interrupted_calls = 0;
-        for call in self.executing(any()).await? {
-            interrupted_calls += u64::from(self.interrupt(any(), &call).await?);
+        let (mut interrupted_calls, mut repeated_calls) = (0, 0);
+        for row in self.executing(any()).await? {
+            match self.lose(&row, any(), start_deadline, system::SWEEPER).await? {
+                Lost::Nothing => {}
+                Lost::Repeatable => repeated_calls += 1,
+                Lost::Interrupted => interrupted_calls += 1,
+            }
         }
-        Ok(Recovered { interrupted_calls, closed_turns: self.close_all_turns().await? })
+        Ok(Recovered { interrupted_calls, repeated_calls, closed_turns: self.close_all_turns().await? })
     }
 }

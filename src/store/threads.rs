@@ -6,6 +6,8 @@ use crate::domain::Principal;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::permit::Requester;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug};
 use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
@@ -83,6 +85,10 @@ impl<T> Page<T> {
 }
 
 fn owned_by(owner: &Principal) -> Condition {
+    #[cfg(feature = "torture")]
+    if faults::has(Bug::NoTenant) {
+        return Condition::all().add(thread::Column::DeletedAt.is_null());
+    }
     of_tenant(owner).add(thread::Column::UserId.eq(&owner.user_id))
 }
 

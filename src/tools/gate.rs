@@ -9,6 +9,8 @@ use crate::config::Limits;
 use crate::domain::call::{Input, Outcome, RiskLevel, cut, unknown_schema_hash};
 use crate::domain::policy::{self, Judgement, Requirement};
 use crate::domain::strict_json;
+#[cfg(feature = "torture")]
+use crate::faults::Point;
 use futures::FutureExt;
 use serde_json::Value;
 use std::fmt::Write;
@@ -131,8 +133,15 @@ impl Gate {
         else {
             return Outcome::Failed("this server does not have the tool; it did not run".to_owned());
         };
+        #[cfg(feature = "torture")]
+        let point = Point::of("tool.run", Some(&permit.tool_call_id()));
+        #[cfg(feature = "torture")]
+        point.before().await;
         let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
-        match tokio::time::timeout(self.timeout, work).await {
+        let ran = tokio::time::timeout(self.timeout, work).await;
+        #[cfg(feature = "torture")]
+        let _given = point.after().await;
+        match ran {
             Ok(Ok(Ok(output))) => Outcome::Succeeded(self.bounded(output)),
             Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
             Ok(Err(_panic)) => {

@@ -9,7 +9,7 @@ mod registry;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;
-pub use crate::domain::permit::{Permit, Requester};
+pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub(crate) use registry::InputError;
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 
@@ -68,8 +68,9 @@ pub trait Tool: Send + Sync + 'static {
     const DESCRIPTION: &'static str;
     /// Human in the loop: whether a person has to say yes to each call.
     const HIL: bool;
-    /// Whether running a call twice does no more than running it once. Stored with each call; only such a call
-    /// may ever be run again after a crash.
+    /// Whether running a call twice does no more than running it once. Stored with each call. Only such a call is ever
+    /// run again: one that a crash cut off, at most three times in all, and each time with the same
+    /// [key](Permit::idempotency_key).
     const IDEMPOTENT: bool = false;
     /// How much harm it can do, shown to the person.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };

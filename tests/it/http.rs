@@ -295,7 +295,10 @@ async fn tools_and_models_are_told() {
     let tools = app.client.get("/tools").await.body;
     let names: Vec<&Value> =
         tools["results"].as_array().unwrap().iter().map(|tool| &tool["tool_name"]).collect();
-    assert_eq!(names, ["break", "dawdle", "look", "mumble", "pay", "refuse", "wait_for_me"]);
+    assert_eq!(
+        names,
+        ["break", "dawdle", "look", "mumble", "pay", "refuse", "restock", "tidy", "wait_for_me"]
+    );
     let pay = app.client.get("/tools/pay").await;
     let schema = &pay.body["input_schema"];
     let expected = json!({ "tool_name": "pay", "description": "A probe.", "hil": true, "idempotent": false,

@@ -79,10 +79,10 @@ impl Calls {
         let fixed = "what was shown does not change";
         let decided = "a decision is final";
         let moves = "illegal transition of a tool call";
-        let once = "a call runs once, and again only if it is idempotent";
+        let once = "a call runs once, and again only if it is idempotent, at most three times";
         let outcome = "an outcome does not change";
         let erased = "only what has ended is erased, once";
-        let born = "a tool call begins as pending, invalid, or decided by the policy";
+        let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
         vec![
             // Erasing empties what has ended; it rewrites nothing that can still run.
             (call(pending, "erased_at = 1, arguments = '{}'"), erased, erased),
@@ -90,6 +90,18 @@ impl Calls {
             same(call(executing, "erased_at = 1"), erased),
             // A call that asks is not born under way.
             same(copy(executing, "executing", "'x', 'x', 1, 1"), born),
+            // Nor is one born withdrawn, unless it repeats another.
+            same(copy(rejected, "cancelled", no_execution), born),
+            same(copy(ungated, "cancelled", no_execution), born),
+            (
+                call(
+                    pending,
+                    "state = 'cancelled', validated = FALSE, decided_at = 1, decided_by = 'system:duplicate',
+                     result = 'x', finished_at = 1",
+                ),
+                "CHECK constraint failed: (state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')",
+                "CHECK ((((state = 'cancelled'::text) AND (NOT held)) = (decided_by = 'system:duplicate'::text)))",
+            ),
             // What was said stays as it was said.
             same(
                 "UPDATE messages SET content = 'x' WHERE role = 'user'".to_owned(),
@@ -135,8 +147,8 @@ impl Calls {
                 "CHECK constraint failed: state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid')",
                 "'cancelled'::text, 'invalid'::text])) OR (exec_id IS NULL)",
             ),
-            same(copy(succeeded, "succeeded", an_execution), "a tool call begins as pending, invalid, or"),
-            same(copy(pending, "approved", no_execution), "a tool call begins as pending, invalid, or"),
+            same(copy(succeeded, "succeeded", an_execution), born),
+            same(copy(pending, "approved", no_execution), born),
             // A call runs once.
             same(call(executing, "exec_attempt = 2"), once),
             same(call(executing, "exec_id = 'x'"), once),

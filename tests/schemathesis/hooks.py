@@ -52,6 +52,9 @@ def before_call(context, case, kwargs):
         # What is no id is there to be refused.
         if held and isinstance(case.body, dict) and UUID.fullmatch(str(case.body.get("toolCallId"))):
             decide(case.body, positive)
+    elif case.path == "/qa/validate_tools":
+        if positive:
+            decide_all(case.body["decisions"])
     elif held and "tool_call_id" in case.path_parameters and chance.random() < 0.3:
         case.path_parameters["tool_call_id"] = chance.choice(held)
 
@@ -94,3 +97,14 @@ def decide(body, positive):
     # Inputs and hashes by chance fit no tool, and nothing would ever run.
     body.pop("validatedInputs", None)
     body.pop("inputHash", None)
+
+
+def decide_all(decisions):
+    """Each about another call: what names one twice is refused as a whole."""
+    calls = list(dict.fromkeys(held))
+    chance.shuffle(calls)
+    del decisions[max(1, len(calls)):]
+    for decision, call in zip(decisions, calls):
+        decision["toolCallId"] = call
+        decision.pop("validatedInputs", None)
+        decision.pop("inputHash", None)

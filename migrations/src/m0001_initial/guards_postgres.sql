@@ -12,9 +12,10 @@ END $$;
 
 CREATE FUNCTION holdpoint_tool_call_born() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
+    IF NEW.state NOT IN ('pending', 'executing', 'rejected', 'cancelled', 'invalid')
         OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
-    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, or decided by the policy'; END IF;
+        OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
+    THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'; END IF;
     RETURN NEW;
 END $$;
 
@@ -54,12 +55,12 @@ BEGIN
         OR (NEW.state = 'interrupted' AND OLD.exec_attempt = 0))
     THEN RAISE EXCEPTION 'only a call that was never claimed did not run'; END IF;
 
-    IF (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT OLD.idempotent)
+    IF (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3))
         OR (NEW.exec_attempt <> OLD.exec_attempt AND NOT (OLD.state = 'approved'
             AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
         OR (NEW.exec_id IS DISTINCT FROM OLD.exec_id
             AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
-    THEN RAISE EXCEPTION 'a call runs once, and again only if it is idempotent'; END IF;
+    THEN RAISE EXCEPTION 'a call runs once, and again only if it is idempotent, at most three times'; END IF;
 
     IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
         AND (OLD.result, OLD.output, OLD.finished_at)

@@ -1,9 +1,10 @@
 -- The same guards as in guards_postgres.sql.
 
 CREATE TRIGGER tool_calls_born BEFORE INSERT ON tool_calls
-WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'invalid')
+WHEN NEW.state NOT IN ('pending', 'executing', 'rejected', 'cancelled', 'invalid')
   OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
-BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, or decided by the policy'); END;
+  OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
+BEGIN SELECT RAISE(ABORT, 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'); END;
 
 CREATE TRIGGER tool_calls_kept BEFORE DELETE ON tool_calls
 BEGIN SELECT RAISE(ABORT, 'tool calls are never deleted'); END;
@@ -42,11 +43,11 @@ WHEN OLD.state = 'approved' AND OLD.state IS NOT NEW.state AND (
 BEGIN SELECT RAISE(ABORT, 'only a call that was never claimed did not run'); END;
 
 CREATE TRIGGER tool_calls_attempts BEFORE UPDATE ON tool_calls
-WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT OLD.idempotent)
+WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3))
   OR (NEW.exec_attempt IS NOT OLD.exec_attempt
       AND NOT (OLD.state = 'approved' AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
   OR (NEW.exec_id IS NOT OLD.exec_id AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
-BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent'); END;
+BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent, at most three times'); END;
 
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state

@@ -134,6 +134,8 @@ CREATE TABLE tool_calls (
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
     -- A call that a person was asked about can only run on a person's yes.
     CHECK (NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'),
+    -- Nobody is asked about a duplicate, and without being asked nothing else is withdrawn.
+    CHECK ((state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')),
     CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
     CHECK (state <> 'approved' OR start_deadline IS NOT NULL),
     CHECK (validated_inputs IS NULL OR validated IS TRUE),
@@ -143,7 +145,7 @@ CREATE TABLE tool_calls (
     CHECK (state NOT IN ('executing', 'succeeded', 'interrupted') OR exec_id IS NOT NULL),
     CHECK (state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid') OR exec_id IS NULL),
     CHECK ((state = 'executing') = (lease_until IS NOT NULL)),
-    CHECK (exec_attempt >= 0 AND (idempotent OR exec_attempt <= 1)),
+    CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- Whatever ended has words for the model, and nothing else has.
     CHECK ((finished_at IS NULL) = (result IS NULL)),

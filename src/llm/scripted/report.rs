@@ -44,6 +44,7 @@ fn outcome(tool: &str, label: &str, told: &str) -> String {
     }
     let how = match told {
         words::AWAITING => " waits for a person's approval. It has not run.",
+        words::DUPLICATE => " waits for a person's approval already, so it was not asked about again.",
         words::UNDER_WAY => " is approved and under way. Its outcome is not known yet.",
         words::EXPIRED => " was not approved in time. It did not run.",
         words::CANCELLED => " was cancelled. It did not run.",
@@ -124,6 +125,7 @@ mod tests {
         let failed = Outcome::Failed("no such file".to_owned());
         let ends: [(&str, &str); _] = [
             (words::AWAITING, "D waits for a person's approval. It has not run."),
+            (words::DUPLICATE, "D waits for a person's approval already, so it was not asked about again."),
             (words::UNDER_WAY, "D is approved and under way. Its outcome is not known yet."),
             (words::EXPIRED, "D was not approved in time. It did not run."),
             (words::CANCELLED, "D was cancelled. It did not run."),

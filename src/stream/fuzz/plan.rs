@@ -56,6 +56,8 @@ pub(super) struct PlannedCall {
 #[derive(Debug, Clone)]
 pub(super) enum Goes {
     Invalid(String),
+    /// A person is being asked about the same already.
+    Duplicate,
     Cleared(Outcome),
     Held(Hold),
 }
@@ -212,6 +214,7 @@ fn holds() -> impl Strategy<Value = Hold> {
 fn calls() -> impl Strategy<Value = PlannedCall> {
     let goes = prop_oneof![
         1 => words().prop_map(Goes::Invalid),
+        1 => Just(Goes::Duplicate),
         4 => outcomes().prop_map(Goes::Cleared),
         3 => holds().prop_map(Goes::Held),
     ];
@@ -220,7 +223,9 @@ fn calls() -> impl Strategy<Value = PlannedCall> {
         |(tool, input, garbage, cuts, beside, goes)| {
             let written = match goes {
                 Goes::Invalid(_) => garbage,
-                Goes::Cleared(_) | Goes::Held(_) => in_pieces(&json!(input).to_string(), &cuts),
+                Goes::Duplicate | Goes::Cleared(_) | Goes::Held(_) => {
+                    in_pieces(&json!(input).to_string(), &cuts)
+                }
             };
             PlannedCall { tool, input, written, beside, goes }
         },

@@ -264,6 +264,7 @@ impl<'a> Teller<'a> {
         }
         let (held, state) = match &planned.goes {
             Goes::Invalid(why) => (false, State::Invalid(ended(why))),
+            Goes::Duplicate => (false, State::Cancelled(None, ended(words::DUPLICATE))),
             Goes::Cleared(outcome) => (false, ran(outcome, None)),
             Goes::Held(hold) => {
                 self.holds.insert(tool_call_id, hold);
@@ -306,10 +307,12 @@ impl<'a> Teller<'a> {
             let input = if invalid { Input::new() } else { call.input.clone() };
             self.say(TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input });
         }
-        for call in said.calls.iter().filter(|call| matches!(call.state, State::Invalid(_))) {
+        // These are stored with their ends.
+        let ended = |call: &ToolCall| matches!(call.state, State::Invalid(_) | State::Cancelled(..));
+        let runs = |call: &ToolCall| !call.held && !ended(call);
+        for call in said.calls.iter().filter(|call| !call.held && ended(call)) {
             self.end_of(call);
         }
-        let runs = |call: &ToolCall| !call.held && !matches!(call.state, State::Invalid(_));
         let holds = said.calls.iter().any(|call| call.held);
         if matches!(step.end, plan::End::Stopped) && !holds && said.calls.iter().any(runs) {
             for call in said.calls.iter_mut().filter(|call| runs(call)) {
@@ -355,7 +358,7 @@ fn ended(result: &str) -> End {
 }
 
 fn execution() -> Execution {
-    Execution { id: ExecId::new(Uuid::nil()), started_at: AT }
+    Execution { id: ExecId::new(Uuid::nil()), attempt: 1, started_at: AT }
 }
 
 fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {

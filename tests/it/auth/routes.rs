@@ -44,6 +44,9 @@ impl Things {
             "chat" => json!({ "content": "hi" }),
             "chatById" => json!({ "id": self.thread, "content": "hi" }),
             "validateTool" => json!({ "toolCallId": self.tool_call, "isValidated": true }),
+            "validateTools" => {
+                json!({ "decisions": [{ "toolCallId": self.tool_call, "isValidated": true }] })
+            }
             "createThread" => json!({ "parent_id": self.thread, "title": "mine" }),
             "updateThread" => json!({ "title": "mine" }),
             _ => panic!("say with which body {operation} does something"),
@@ -69,6 +72,8 @@ fn answer_to_a_stranger(operation: &str) -> u16 {
         "attachStreamById" => 204,
         // Their own, or everybody's.
         "listThreads" | "listTools" | "getTool" | "listModels" => 200,
+        // Of each call: it is not there.
+        "validateTools" => 200,
         // A name that a thread of their own gets.
         "chatById" => 200,
         // The id is in the body, and belongs to what they ask for.

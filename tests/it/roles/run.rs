@@ -90,7 +90,7 @@ async fn who_goes_on_with_fewer_roles_goes_on_without_their_tools_and_never_with
         app.scene.requests()[n].tools.iter().map(|tool| tool.name.clone()).collect()
     };
     for (selection, left) in [
-        (Value::Null, vec!["break", "dawdle", "mumble", "pay", "refuse", "wait_for_me"]),
+        (Value::Null, vec!["break", "dawdle", "mumble", "pay", "refuse", "restock", "tidy", "wait_for_me"]),
         (json!(["look", "pay"]), vec!["pay"]),
         (json!(["look"]), vec![]),
     ] {

@@ -73,9 +73,26 @@ impl Scene {
         self.gate.lock().unwrap().get_or_insert_with(|| Arc::new(Semaphore::new(0))).clone()
     }
 
+    /// What was to come does not.
+    pub(crate) fn forget(&self) {
+        self.steps.lock().unwrap().clear();
+    }
+
     /// Every request so far, oldest first.
     pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
+    }
+
+    /// The same, of one conversation: each says word for word what the one before it said, and goes on from there.
+    pub(crate) fn growing_requests(&self) -> Vec<ModelRequest> {
+        let requests = self.requests();
+        for pair in requests.windows(2) {
+            let [before, after] = pair else { panic!() };
+            let said = before.messages.len();
+            assert!(after.messages.len() >= said, "{before:#?} became {after:#?}");
+            assert_eq!(after.messages[..said], before.messages[..], "words that were sent have changed");
+        }
+        requests
     }
 }
 

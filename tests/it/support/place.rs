@@ -86,6 +86,44 @@ impl Tool for Sync {
     }
 }
 
+/// Asks first, and may be begun again.
+struct Restock;
+/// Runs by itself, and may be begun again.
+struct Tidy;
+
+/// What both do: each attempt says which it is, and by which key it is known.
+async fn attempt<T>(name: &str, input: Probe, permit: Permit<T>) -> Value {
+    let (attempt, key) = (permit.attempt(), permit.idempotency_key());
+    work(format!("{name} {} attempt {attempt} key {key}", input.note)).await;
+    json!({ "attempt": attempt })
+}
+
+impl Tool for Restock {
+    const NAME: &'static str = "restock";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = true;
+    const IDEMPOTENT: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+        Ok(attempt("restock", input, permit).await)
+    }
+}
+
+impl Tool for Tidy {
+    const NAME: &'static str = "tidy";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = false;
+    const IDEMPOTENT: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+        Ok(attempt("tidy", input, permit).await)
+    }
+}
+
 /// Calls the tool that a user names, or `both`, and says back what a tool answered. Told to `think` it says half an
 /// answer first and waits, and told to `ponder` it waits before it does what else it was told.
 #[derive(Debug)]
@@ -159,6 +197,8 @@ fn child_server() {
         let mut tools = ToolRegistry::new();
         tools.register(Transfer).unwrap();
         tools.register(Sync).unwrap();
+        tools.register(Restock).unwrap();
+        tools.register(Tidy).unwrap();
         let bind = config.server.bind;
         let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
             Ok(app) => app,
@@ -252,7 +292,12 @@ impl Place {
 
     /// Has the model ask for one `transfer`, and gives the call's id.
     pub(crate) async fn hold(&self, client: &Client, thread: &str, note: &str) -> String {
-        let turn = client.say(thread, &format!("transfer {note}")).await;
+        self.hold_of(client, thread, &format!("transfer {note}")).await
+    }
+
+    /// The same with these words: a tool and its note.
+    pub(crate) async fn hold_of(&self, client: &Client, thread: &str, words: &str) -> String {
+        let turn = client.say(thread, words).await;
         let pending = turn.pending();
         assert_eq!(pending.len(), 1, "{}", turn.raw);
         pending[0].clone()

@@ -82,8 +82,37 @@ probe!(Dawdle, "dawdle", hil: false, |ledger, input| {
 });
 probe!(Mumble, "mumble", hil: true, |_ledger, input| Ok(serde_json::json!(format!("\0{}\0", input.note))));
 
-/// All probes: `look` and `dawdle` run by themselves; `pay`, `refuse`, `break`, `wait_for_me` and `mumble` ask.
-/// `dawdle` and `wait_for_me` wait to be let go, and `mumble` gives a text with U+0000.
+macro_rules! harmless {
+    ($type:ident, $name:literal, hil: $hil:literal) => {
+        struct $type(Ledger);
+
+        impl Tool for $type {
+            const NAME: &'static str = $name;
+            const DESCRIPTION: &'static str = "A probe.";
+            const HIL: bool = $hil;
+            const IDEMPOTENT: bool = true;
+            type Input = Probe;
+            type Output = serde_json::Value;
+
+            async fn execute(
+                &self,
+                input: Probe,
+                permit: Permit<Self>,
+            ) -> Result<serde_json::Value, ToolError> {
+                let (attempt, key) = (permit.attempt(), permit.idempotency_key());
+                self.0.write(format!("{} {} attempt {attempt} key {key}", $name, input.note));
+                self.0.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+                Ok(serde_json::json!({ "attempt": attempt }))
+            }
+        }
+    };
+}
+
+harmless!(Restock, "restock", hil: true);
+harmless!(Tidy, "tidy", hil: false);
+
+/// All probes: `look`, `dawdle` and `tidy` run by themselves; the others ask. `dawdle`, `wait_for_me`, `restock` and
+/// `tidy` wait to be let go; of these `restock` and `tidy` may be begun again. `mumble` gives a text with U+0000.
 pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     let mut registry = ToolRegistry::new();
     registry.register(Look(ledger.clone())).unwrap();
@@ -93,6 +122,8 @@ pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     registry.register(WaitForMe(ledger.clone())).unwrap();
     registry.register(Dawdle(ledger.clone())).unwrap();
     registry.register(Mumble(ledger.clone())).unwrap();
+    registry.register(Restock(ledger.clone())).unwrap();
+    registry.register(Tidy(ledger.clone())).unwrap();
     registry
 }
 

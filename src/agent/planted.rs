@@ -1,0 +1,44 @@
+//! Bugs of the agent, for the torture run.
+
+use super::execution::Executor;
+use super::step::AskedCall;
+use super::turn::Agent;
+use crate::domain::call::Outcome;
+use crate::domain::permit::Permit;
+use crate::domain::policy::Judgement;
+use crate::domain::turn::{Standing, Stands, TurnEvent};
+use crate::store::StoreError;
+
+impl Executor {
+    /// [`Bug::ClaimAfterTool`](crate::faults::Bug): the outcome of what ran before anybody had the right to it.
+    pub(crate) async fn settle_what_ran(
+        &self,
+        permit: &Permit,
+        outcome: &Outcome,
+    ) -> Result<bool, StoreError> {
+        let result = self.gate.words(outcome, permit.asked(), permit.input());
+        self.settle(permit.tool_call_id(), permit.execution(), outcome, &result).await
+    }
+}
+
+impl Agent {
+    /// [`Bug::TellBeforeCommit`](crate::faults::Bug): what a person is going to be asked, told before it is stored.
+    pub(super) fn tell_too_early(&self, calls: &[AskedCall], say: &(dyn Fn(TurnEvent<'static>) + Sync)) {
+        let held = calls.iter().filter(|call| {
+            let judged = self.executor.gate.judge(&call.name, &call.arguments, |_| true);
+            matches!(judged.judgement, Judgement::Held(_))
+        });
+        let held: Vec<_> = held
+            .map(|call| Standing {
+                tool_call_id: call.id,
+                tool_name: call.name.clone(),
+                shown_anew: None,
+                word: "pending",
+                stands: Stands::Pending,
+            })
+            .collect();
+        if !held.is_empty() {
+            say(TurnEvent::Held(held));
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Executions of calls: claimed, renewed, settled, lost.
+
+use super::entity::tool_call;
+use super::events::Subject;
+use super::moves::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
+use super::{Read, Renewed, StoreError, Thread, Write, rows};
+use crate::domain::call::{Execution, Outcome, ToolCall};
+use crate::domain::event::{EventType, system};
+use crate::domain::id::{ExecId, ToolCallId};
+use crate::domain::permit::Permit;
+#[cfg(feature = "torture")]
+use crate::faults::{self, Bug};
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What became of the wish to run an approved call.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    /// It is this execution's.
+    Taken(Permit),
+    /// It is not approved any more, or its time to begin is over: nobody may run it on this wish.
+    Nothing,
+    /// The commit was asked for, and whether it was made the database did not say. Only who finds this execution in the
+    /// row may run the call.
+    Unknown(Execution, StoreError),
+}
+
+/// What became of a call whose execution went away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It was not that execution's any more.
+    Nothing,
+    /// It may be begun again.
+    Repeatable,
+    /// Nobody knows how it went, and nobody runs it again.
+    Interrupted,
+}
+
+impl Read {
+    /// A call by its id, whoever owns it: for what the server does by itself.
+    pub(crate) async fn any_call(&self, id: ToolCallId) -> Result<Option<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
+        Ok(self.with_decisions(found).await?.pop())
+    }
+}
+
+impl Write {
+    /// The id of a fresh execution.
+    pub(super) fn fresh_execution(&self) -> ExecId {
+        ExecId::new(self.clock.uuid())
+    }
+
+    /// Takes an approved call to run it, commits, and gives the permit.
+    pub(crate) async fn claim(
+        self,
+        thread: &Thread,
+        call: &ToolCall,
+        owner: &str,
+        lease: Duration,
+    ) -> Result<Claimed, StoreError> {
+        let now = self.now.as_micros();
+        let attempt = ExprTrait::add(Expr::col(tool_call::Column::ExecAttempt), 1);
+        let claimed = Move::of::<Approved, Executing>()
+            .set(tool_call::Column::ExecId, Expr::value(self.fresh_execution().to_string()))
+            .set(tool_call::Column::ExecOwner, Expr::value(owner))
+            .set(tool_call::Column::ExecAttempt, attempt)
+            .set(tool_call::Column::StartedAt, Expr::value(now))
+            .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .only(tool_call::Column::StartDeadline.gt(now));
+        self.lock_thread(thread).await?;
+        if !self.apply(thread, call.id, claimed).await? {
+            return Ok(Claimed::Nothing);
+        }
+        let stored = self.any_call(call.id).await?;
+        let Some((stored, execution)) = with_execution(stored) else { return Ok(Claimed::Nothing) };
+        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
+        self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
+        Ok(match self.commit().await {
+            Ok(()) => Claimed::Taken(permit(thread, stored, execution)),
+            Err(error) => Claimed::Unknown(execution, error),
+        })
+    }
+
+    /// After a claim whose commit nobody answered: the permit, if the call is this execution's. A commit that is still
+    /// on its way then comes to nothing, or to a call that nobody runs.
+    pub(crate) async fn find_claim(
+        self,
+        thread: &Thread,
+        call: ToolCallId,
+        execution: Execution,
+        lease: Duration,
+    ) -> Result<Option<Permit>, StoreError> {
+        // Waits for the transaction in doubt, as long as the database has it open.
+        self.lock_thread(thread).await?;
+        if self.renew_call(call, execution, lease).await? == Renewed::Lost {
+            return Ok(None);
+        }
+        let stored = self.any_call(call).await?;
+        self.commit().await?;
+        Ok(with_execution(stored).map(|(stored, execution)| permit(thread, stored, execution)))
+    }
+
+    /// Says that an execution is alive.
+    pub(crate) async fn renew_call(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        lease: Duration,
+    ) -> Result<Renewed, StoreError> {
+        #[cfg(feature = "torture")]
+        self.name.set("call.renewed", Some(&call));
+        let held = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
+            .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
+            .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
+            .filter(tool_call::Column::State.eq("executing"))
+            .exec(&self.tx)
+            .await?;
+        let asked = tool_call::Entity::find_by_id(call.to_string())
+            .filter(tool_call::Column::CancelRequestedAt.is_not_null())
+            .count(&self.tx)
+            .await?;
+        #[cfg(feature = "torture")]
+        self.name.set("call.renewed", Some(&call));
+        Ok(Renewed::of(held.rows_affected == 1, asked > 0))
+    }
+
+    /// Writes how an execution went, by who holds it. An outcome may come late, after the execution was taken for
+    /// dead. False if the call is not this execution's any more, or was settled without it.
+    pub(crate) async fn settle(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: String,
+        start_deadline: Duration,
+    ) -> Result<bool, StoreError> {
+        let Some(row) = self.row(call).await? else { return Ok(false) };
+        let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
+        let own = tool_call::Column::ExecId.eq(execution.id.to_string());
+        let settling = match outcome {
+            Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
+            Outcome::Interrupted => Some(self.unknown(result.clone())),
+            Outcome::Lost => return Ok(self.lose(&row, own, start_deadline, actor).await? != Lost::Nothing),
+        };
+        let late = self.known::<Interrupted>(outcome, &result);
+        for Settling { moved, event } in settling.into_iter().chain(late) {
+            let moved = moved.only(own.clone());
+            if self.move_row(&row, moved, event, actor, json!({})).await? {
+                #[cfg(feature = "torture")]
+                if faults::has(Bug::LateRewrites) {
+                    self.rewrite_answers(call, &result).await?;
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes how an interrupted execution went, by somebody who found that out since, with these facts for the event.
+    /// False if the call is not interrupted any more.
+    pub(crate) async fn resolve(
+        &self,
+        call: ToolCallId,
+        execution: Execution,
+        outcome: &Outcome,
+        result: &str,
+        actor: &str,
+        facts: Value,
+    ) -> Result<bool, StoreError> {
+        let Some(row) = self.row(call).await? else { return Ok(false) };
+        let Some(Settling { moved, event }) = self.known::<Interrupted>(outcome, result) else {
+            return Ok(false);
+        };
+        let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
+        self.move_row(&row, moved, event, actor, facts).await
+    }
+
+    /// Gives up an execution that went away, where the call stands so: it may be begun again where that does no more
+    /// than beginning it once, unless somebody wants it to end; else nobody knows how it went.
+    pub(super) async fn lose(
+        &self,
+        row: &tool_call::Model,
+        standing: SimpleExpr,
+        start_deadline: Duration,
+        actor: &str,
+    ) -> Result<Lost, StoreError> {
+        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
+        self.lock_thread(&thread).await?;
+        let repeatable = row.idempotent;
+        #[cfg(feature = "torture")]
+        let repeatable = repeatable || faults::has(Bug::ReapToApproved);
+        if repeatable && !self.is_deleted(&thread).await? {
+            let until = self.now.plus(start_deadline);
+            let again = unleased(Move::of::<Executing, Approved>())
+                .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
+                .only(tool_call::Column::CancelRequestedAt.is_null())
+                .only(same_execution(row))
+                .only(standing.clone());
+            let attempt = json!({ "attempt": row.exec_attempt });
+            if self.move_row(row, again, EventType::ToolInterrupted, actor, attempt).await? {
+                return Ok(Lost::Repeatable);
+            }
+        }
+        let moved = self.interrupt(row, standing, actor).await?;
+        Ok(if moved { Lost::Interrupted } else { Lost::Nothing })
+    }
+
+    /// Says of an execution, where the call stands so, that nobody knows how it went.
+    pub(super) async fn interrupt(
+        &self,
+        row: &tool_call::Model,
+        standing: SimpleExpr,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        let call = rows::call(row.clone(), None)?;
+        let result = Outcome::Interrupted.words(&call.input, call.effective_input(), usize::MAX);
+        let Settling { moved, event } = self.unknown(result);
+        let moved = moved.only(same_execution(row)).only(standing);
+        self.move_row(row, moved, event, actor, json!({})).await
+    }
+
+    async fn row(&self, id: ToolCallId) -> Result<Option<tool_call::Model>, StoreError> {
+        Ok(tool_call::Entity::find_by_id(id.to_string()).one(&self.tx).await?)
+    }
+
+    /// The move to an outcome, if it is one.
+    fn known<From: Becomes<Succeeded> + Becomes<Failed>>(
+        &self,
+        outcome: &Outcome,
+        result: &str,
+    ) -> Option<Settling> {
+        let result = result.to_owned();
+        match outcome {
+            Outcome::Succeeded(output) => {
+                let output = Expr::value(output.to_string());
+                let moved = self.ended::<From, Succeeded>(result).set(tool_call::Column::Output, output);
+                Some(Settling { moved: unleased(moved), event: EventType::ToolSucceeded })
+            }
+            Outcome::Failed(_) => {
+                let moved = unleased(self.ended::<From, Failed>(result));
+                Some(Settling { moved, event: EventType::ToolFailed })
+            }
+            Outcome::Interrupted | Outcome::Lost => None,
+        }
+    }
+
+    /// The move of an execution whose outcome nobody knows.
+    fn unknown(&self, result: String) -> Settling {
+        let moved = unleased(self.ended::<Executing, Interrupted>(result));
+        Settling { moved, event: EventType::ToolInterrupted }
+    }
+
+    /// Moves a call, with its event: who did, and these facts besides the state.
+    async fn move_row(
+        &self,
+        row: &tool_call::Model,
+        moved: Move,
+        event: EventType,
+        actor: &str,
+        mut facts: Value,
+    ) -> Result<bool, StoreError> {
+        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
+        let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
+        facts["tool_name"] = json!(row.name);
+        facts["state"] = json!(moved.to);
+        self.lock_thread(&thread).await?;
+        if !self.apply(&thread, id, moved).await? {
+            return Ok(false);
+        }
+        let subject = Subject { thread: &thread, run_id, tool_call_id: Some(id) };
+        self.event(event, actor, &subject, facts).await?;
+        self.complete_if_passed(&thread, run_id).await?;
+        Ok(true)
+    }
+}
+
+/// A move that settles a call, and the event that tells of it.
+struct Settling {
+    moved: Move,
+    event: EventType,
+}
+
+/// Where the call is still the execution's that this row was read with.
+fn same_execution(row: &tool_call::Model) -> SimpleExpr {
+    tool_call::Column::ExecId.eq(row.exec_id.clone())
+}
+
+fn unleased(moved: Move) -> Move {
+    moved.set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
+}
+
+fn with_execution(stored: Option<ToolCall>) -> Option<(ToolCall, Execution)> {
+    let stored = stored?;
+    let execution = stored.execution()?;
+    Some((stored, execution))
+}
+
+/// The permit of a call that is committed as executing.
+fn permit(thread: &Thread, stored: ToolCall, execution: Execution) -> Permit {
+    let edited = stored.edited_input().cloned();
+    Permit::committed(stored.id, stored.name, thread.requester(), stored.input, edited, execution)
+}
+
+/// Who is behind the start of an approved call.
+fn owner_actor(call: &ToolCall) -> &str {
+    call.decision.as_ref().map_or(system::POLICY, |decision| decision.by.as_str())
+}

@@ -1,0 +1,18 @@
+// Every move of a call, with what has to hold besides its state. `moves.rs` makes types of this list, and the tests
+// hold it against both databases.
+legal! {
+    Pending => Approved if always;
+    Pending => Rejected if always;
+    Pending => Expired if always;
+    Pending => Cancelled if always;
+    Approved => Executing if startable;
+    Approved => Cancelled if never_begun;
+    Approved => Failed if never_begun;
+    Approved => Interrupted if begun_before;
+    Executing => Succeeded if always;
+    Executing => Failed if always;
+    Executing => Interrupted if always;
+    Executing => Approved if repeatable;
+    Interrupted => Succeeded if always;
+    Interrupted => Failed if always;
+}

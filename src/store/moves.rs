@@ -1,0 +1,105 @@
+//! Moves of a call from one state to another: those that are legal, and no others.
+
+use super::entity::tool_call;
+#[cfg(feature = "torture")]
+use super::planted;
+use crate::domain::call::ATTEMPTS_MAX;
+use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
+
+/// A state that a call moves from or to.
+pub(super) trait Stand {
+    /// Its word in the table.
+    const WORD: &'static str;
+}
+
+/// Holds between two states if a call may move from this one to that.
+pub(super) trait Becomes<To: Stand>: Stand {
+    /// What has to hold besides.
+    fn guard() -> SimpleExpr;
+}
+
+macro_rules! states {
+    ($($state:ident $word:literal),+ $(,)?) => { $(
+        pub(super) struct $state;
+
+        impl Stand for $state {
+            const WORD: &'static str = $word;
+        }
+    )+ };
+}
+
+states! {
+    Pending "pending",
+    Approved "approved",
+    Executing "executing",
+    Succeeded "succeeded",
+    Failed "failed",
+    Interrupted "interrupted",
+    Rejected "rejected",
+    Expired "expired",
+    Cancelled "cancelled",
+}
+
+macro_rules! legal {
+    ($($from:ident => $to:ident if $guard:ident;)+) => { $(
+        impl Becomes<$to> for $from {
+            fn guard() -> SimpleExpr {
+                $guard()
+            }
+        }
+    )+ };
+}
+
+include!("legal_moves.rs");
+
+fn always() -> SimpleExpr {
+    Expr::value(true)
+}
+
+fn never_begun() -> SimpleExpr {
+    tool_call::Column::ExecAttempt.eq(0)
+}
+
+fn begun_before() -> SimpleExpr {
+    tool_call::Column::ExecAttempt.gt(0)
+}
+
+/// Begun for the first time, or again where that does no more than once.
+fn startable() -> SimpleExpr {
+    ExprTrait::or(never_begun(), repeatable())
+}
+
+fn repeatable() -> SimpleExpr {
+    tool_call::Column::Idempotent.eq(true).and(tool_call::Column::ExecAttempt.lt(ATTEMPTS_MAX))
+}
+
+/// One guarded statement that moves a call.
+pub(super) struct Move {
+    pub(super) update: UpdateMany<tool_call::Entity>,
+    /// The word of the state it moves to.
+    pub(super) to: &'static str,
+}
+
+impl Move {
+    /// From one state to another.
+    pub(super) fn of<From: Becomes<To>, To: Stand>() -> Self {
+        let standing = tool_call::Column::State.eq(From::WORD).and(From::guard());
+        #[cfg(feature = "torture")]
+        let standing = planted::weakened(From::WORD, To::WORD).unwrap_or(standing);
+        let update = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::State, Expr::value(To::WORD))
+            .filter(standing);
+        Self { update, to: To::WORD }
+    }
+
+    /// With this in a column of the row.
+    pub(super) fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
+        Self { update: self.update.col_expr(column, value.into()), ..self }
+    }
+
+    /// Only where this holds too.
+    pub(super) fn only(self, guard: SimpleExpr) -> Self {
+        Self { update: self.update.filter(guard), ..self }
+    }
+}

@@ -1,0 +1,323 @@
+//! A tool that may be begun again is, when a crash cut it off: with the same key, three times in all, and by nobody
+//! once somebody wants it to end.
+
+use crate::support::{Embedded, Place, Process, UNKNOWN, call, eventually};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Longer ago than any lease.
+const LONG_AGO: &str = "1000000";
+
+/// What the ledger of a place says of an attempt at the call.
+fn attempt(words: &str, n: u32, id: &str) -> String {
+    format!("{words} attempt {n} key {id}")
+}
+
+/// A server on which an approved `restock` waits, with its thread and its call.
+async fn in_mid_restock(place: &Place, settings: &[(&str, &str)]) -> (Process, String, String) {
+    let server = place.start_with("0s", settings);
+    let thread = server.client.thread().await;
+    let id = place.hold_of(&server.client, &thread, "restock 10").await;
+    assert_eq!(server.client.approve(&id).await.status, 202);
+    place.wait_begun(&[&attempt("restock 10", 1, &id)]).await;
+    (server, thread, id)
+}
+
+async fn events_of(place: &Place, id: &str) -> Vec<(String, Value)> {
+    let sql = format!("SELECT type, data FROM events WHERE tool_call_id = '{id}' ORDER BY at, event_id");
+    let rows = place.rows().await.all(&sql).await;
+    let data = |row: &Value| serde_json::from_str(row["data"].as_str().unwrap()).unwrap();
+    rows.iter().map(|row| (row["type"].as_str().unwrap().to_owned(), data(row))).collect()
+}
+
+#[tokio::test]
+async fn killed_while_it_runs_it_is_begun_again_with_the_same_key_and_the_model_reads_its_outcome() {
+    let place = Place::new().await;
+    let (mut server, thread, id) = in_mid_restock(&place, &[]).await;
+    server.kill();
+    let server = place.start("30s");
+    let (first, second) = (attempt("restock 10", 1, &id), attempt("restock 10", 2, &id));
+    place.wait_begun(&[&first, &second]).await;
+    assert_eq!(server.client.call(&id).await["state"], "executing");
+    place.go();
+    let done = server.client.becomes(&id, "succeeded").await;
+    assert_eq!((&done["output"], &done["validated"]), (&json!({ "attempt": 2 }), &json!(true)));
+    assert_eq!(server.client.go_on(&thread).await.text(), "{\"attempt\":2}");
+    assert_eq!(place.ledger(), [first, second.clone(), format!("{second} done")]);
+
+    let events = events_of(&place, &id).await;
+    let types: Vec<_> = events.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "tool.called",
+        "tool.requires_approval",
+        "tool.approved",
+        "tool.started",
+        "tool.interrupted",
+        "tool.started",
+        "tool.succeeded",
+    ];
+    assert_eq!(types, expected);
+    let cut_off = json!({ "tool_name": "restock", "state": "approved", "attempt": 1 });
+    assert_eq!(events[4].1, cut_off);
+    assert_eq!((&events[3].1["attempt"], &events[5].1["attempt"]), (&json!(1), &json!(2)));
+    let told = place.rows().await.all("SELECT kind, text FROM sent_answers").await;
+    assert_eq!(told, [json!({ "kind": "answer", "text": "{\"attempt\":2}" })]);
+}
+
+#[tokio::test]
+async fn killed_three_times_its_outcome_is_unknown_and_it_is_begun_no_more() {
+    let place = Place::new().await;
+    let (mut server, thread, id) = in_mid_restock(&place, &[]).await;
+    let mut begun = vec![attempt("restock 10", 1, &id)];
+    for n in 2..=3 {
+        server.kill();
+        server = place.start("0s");
+        begun.push(attempt("restock 10", n, &id));
+        place.wait_begun(&begun.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    }
+    server.kill();
+    let server = place.start("0s");
+    let call = server.client.becomes(&id, "interrupted").await;
+    assert_eq!(call["result"], UNKNOWN);
+    let attempts = place.rows().await.all("SELECT exec_attempt FROM tool_calls").await;
+    assert_eq!(attempts, [json!({ "exec_attempt": 3 })]);
+    place.go();
+    assert_eq!(server.client.approve(&id).await.body["state"], "interrupted");
+    assert!(server.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(place.ledger(), begun);
+}
+
+#[tokio::test]
+async fn one_that_nobody_was_asked_about_is_begun_again_without_its_turn() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let body = json!({ "content": "tidy 7" });
+    let turn = server.client.begin(&thread, &body).await;
+    let begun = async || place.ledger().pop();
+    let line = eventually("the tool has begun", begun).await;
+    let (_, id) = line.rsplit_once(' ').unwrap();
+    assert_eq!(line, attempt("tidy 7", 1, id));
+    server.kill();
+    drop(turn);
+
+    let server = place.start("0s");
+    let again = attempt("tidy 7", 2, id);
+    place.wait_begun(&[&line, &again]).await;
+    place.go();
+    server.client.becomes(id, "succeeded").await;
+    assert_eq!(server.client.go_on(&thread).await.text(), "{\"attempt\":2}");
+    assert_eq!(server.client.say(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(place.ledger(), [line.clone(), again.clone(), format!("{again} done")]);
+    let decided = place.rows().await.all("SELECT held, decided_by FROM tool_calls").await;
+    assert_eq!(decided[0]["decided_by"], "system:policy");
+}
+
+#[tokio::test]
+async fn a_process_that_leaves_hands_it_to_the_next() {
+    let place = Place::new().await;
+    let (mut server, _, id) = in_mid_restock(&place, &[("HOLDPOINT_SERVER__GRACE", "300ms")]).await;
+    server.terminate();
+    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
+    let left = place.rows().await.all("SELECT state, exec_attempt, lease_until FROM tool_calls").await;
+    assert_eq!(left, [json!({ "state": "approved", "exec_attempt": 1, "lease_until": null })]);
+    place.go();
+    let server = place.start("0s");
+    assert_eq!(server.client.becomes(&id, "succeeded").await["output"], json!({ "attempt": 2 }));
+}
+
+#[tokio::test]
+async fn on_postgres_another_process_begins_it_again_and_only_one() {
+    let place = Place::on_postgres().await;
+    let (mut dead, thread, id) = in_mid_restock(&place, &[]).await;
+    let others = [place.start("0s"), place.start("0s"), place.start("0s")];
+    dead.kill();
+    let (first, second) = (attempt("restock 10", 1, &id), attempt("restock 10", 2, &id));
+    place.wait_begun(&[&first, &second]).await;
+    place.go();
+    others[0].client.becomes(&id, "succeeded").await;
+    assert_eq!(others[1].client.go_on(&thread).await.text(), "{\"attempt\":2}");
+    assert_eq!(place.ledger(), [first, second.clone(), format!("{second} done")]);
+}
+
+#[tokio::test]
+async fn on_postgres_one_that_was_paused_and_is_begun_again_elsewhere_changes_nothing_when_it_ends() {
+    let place = Place::on_postgres().await;
+    let (paused, _, id) = in_mid_restock(&place, &[]).await;
+    let other = place.start("0s");
+    paused.pause();
+    let (first, second) = (attempt("restock 10", 1, &id), attempt("restock 10", 2, &id));
+    place.wait_begun(&[&first, &second]).await;
+    place.go();
+    let done = other.client.becomes(&id, "succeeded").await;
+    paused.resume();
+    let ends = format!("{first} done");
+    eventually("the paused one ends too", async || place.ledger().contains(&ends).then_some(())).await;
+    drop(paused.finish());
+    assert_eq!(other.client.call(&id).await, done);
+    let events = events_of(&place, &id).await;
+    assert_eq!(events.iter().filter(|(name, _)| name == "tool.succeeded").count(), 1);
+}
+
+/// A server that sweeps at once, on which nobody begins a call but who says yes.
+async fn patient() -> Embedded {
+    Embedded::with(|config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3600);
+        config.approval.wait = Duration::ZERO;
+    })
+    .await
+}
+
+/// The execution of the call is taken for dead.
+async fn lapse(app: &Embedded, id: &str) {
+    let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE tool_call_id = '{id}'");
+    assert_eq!(app.rows.change(&lapse).await, Ok(1));
+}
+
+/// An approved `restock` whose first execution was taken for dead, and that nobody has begun again.
+async fn cut_off(app: &Embedded) -> (String, String) {
+    let (thread, id) = app.held("restock", "10").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    lapse(app, &id).await;
+    app.client.becomes(&id, "approved").await;
+    (thread, id)
+}
+
+#[tokio::test]
+async fn whoever_says_yes_again_begins_it_again_and_the_first_ends_too_late() {
+    let app = patient().await;
+    let (thread, id) = cut_off(&app).await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    // The first has waited for longer, and is let go.
+    app.ledger.go.add_permits(1);
+    let let_go = async || (app.ledger.go.available_permits() == 0).then_some(());
+    eventually("the first goes on", let_go).await;
+    assert_eq!(app.client.call(&id).await["state"], "executing");
+    app.ledger.go.add_permits(1);
+    let call = app.client.becomes(&id, "succeeded").await;
+    assert_eq!(call["output"], json!({ "attempt": 2 }));
+    app.scene.says("Done.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
+    let lines = [1, 2].map(|n| attempt("restock 10", n, &id));
+    assert_eq!(app.ledger.lines(), lines);
+}
+
+#[tokio::test]
+async fn nobody_begins_it_again_once_it_is_cancelled_and_then_its_outcome_is_unknown() {
+    let app = patient().await;
+    let (thread, id) = cut_off(&app).await;
+    let cancelled = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
+    let unknown = json!({ "success": false, "tool_call_id": id, "state": "interrupted" });
+    assert_eq!((cancelled.status, &cancelled.body), (200, &unknown));
+    assert_eq!(app.client.approve(&id).await.body["state"], "interrupted");
+    app.ledger.go.add_permits(1);
+    // The first execution lives, and it is the last one: its outcome counts.
+    assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "attempt": 1 }));
+    app.scene.says("Done.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
+    assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
+}
+
+#[tokio::test]
+async fn one_that_was_to_be_cancelled_when_it_was_cut_off_is_not_begun_again() {
+    let app = patient().await;
+    let (_, id) = app.held("restock", "10").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    let wish = format!(
+        "UPDATE tool_calls SET cancel_requested_at = created_at, lease_until = {LONG_AGO}
+         WHERE tool_call_id = '{id}'"
+    );
+    assert_eq!(app.rows.change(&wish).await, Ok(1));
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn one_of_a_deleted_thread_is_not_begun_again() {
+    let app = patient().await;
+    let (thread, id) = cut_off(&app).await;
+    let (other, running) = app.held("restock", "11").await;
+    assert_eq!(app.client.approve(&running).await.status, 202);
+    app.ledger.wait_begun().await;
+    for thread in [thread, other] {
+        assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    }
+    lapse(&app, &running).await;
+    let both = "tool_calls WHERE state = 'interrupted' AND exec_attempt = 1";
+    let ended = async || (app.rows.count(both).await == 2).then_some(());
+    eventually(&format!("{id} and {running} are interrupted"), ended).await;
+    app.ledger.go.add_permits(2);
+}
+
+#[tokio::test]
+async fn one_that_nobody_begins_again_in_time_has_an_unknown_outcome() {
+    let app = Embedded::with(|config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3600);
+        config.approval.start_deadline = Duration::from_secs(2);
+        config.approval.wait = Duration::ZERO;
+    })
+    .await;
+    let (thread, id) = cut_off(&app).await;
+    let call = app.client.becomes(&id, "interrupted").await;
+    assert_eq!((&call["result"], &call["validated"]), (&json!(UNKNOWN), &json!(true)));
+    app.scene.says("Nobody knows.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn one_that_takes_too_long_is_not_begun_again() {
+    let app = Embedded::with(|config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.tools.timeout = Duration::from_millis(50);
+    })
+    .await;
+    let (_, id) = app.held("restock", "10").await;
+    let answer = app.client.approve(&id).await;
+    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
+}
+
+#[tokio::test]
+async fn a_turn_that_lives_on_is_told_by_a_note_what_came_of_a_call_that_was_begun_again() {
+    let app = Embedded::with(|config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3);
+    })
+    .await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]).says("I do not know yet.");
+    let begun = async {
+        app.ledger.wait_begun().await;
+        let lapsed = async || {
+            let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE state = 'executing'");
+            app.rows.change(&lapse).await.unwrap();
+            (app.rows.count("tool_calls WHERE state = 'approved'").await == 1).then_some(())
+        };
+        eventually("the execution is taken for dead", lapsed).await;
+        app.ledger.wait_begun().await;
+        // The first is let go, and the turn with it.
+        app.ledger.go.add_permits(1);
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "tidy up"), begun);
+    assert_eq!(
+        (turn.codes().contains('a'), turn.text().as_str()),
+        (false, "I do not know yet."),
+        "{}",
+        turn.raw
+    );
+    app.ledger.go.add_permits(1);
+    let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
+    eventually("the second settles", settled).await;
+    app.scene.says("Now I do.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "Now I do.");
+    let told = app.rows.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    assert_eq!(told[0]["kind"], "placeholder");
+    let note = "[tool outcome] tidy, call a: {\"attempt\":2}";
+    assert_eq!(told[1..], [json!({ "kind": "note", "text": note })]);
+}

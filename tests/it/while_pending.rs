@@ -1,0 +1,319 @@
+//! The user writes on while a call is open: what becomes of the call, what the model reads then and ever after, and what
+//! a late outcome does.
+
+use crate::support::{Embedded, UNKNOWN, call, eventually};
+use holdpoint::config::{Config, WhilePending};
+use holdpoint::llm::{ModelMessage, ModelRequest};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be told later; do not \
+                        repeat the call.";
+const UNDER_WAY: &str =
+    "Approved by a person and under way. Its outcome will be told later; do not repeat the call.";
+const CANCELLED: &str = "Cancelled, the tool did not run.";
+/// When the sweeper would begin a call that is approved: not within a test.
+const IN_A_WHILE: &str = "created_at + 1000000000";
+
+/// A server in this mode, whose deciders wait for nothing.
+async fn server(mode: WhilePending) -> Embedded {
+    let change = |config: &mut Config| {
+        config.approval.while_pending = mode;
+        config.approval.wait = Duration::ZERO;
+    };
+    Embedded::with(change).await
+}
+
+/// The answers of calls that a request tells, by the ids that the model knows.
+fn answers(request: &ModelRequest) -> Vec<(&str, &str)> {
+    let answers = request.messages.iter().filter_map(|message| match message {
+        ModelMessage::Tool { call_id, text, .. } => Some((call_id.as_str(), text.as_str())),
+        _ => None,
+    });
+    answers.collect()
+}
+
+/// What users say in a request, and what is told in their place.
+fn said(request: &ModelRequest) -> Vec<&str> {
+    let said = request.messages.iter().filter_map(|message| match message {
+        ModelMessage::User(text) => Some(text.as_str()),
+        _ => None,
+    });
+    said.collect()
+}
+
+fn note(id: &str, tool: &str, outcome: &str) -> String {
+    format!("[tool outcome] {tool}, call {id}: {outcome}")
+}
+
+/// What the model was told of the call with this id of its own, in order.
+async fn sealed(app: &Embedded, wire_id: &str) -> Vec<(String, String)> {
+    let sql = format!(
+        "SELECT kind, text FROM sent_answers JOIN tool_calls USING (tool_call_id)
+         WHERE wire_call_id = '{wire_id}' ORDER BY n"
+    );
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    app.rows.all(&sql).await.iter().map(|row| (text(&row["kind"]), text(&row["text"]))).collect()
+}
+
+/// How the thread's runs stand, oldest first.
+async fn runs(app: &Embedded, thread: &str) -> Vec<Value> {
+    let sql = format!("SELECT status FROM runs WHERE thread_id = '{thread}' ORDER BY run_id");
+    app.rows.all(&sql).await.into_iter().map(|row| row["status"].clone()).collect()
+}
+
+/// The model's words to what the user says next, and the request in which it read that.
+async fn say(app: &Embedded, thread: &str, words: &str) -> ModelRequest {
+    app.scene.says("I see.");
+    assert_eq!(app.client.say(thread, words).await.text(), "I see.", "{words}");
+    let request = app.scene.growing_requests().pop().unwrap();
+    assert_eq!(*said(&request).last().unwrap(), words);
+    request
+}
+
+/// A thread in which a call of `wait_for_me` runs, and its id.
+async fn running(app: &Embedded) -> (String, String) {
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    (thread, id)
+}
+
+/// A thread in which `pay` is asked for with these notes at once, and the ids of the calls.
+async fn several(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
+    let thread = app.client.thread().await;
+    let calls: Vec<_> =
+        notes.iter().map(|it| call(&format!("p-{it}"), "pay", &json!({ "note": it }))).collect();
+    app.scene.calls(&calls);
+    let held = app.client.say(&thread, "pay all").await.pending();
+    assert_eq!(held.len(), notes.len());
+    (thread, held)
+}
+
+/// While a call runs, or is about to, a new message passes it in every mode: nobody is asked about it any more.
+async fn a_running_call_is_passed(mode: WhilePending) {
+    let app = server(mode).await;
+    let (thread, id) = running(&app).await;
+    let request = say(&app, &thread, "and now?").await;
+    assert_eq!(answers(&request), [("p-10", UNDER_WAY)]);
+    assert_eq!(app.client.call(&id).await["state"], "executing");
+    assert_eq!(runs(&app, &thread).await, ["waiting", "completed"]);
+
+    app.ledger.go.add_permits(1);
+    app.client.becomes(&id, "succeeded").await;
+    assert_eq!(runs(&app, &thread).await, ["completed", "completed"]);
+    let outcome = note("p-10", "wait_for_me", "{\"waited\":\"10\"}");
+    for (words, expected) in [("is it done?", 1), ("sure?", 1)] {
+        let request = say(&app, &thread, words).await;
+        assert_eq!(said(&request).iter().filter(|it| **it == outcome).count(), expected, "{words}");
+        assert_eq!(answers(&request), [("p-10", UNDER_WAY)]);
+    }
+    let told = sealed(&app, "p-10").await;
+    assert_eq!(told, [("placeholder".to_owned(), UNDER_WAY.to_owned()), ("note".to_owned(), outcome)]);
+    assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
+}
+
+#[tokio::test]
+async fn a_new_message_passes_a_call_that_runs() {
+    a_running_call_is_passed(WhilePending::Defer).await;
+}
+
+#[tokio::test]
+async fn a_call_that_runs_is_not_cancelled_by_a_new_message() {
+    a_running_call_is_passed(WhilePending::Cancel).await;
+}
+
+#[tokio::test]
+async fn a_call_that_runs_awaits_no_approval_and_refuses_no_new_message() {
+    a_running_call_is_passed(WhilePending::Reject).await;
+}
+
+#[tokio::test]
+async fn what_was_approved_and_withdrawn_before_it_began_is_told_as_that() {
+    for mode in [WhilePending::Defer, WhilePending::Cancel, WhilePending::Reject] {
+        let app = server(mode).await;
+        let (thread, id) = app.held("pay", "10").await;
+        app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
+        let request = say(&app, &thread, "and now?").await;
+        assert_eq!(answers(&request), [("p-10", UNDER_WAY)], "{mode:?}");
+        assert_eq!(app.client.call(&id).await["state"], "approved", "{mode:?}: a person's yes stands");
+        let cancelled = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
+        assert_eq!(cancelled.body["state"], "cancelled");
+        let request = say(&app, &thread, "is it done?").await;
+        let told = ["please pay 10", "and now?", &note("p-10", "pay", CANCELLED), "is it done?"];
+        assert_eq!(said(&request), told, "{mode:?}");
+        assert_eq!(runs(&app, &thread).await, ["completed", "completed", "completed"]);
+    }
+}
+
+#[tokio::test]
+async fn of_two_calls_the_decided_one_is_answered_and_the_other_told_later() {
+    let app = server(WhilePending::Defer).await;
+    let (thread, held) = several(&app, &["1", "2"]).await;
+    app.client.approve(&held[0]).await;
+    app.client.becomes(&held[0], "succeeded").await;
+    let request = say(&app, &thread, "and the other?").await;
+    assert_eq!(answers(&request), [("p-1", "{\"paid\":\"1\"}"), ("p-2", AWAITING)]);
+    assert_eq!(runs(&app, &thread).await, ["waiting", "completed"]);
+    let listed = app.client.get(&format!("/threads/{thread}")).await.body;
+    let first_run = app.client.call(&held[1]).await["run_id"].clone();
+    assert_eq!((&listed["pending_count"], &listed["active_run_id"]), (&json!(1), &first_run));
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+
+    let no = json!({ "toolCallId": held[1], "isValidated": false, "reason": "enough" });
+    assert_eq!(app.client.validate(&no).await.body["state"], "rejected");
+    assert_eq!(runs(&app, &thread).await, ["completed", "completed"]);
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    let request = say(&app, &thread, "well?").await;
+    let told = note("p-2", "pay", "Tool execution rejected by user. Reason: enough");
+    assert_eq!(said(&request), ["pay all", "and the other?", told.as_str(), "well?"]);
+    assert_eq!(answers(&request), [("p-1", "{\"paid\":\"1\"}"), ("p-2", AWAITING)]);
+}
+
+#[tokio::test]
+async fn several_late_outcomes_are_each_told_once_in_the_order_of_the_calls() {
+    let app = server(WhilePending::Defer).await;
+    let (thread, held) = several(&app, &["1", "2", "3"]).await;
+    say(&app, &thread, "and now?").await;
+    let overdue = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{}'", held[2]);
+    assert_eq!(app.rows.change(&overdue).await, Ok(1));
+    assert_eq!(app.client.approve(&held[2]).await.code(), "expired");
+    app.client.reject(&held[1]).await;
+    app.client.approve(&held[0]).await;
+    app.client.becomes(&held[0], "succeeded").await;
+
+    let first = say(&app, &thread, "how did they go?").await;
+    let notes = [
+        note("p-1", "pay", "{\"paid\":\"1\"}"),
+        note("p-2", "pay", "Tool execution rejected by user."),
+        note("p-3", "pay", "Nobody approved this in time, it expired. The tool did not run."),
+    ];
+    let mut told = vec!["pay all", "and now?"];
+    told.extend(notes.iter().map(String::as_str));
+    told.push("how did they go?");
+    assert_eq!(said(&first), told);
+    assert_eq!(answers(&first), [("p-1", AWAITING), ("p-2", AWAITING), ("p-3", AWAITING)]);
+    let last = say(&app, &thread, "thanks").await;
+    told.push("thanks");
+    assert_eq!(said(&last), told, "once");
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_settled_later_is_told_a_second_time_and_not_a_third() {
+    let app = server(WhilePending::Defer).await;
+    let (thread, id) = running(&app).await;
+    say(&app, &thread, "and now?").await;
+    assert_eq!(app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await.status, 202);
+    app.client.becomes(&id, "interrupted").await;
+    say(&app, &thread, "and?").await;
+    // As who runs it writes it that was taken for dead.
+    let late = format!(
+        "UPDATE tool_calls SET state = 'succeeded', output = '{{}}', result = 'It went well.' WHERE tool_call_id = '{id}'"
+    );
+    assert_eq!(app.rows.change(&late).await, Ok(1));
+    say(&app, &thread, "so?").await;
+    let request = say(&app, &thread, "sure?").await;
+    let (unknown, well) =
+        (note("p-10", "wait_for_me", UNKNOWN), note("p-10", "wait_for_me", "It went well."));
+    let told = ["please wait_for_me 10", "and now?", &unknown, "and?", &well, "so?", "sure?"];
+    assert_eq!(said(&request), told);
+    let kinds: Vec<_> = sealed(&app, "p-10").await.into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["placeholder", "note", "note"]);
+}
+
+#[tokio::test]
+async fn a_decision_while_the_next_turn_runs_is_told_before_the_message_after_it() {
+    let app = server(WhilePending::Defer).await;
+    let (thread, id) = app.held("pay", "10").await;
+    let gate = app.scene.gate();
+    app.scene.calls(&[call("l", "look", &json!({ "note": "x" }))]).says("I see.");
+    let decide = async {
+        gate.add_permits(3);
+        eventually("the model speaks", async || (gate.available_permits() == 0).then_some(())).await;
+        app.client.approve(&id).await;
+        app.client.becomes(&id, "succeeded").await;
+        gate.add_permits(3);
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "look"), decide);
+    assert_eq!(turn.text(), "I see.", "{}", turn.raw);
+    let [_, first, second] = &app.scene.growing_requests()[..] else { panic!() };
+    assert_eq!(answers(first), [("p-10", AWAITING)]);
+    assert_eq!(answers(second), [("p-10", AWAITING), ("l", "{\"seen\":\"x\"}")], "a turn reads one history");
+    assert_eq!(said(second), ["please pay 10", "look"]);
+    gate.add_permits(4);
+    let outcome = note("p-10", "pay", "{\"paid\":\"10\"}");
+    let told = ["please pay 10", "look", outcome.as_str(), "and?", "sure?"];
+    assert_eq!(said(&say(&app, &thread, "and?").await), told[..4]);
+    assert_eq!(said(&say(&app, &thread, "sure?").await), told);
+}
+
+#[tokio::test]
+async fn what_is_decided_while_a_held_turn_of_the_next_message_waits_is_told_before_the_message_after_it() {
+    let app = server(WhilePending::Defer).await;
+    let (thread, first) = app.held("pay", "1").await;
+    let second = app.hold_in(&thread, "pay", "2").await;
+    for id in [&first, &second] {
+        app.client.approve(id).await;
+        app.client.becomes(id, "succeeded").await;
+    }
+    app.scene.says("Both are paid?");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Both are paid?");
+    let went_on = app.scene.growing_requests().pop().unwrap();
+    assert_eq!(answers(&went_on), [("p-1", AWAITING), ("p-2", "{\"paid\":\"2\"}")]);
+    let request = say(&app, &thread, "and?").await;
+    let told = note("p-1", "pay", "{\"paid\":\"1\"}");
+    assert_eq!(said(&request), ["please pay 1", "please pay 2", told.as_str(), "and?"]);
+}
+
+#[tokio::test]
+async fn where_a_new_message_cancels_what_was_decided_stands_and_nothing_is_told_twice() {
+    let app = server(WhilePending::Cancel).await;
+    let (thread, held) = several(&app, &["1", "2", "3"]).await;
+    app.client.approve(&held[0]).await;
+    app.client.becomes(&held[0], "succeeded").await;
+    app.client.reject(&held[1]).await;
+    let request = say(&app, &thread, "leave it").await;
+    let told = [("p-1", "{\"paid\":\"1\"}"), ("p-2", "Tool execution rejected by user."), ("p-3", CANCELLED)];
+    assert_eq!(answers(&request), told);
+    assert_eq!(runs(&app, &thread).await, ["completed", "completed"]);
+    for late in [app.client.approve(&held[2]).await, app.client.reject(&held[2]).await] {
+        assert_eq!((late.status, late.code()), (409, "cancelled"));
+    }
+    let request = say(&app, &thread, "and?").await;
+    assert_eq!(said(&request), ["pay all", "leave it", "and?"], "all was told in its place");
+    assert_eq!(answers(&request), told);
+    assert_eq!(app.ledger.lines(), ["pay 1"]);
+    let cancelled = "events WHERE type = 'tool.cancelled' AND actor = 'user:local'";
+    assert_eq!(app.rows.count(cancelled).await, 1);
+}
+
+#[tokio::test]
+async fn where_a_new_message_may_not_pass_it_may_once_the_last_of_two_is_decided() {
+    let app = server(WhilePending::Reject).await;
+    let (thread, held) = several(&app, &["1", "2"]).await;
+    app.client.approve(&held[0]).await;
+    app.client.becomes(&held[0], "succeeded").await;
+    let refused = app.client.say(&thread, "and?").await;
+    assert_eq!(refused.refused(), (409, "awaiting_approval".to_owned()));
+    assert_eq!(app.client.questions(&thread).await, ["pay all"]);
+    assert_eq!((app.scene.requests().len(), app.rows.count("runs").await), (1, 1));
+    app.client.reject(&held[1]).await;
+    let request = say(&app, &thread, "and?").await;
+    let told = [("p-1", "{\"paid\":\"1\"}"), ("p-2", "Tool execution rejected by user.")];
+    assert_eq!(answers(&request), told);
+    assert_eq!(app.rows.count("sent_answers WHERE kind <> 'answer'").await, 0);
+    assert_eq!(app.rows.count("sent_answers").await, 2);
+}
+
+#[tokio::test]
+async fn a_held_call_refuses_no_edit_and_no_other_answer_in_any_mode() {
+    for mode in [WhilePending::Defer, WhilePending::Cancel, WhilePending::Reject] {
+        let app = server(mode).await;
+        let (thread, id) = app.held("pay", "10").await;
+        app.scene.says("Rather not.");
+        let anew = json!({ "messages": [{ "role": "user", "content": "please pay 10" }] });
+        assert_eq!(app.client.turn(&thread, &anew).await.text(), "Rather not.", "{mode:?}");
+        assert_eq!(app.client.call(&id).await["state"], "cancelled", "{mode:?}");
+        assert_eq!(said(&app.scene.requests()[1]), ["please pay 10"], "{mode:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! The server under test: the real one, with tools that write down what they do, and with what is to go wrong chosen on
+//! the command line.
+
+mod ledger;
+mod tools;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use holdpoint::app::{self, App};
+use holdpoint::config::{Config, Flags};
+use holdpoint::faults::{Bug, Chosen, Fault};
+use holdpoint::telemetry;
+use ledger::Ledger;
+use std::path::PathBuf;
+use std::pin::pin;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A holdpoint that breaks on purpose.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// The configuration file
+    #[arg(long)]
+    config: PathBuf,
+    /// Where the tools write down what they do; several processes may share it
+    #[arg(long)]
+    ledger: PathBuf,
+    /// before|after:POINT=die|lose|pause:MILLISECONDS[@PROBABILITY]
+    #[arg(long)]
+    fault: Vec<Fault>,
+    /// What the luck of the faults is made of
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Where each hit of a failpoint is written down; several processes may share it
+    #[arg(long)]
+    hits: Option<PathBuf>,
+    /// A bug to have
+    #[arg(long, value_enum)]
+    bug: Option<Bug>,
+    /// A tool that this server does not have
+    #[arg(long)]
+    without: Vec<String>,
+    /// A tool that takes one field more here
+    #[arg(long)]
+    changed: Vec<String>,
+    /// How far this process's clock is ahead
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
+    skew: i64,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let hits = cli.hits.as_deref().map(Chosen::hits_in).transpose().context("--hits")?;
+    let skew_micros = cli.skew.saturating_mul(1_000_000);
+    let chosen = Chosen { faults: cli.fault, seed: cli.seed, hits, bug: cli.bug, skew_micros };
+    if !chosen.install() {
+        bail!("what goes wrong is chosen once");
+    }
+    let flags = Flags { file: Some(cli.config), ..Flags::default() };
+    let config = Config::load(&flags).context("configuration")?;
+    let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
+    let mut stop = pin!(asked_to_stop()?);
+    app::open_many_files(&config);
+    let model = app::configured_model(&config)?;
+    let bind = config.server.bind;
+    let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
+    let prepared = async {
+        let ledger = Ledger::open(&cli.ledger, &config).context("--ledger")?;
+        let tools = tools::registry(&ledger, &cli.without, &cli.changed)?;
+        anyhow::Ok(App::build(config, tools, vec![model]).await?)
+    };
+    let app = tokio::select! {
+        prepared = prepared => prepared?,
+        () = &mut stop => return Ok(()),
+    };
+    println!("holdpoint listens on http://{}", listener.local_addr()?);
+    let served = app.serve(listener, stop).await;
+    telemetry.end().await;
+    Ok(served?)
+}
+
+/// Comes back once somebody asks the process to stop.
+fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        terminate.recv().await;
+    })
+}
