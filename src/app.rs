@@ -16,6 +16,7 @@ use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
+pub use crate::operator::{CALL_STATES, CallLine, Fenced, Finding, Operator, OperatorError, WAITING_STATES};
 use crate::store::{Recovered, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
@@ -148,6 +149,23 @@ pub async fn document() -> Result<String, AppError> {
 pub async fn migrate(config: &Config) -> Result<(), AppError> {
     connect(config, Arc::new(SystemClock), Metrics::new([], 0.0)).await?.migrate().await?;
     Ok(())
+}
+
+/// An operator at a terminal, with the database of the servers.
+///
+/// # Errors
+/// There is no such database, it cannot be opened, or its schema is of another version.
+pub async fn operator(config: &Config) -> Result<Operator, AppError> {
+    // Connecting would make one, and nothing would be found in it.
+    if !Store::is_there(config.database.url.expose_secret()) {
+        return Err(AppError::new("database.url", "there is no such database"));
+    }
+    let store = connect(config, Arc::new(SystemClock), Metrics::new([], 0.0)).await?;
+    if !store.is_up_to_date().await? {
+        let why = "its schema is not the one of this version; run `holdpoint migrate` first";
+        return Err(AppError::new("database.url", why));
+    }
+    Ok(Operator::new(store, config.clone()))
 }
 
 async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Store, AppError> {

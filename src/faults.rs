@@ -78,7 +78,9 @@ impl Display for Side {
 enum Action {
     /// Ends the process at once, as `kill -9` does: nothing is unwound, nothing is flushed.
     Die,
-    /// Has the caller told that the commit failed, which was made.
+    /// Before a commit: it is not made.
+    Refuse,
+    /// After a commit: the caller is told that it was not made.
     Lose,
     /// Lets this much time go by.
     Pause(Duration),
@@ -88,14 +90,15 @@ impl Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Die => f.write_str("die"),
+            Self::Refuse => f.write_str("refuse"),
             Self::Lose => f.write_str("lose"),
             Self::Pause(time) => write!(f, "pause:{}", time.as_millis()),
         }
     }
 }
 
-/// What may happen at a failpoint, as `after:tool.started=die@0.02`: one side of it, `die`, `lose` or `pause:` and
-/// milliseconds, and how likely (always, if that is not said). The point `*` is every one.
+/// What may happen at a failpoint, as `after:tool.started=die@0.02`: one side of it; `die`, `refuse` (before), `lose`
+/// (after) or `pause:` and milliseconds; and how likely (always, if that is not said). The point `*` is every one.
 #[derive(Debug, Clone)]
 pub struct Fault {
     side: Side,
@@ -109,8 +112,9 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            || format!("{text:?}: expected before|after:POINT=die|lose|pause:MILLISECONDS[@PROBABILITY]");
+        let expected = || {
+            format!("{text:?}: expected before|after:POINT=die|refuse|lose|pause:MILLISECONDS[@PROBABILITY]")
+        };
         let (place, what) = text.split_once('=').ok_or_else(expected)?;
         let (side, point) = place.split_once(':').ok_or_else(expected)?;
         let (action, probability) = what.split_once('@').unwrap_or((what, "1"));
@@ -121,6 +125,7 @@ impl FromStr for Fault {
         };
         let action = match action.split_once(':') {
             None if action == "die" => Action::Die,
+            None if action == "refuse" && side == Side::Before => Action::Refuse,
             None if action == "lose" && side == Side::After => Action::Lose,
             Some(("pause", millis)) => {
                 Action::Pause(Duration::from_millis(millis.parse().map_err(|_| expected())?))
@@ -156,11 +161,12 @@ pub(crate) struct Point {
     call: Option<String>,
 }
 
-/// Whether somebody is told what was done.
+/// How a failpoint was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Given,
-    Lost,
+pub(crate) enum Passed {
+    Well,
+    /// The caller has to be told that it failed.
+    Failed,
 }
 
 impl Point {
@@ -168,19 +174,18 @@ impl Point {
         Self { name, call: call.map(ToString::to_string) }
     }
 
-    /// What goes wrong before it, if anything does.
-    pub(crate) async fn before(&self) {
-        // Nothing is done yet that an answer could be lost of.
-        let _given = self.pass(Side::Before).await;
+    /// What goes wrong before it.
+    pub(crate) async fn before(&self) -> Passed {
+        Box::pin(self.pass(Side::Before)).await
     }
 
     /// What goes wrong after it.
-    pub(crate) async fn after(&self) -> Answer {
-        self.pass(Side::After).await
+    pub(crate) async fn after(&self) -> Passed {
+        Box::pin(self.pass(Side::After)).await
     }
 
-    async fn pass(&self, side: Side) -> Answer {
-        let Some(chosen) = CHOSEN.get() else { return Answer::Given };
+    async fn pass(&self, side: Side) -> Passed {
+        let Some(chosen) = CHOSEN.get() else { return Passed::Well };
         let at_point = chosen.faults.iter().filter(|fault| fault.is_at(side, self));
         let action =
             at_point.map(|fault| (fault.strikes(chosen.seed), fault.action)).find(|(strikes, _)| *strikes);
@@ -192,10 +197,10 @@ impl Point {
         match action {
             None => {}
             Some(Action::Die) => std::process::abort(),
-            Some(Action::Lose) => return Answer::Lost,
+            Some(Action::Refuse | Action::Lose) => return Passed::Failed,
             Some(Action::Pause(time)) => tokio::time::sleep(time).await,
         }
-        Answer::Given
+        Passed::Well
     }
 
     fn line(&self, side: Side, action: Option<Action>) -> String {

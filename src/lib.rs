@@ -82,6 +82,7 @@ pub mod faults;
 mod http;
 pub mod llm;
 mod metrics;
+mod operator;
 mod pace;
 mod store;
 mod stream;

@@ -1,12 +1,16 @@
 //! The server's command line.
 
 use anyhow::{Context, bail};
-use clap::{Parser, Subcommand};
-use holdpoint::app::{self, App};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+use holdpoint::app::{self, App, CALL_STATES, CallLine, Fenced, Finding, WAITING_STATES};
 use holdpoint::config::{Config, Flags};
 use holdpoint::telemetry;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::Write;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,7 +31,7 @@ struct Cli {
     command: Option<Command>,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
     /// Serve (the default)
     Serve,
@@ -37,7 +41,64 @@ enum Command {
     Openapi,
     /// Print the configuration in force, as a file; secrets are masked
     Config,
+    /// Look at calls, and say how one went of which nobody knows
+    #[command(subcommand)]
+    Approvals(Approvals),
+    /// After a restore or a failover that lost commits: have nothing run again by itself
+    ///
+    /// To be run before anybody serves from the database. Whatever it holds as open may have happened in the time that
+    /// was lost: calls that wait, or were approved and not begun, are cancelled; those that were begun are interrupted,
+    /// and turns under way closed. May be broken off, and run again.
+    Fence {
+        /// Who says so
+        #[arg(long, value_name = "NAME")]
+        by: String,
+    },
 }
+
+#[derive(Debug, Subcommand)]
+enum Approvals {
+    /// List calls, the newest first
+    List {
+        /// Only in these states [default: those that wait for somebody]
+        #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(CALL_STATES))]
+        state: Vec<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+    },
+    /// Say how an interrupted call went. The model is told that an operator established it
+    Resolve {
+        /// The call
+        tool_call_id: String,
+        /// Who found out
+        #[arg(long, value_name = "NAME")]
+        by: String,
+        #[command(flatten)]
+        finding: Found,
+        /// How they know
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Found {
+    /// It had its effect; and what it gave, if that is known
+    #[arg(long, value_name = "JSON", num_args = 0..=1, default_missing_value = "null", value_parser = json)]
+    succeeded: Option<serde_json::Value>,
+    /// It failed, or never happened; why
+    #[arg(long, value_name = "TEXT")]
+    failed: Option<String>,
+}
+
+fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
+/// A fence that is done sooner shows no progress.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -48,9 +109,19 @@ async fn main() -> anyhow::Result<()> {
     }
     let flags = Flags { file: cli.config, bind: cli.bind, database_url: cli.database_url };
     let config = Config::load(&flags).context("configuration")?;
-    if matches!(cli.command, Some(Command::Config)) {
-        print!("{}", config.in_force()?);
-        return Ok(());
+    match &cli.command {
+        Some(Command::Config) => {
+            print!("{}", config.in_force()?);
+            return Ok(());
+        }
+        Some(Command::Approvals(Approvals::List { state, limit })) => {
+            return list(&config, state, *limit).await;
+        }
+        Some(Command::Approvals(Approvals::Resolve { tool_call_id, by, finding, reason })) => {
+            return resolve(&config, tool_call_id, by, finding, reason.as_deref()).await;
+        }
+        Some(Command::Fence { by }) => return fence(&config, by).await,
+        Some(Command::Serve | Command::Migrate | Command::Openapi) | None => {}
     }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
     let mut stop = pin!(asked_to_stop()?);
@@ -89,4 +160,80 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
         }
         tracing::info!("stopping");
     })
+}
+
+async fn list(config: &Config, states: &[String], limit: u32) -> anyhow::Result<()> {
+    let operator = app::operator(config).await?;
+    let asked: Vec<&str> = states.iter().map(String::as_str).collect();
+    let states = if asked.is_empty() { &WAITING_STATES[..] } else { &asked };
+    let (calls, more) = operator.calls(states, limit.into()).await?;
+    let mut out = std::io::stdout().lock();
+    let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"].map(str::to_owned);
+    let lines: Vec<[String; 6]> = std::iter::once(head).chain(calls.into_iter().map(cells)).collect();
+    for line in &lines {
+        let mut padded = String::new();
+        for (column, cell) in line.iter().enumerate() {
+            let widest =
+                lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+            padded += &format!("{cell:<0$}  ", widest.unwrap_or_default());
+        }
+        writeln!(out, "{}", padded.trim_end())?;
+    }
+    drop(out);
+    if more {
+        eprintln!("there are more than {limit}; expected a larger --limit to see them");
+    }
+    Ok(())
+}
+
+/// What a person may read: what users and models named may hold what a terminal obeys.
+fn cells(call: CallLine) -> [String; 6] {
+    let CallLine { tool_call_id, tool, state, tenant_id, user_id, since } = call;
+    [tool_call_id, tool, state, tenant_id, user_id, since]
+        .map(|text| text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect())
+}
+
+async fn resolve(
+    config: &Config,
+    tool_call_id: &str,
+    by: &str,
+    found: &Found,
+    reason: Option<&str>,
+) -> anyhow::Result<()> {
+    let finding = match found {
+        Found { failed: Some(why), .. } => Finding::Failed(why.clone()),
+        Found { succeeded, .. } => Finding::Succeeded(succeeded.clone().unwrap_or_default()),
+    };
+    app::operator(config).await?.resolve(tool_call_id, by, &finding, reason).await?;
+    let state = if matches!(finding, Finding::Failed(_)) { "failed" } else { "succeeded" };
+    println!("{tool_call_id} is {state}; the model is told that an operator established it");
+    Ok(())
+}
+
+async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
+    let operator = app::operator(config).await?;
+    let leases = operator.leases_held().await?;
+    if leases > 0 {
+        eprintln!(
+            "warning: {leases} turns or tools hold leases: servers may be at work; what they run is told late"
+        );
+    }
+    // It draws on a terminal alone.
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} conversations")?);
+    let fenced = operator.fence(by, |done, all| {
+        if bar.is_hidden() && bar.elapsed() > SHOW_AFTER {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    let fenced = fenced.await.context("not all of it is fenced; it is safe to run this again")?;
+    bar.finish_and_clear();
+    let Fenced { pending, approved, interrupted, turns } = fenced;
+    println!("{pending} calls that waited for a person are cancelled");
+    println!("{approved} calls that were approved and not begun are cancelled");
+    println!("{interrupted} calls that were begun are interrupted");
+    println!("{turns} turns that were under way are closed");
+    Ok(())
 }

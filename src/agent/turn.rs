@@ -129,7 +129,7 @@ impl Agent {
                 point.before().await;
                 say(TurnEvent::Held(held));
                 #[cfg(feature = "torture")]
-                let _given = point.after().await;
+                point.after().await;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
             if waits {
@@ -209,7 +209,7 @@ impl Agent {
         n: i32,
         last: bool,
         said: Said,
-    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), TurnError> {
+    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), Broke> {
         let Said { parts, calls, end, .. } = said;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
         // Providers disagree about the reason; what counts is whether there are calls.
@@ -225,16 +225,22 @@ impl Agent {
             let write = self.store.write().await?;
             let tools = calls.iter().map(|call| call.name.as_str()).collect();
             let asked_about = write.asked_about(&turn.lease.thread, tools).await?;
+            if !calls.is_empty() && write.was_asked_to_stop(turn.lease.run.id).await? {
+                // Nothing begins any more, and nobody is asked.
+                write.break_step(turn.lease, n, &broken_off(turn, result.parts)).await?;
+                write.commit().await?;
+                return Ok(Err(Broke::Halted(Halt::Cancelled)));
+            }
             let mut waiting = Waiting { count: write.pending_count(&turn.lease.thread).await?, asked_about };
             let calls = calls
                 .into_iter()
                 .enumerate()
                 .map(|(ordinal, call)| self.judge(turn, last, ordinal, call, &mut waiting))
                 .collect();
-            write.commit_step(turn.lease, n, &result, calls, &self.approval).await
+            let committed = write.commit_step(turn.lease, n, &result, calls, &self.approval).await?;
+            Ok(committed.ok_or_else(|| TurnError::taken_over().into()))
         };
-        let committed = commit.await.map_err(internal)?;
-        let (calls, permits) = committed.ok_or_else(TurnError::taken_over)?;
+        let (calls, permits) = commit.await.map_err(internal)??;
         Ok((reason, calls, permits))
     }
 
@@ -347,17 +353,7 @@ impl Agent {
 
     /// Keeps what there is of a step that broke off.
     async fn break_off(&self, turn: &Turn<'_>, n: i32, said: Said) {
-        let parts = said.parts.into_iter().filter(|part| {
-            // A call that was never stored is no call.
-            !matches!(part, Part::ToolCall { .. })
-        });
-        let result = StepResult {
-            parts: parts.collect(),
-            reason: FinishReason::Error,
-            usage: None,
-            origin: turn.model.origin().to_owned(),
-            provider_state: None,
-        };
+        let result = broken_off(turn, said.parts);
         let write = async {
             let write = self.store.write().await?;
             let kept = write.break_step(turn.lease, n, &result).await?;
@@ -370,6 +366,19 @@ impl Agent {
             Ok(false) => tracing::warn!(%run_id, "a turn that was taken for dead said something more"),
             Err(error) => tracing::error!(%run_id, %error, "what a step said could not be kept"),
         }
+    }
+}
+
+/// What stays of a step that broke off.
+fn broken_off(turn: &Turn<'_>, mut parts: Vec<Part>) -> StepResult {
+    // A call that was never stored is no call.
+    parts.retain(|part| !matches!(part, Part::ToolCall { .. }));
+    StepResult {
+        parts,
+        reason: FinishReason::Error,
+        usage: None,
+        origin: turn.model.origin().to_owned(),
+        provider_state: None,
     }
 }
 

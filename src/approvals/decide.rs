@@ -123,7 +123,7 @@ impl Approvals {
         if matches!(call.state, State::Approved(_)) {
             #[cfg(feature = "torture")]
             if faults::has(Bug::RequestOwnsWork) {
-                self.claim_and_run(&thread, &call).await;
+                Box::pin(self.claim_and_run(&thread, &call)).await;
                 return Ok(Decided { call, replayed });
             }
             self.execute(&thread, &call);

@@ -20,7 +20,7 @@ impl Approvals {
     pub(super) async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) {
         #[cfg(feature = "torture")]
         if faults::has(Bug::ClaimAfterTool) {
-            return self.run_then_claim(thread, call).await;
+            return Box::pin(self.run_then_claim(thread, call)).await;
         }
         match self.claim(thread, call).await {
             Ok(Some(permit)) => self.run(permit).await,

@@ -6,6 +6,7 @@
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
 //! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    when their time is over
+//! verify   interrupted -> succeeded | failed    when its tool is asked, and knows
 //! ```
 //!
 //! Every surface a decision can come in by ends in [`Approvals::answer`].
@@ -16,6 +17,7 @@ mod execute;
 #[cfg(feature = "torture")]
 mod planted;
 mod sweeper;
+mod verify;
 
 pub(crate) use decide::{DecideError, Decided, DecisionRequest};
 
@@ -29,6 +31,7 @@ use crate::store::{Read, Store, StoreError, Thread};
 use crate::tools::gate::Gate;
 use std::sync::Arc;
 use tokio::sync::watch;
+use verify::Asking;
 
 /// The approvals of one server.
 #[derive(Debug, Clone)]
@@ -42,6 +45,7 @@ pub(crate) struct Approvals {
     pace: Arc<Pace>,
     /// Counts the calls that this process settled, so that who waits for one looks again.
     settled: watch::Sender<u64>,
+    asking: Arc<Asking>,
 }
 
 impl Approvals {
@@ -53,7 +57,8 @@ impl Approvals {
         caps: &config::Caps,
     ) -> Self {
         let pace = Arc::new(Pace::new(caps.decisions_per_minute));
-        Self { store, executor, owner, times, pace, settled: watch::Sender::new(0) }
+        let (settled, asking) = (watch::Sender::new(0), Arc::default());
+        Self { store, executor, owner, times, pace, settled, asking }
     }
 
     fn gate(&self) -> &Gate {

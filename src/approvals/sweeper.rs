@@ -30,7 +30,8 @@ impl Approvals {
     async fn sweep(&self) {
         let calls = join_all(Due::ALL.map(|due| self.sweep_calls(due)));
         let (calls, turns) = tokio::join!(calls, self.sweep_turns());
-        for swept in calls.into_iter().chain([turns]) {
+        let asked = self.ask_about_doubtful().await;
+        for swept in calls.into_iter().chain([turns, asked]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep could not be made");
             }

@@ -163,6 +163,9 @@ pub(crate) mod words {
     pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
     /// A person said yes, and nobody began in time.
     pub(crate) const NOT_STARTED: &str = "Approved by a person, but not begun in time. The tool did not run.";
+    /// Its tool was asked later, and knows that nothing came of it.
+    pub(crate) const NEVER_HAPPENED: &str = "it was cut off. Asked about it later, it says that nothing happened and \
+                                      nothing will.";
     /// Told while nobody has decided.
     pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";
@@ -186,6 +189,19 @@ pub(crate) mod words {
     pub(crate) const REJECTED: &str = "Tool execution rejected by user.";
     /// Stands between that and the person's reason, if they gave one.
     pub(crate) const REASON: &str = "Reason: ";
+    /// An operator found out that it ran; the output follows where it is known.
+    pub(crate) const ESTABLISHED: &str = "An operator established that the tool ran and succeeded.";
+    /// Stands between that and the output.
+    pub(crate) const OUTPUT: &str = " Its output:";
+    /// An operator found out that it failed; why follows.
+    pub(crate) const ESTABLISHED_FAILED: &str = "An operator established that the tool failed:";
+    /// It was open in a database that lost what was written last.
+    pub(crate) const FENCED: &str = "Cancelled, because the server's database was set back to an earlier time. \
+                                     Whether the tool ran in the time that was lost is not known. Do not repeat \
+                                     it without asking the user.";
+    /// Why that was decided, for people.
+    pub(crate) const FENCE: &str =
+        "The database was set back to an earlier time; what ran since is not known.";
     /// Begins a user message that is really the server's: how a call went whose outcome came after its answer.
     /// The tool, the call's id and the outcome follow.
     pub(crate) const NOTE: &str = "[tool outcome]";
@@ -310,14 +326,39 @@ impl Outcome {
             Self::Failed(message) => format!("{} {message}", words::FAILED),
             Self::Interrupted | Self::Lost => words::INTERRUPTED.to_owned(),
         };
-        let told = if same_inputs(asked, ran) {
-            told
-        } else {
-            let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
-            format!("{} {asked} to {ran}{}{told}", words::EDITED, words::EDITED_END)
-        };
-        cut(without_nul(&told), bytes_max)
+        with_edit(told, asked, ran, bytes_max)
     }
+}
+
+/// The words the model reads of a call whose outcome an operator established, and for what reason if they gave one.
+pub(crate) fn established(
+    outcome: &Outcome,
+    call: &ToolCall,
+    reason: Option<&str>,
+    bytes_max: usize,
+) -> String {
+    let told = match outcome {
+        Outcome::Succeeded(Value::Null) => words::ESTABLISHED.to_owned(),
+        Outcome::Succeeded(output) => format!("{}{} {output}", words::ESTABLISHED, words::OUTPUT),
+        Outcome::Failed(why) => format!("{} {why}", words::ESTABLISHED_FAILED),
+        Outcome::Interrupted | Outcome::Lost => words::INTERRUPTED.to_owned(),
+    };
+    let told = match reason {
+        Some(reason) => format!("{told} {}{reason}", words::REASON),
+        None => told,
+    };
+    with_edit(told, &call.input, call.effective_input(), bytes_max)
+}
+
+/// The words behind those that tell of an edit, if there was one; at most `bytes_max` of them.
+fn with_edit(told: String, asked: &Input, ran: &Input, bytes_max: usize) -> String {
+    let told = if same_inputs(asked, ran) {
+        told
+    } else {
+        let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
+        format!("{} {asked} to {ran}{}{told}", words::EDITED, words::EDITED_END)
+    };
+    cut(without_nul(&told), bytes_max)
 }
 
 /// The text with U+FFFD for U+0000, which no text column of Postgres takes.

@@ -54,6 +54,8 @@ pub(crate) enum Surface {
     Rest,
     /// The parts of a chat's body, where pages put their answers.
     Stream,
+    /// A command at a terminal.
+    Terminal,
     /// The policy, without a person.
     Policy,
     /// The server, putting in order what time left behind.
@@ -62,13 +64,14 @@ pub(crate) enum Surface {
 
 impl Surface {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Rest, Self::Stream, Self::Policy, Self::Sweeper];
+    pub(crate) const ALL: [Self; 5] = [Self::Rest, Self::Stream, Self::Terminal, Self::Policy, Self::Sweeper];
 
     /// The surface's word on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
             Self::Stream => "stream",
+            Self::Terminal => "terminal",
             Self::Policy => "policy",
             Self::Sweeper => "sweeper",
         }

@@ -166,7 +166,7 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
         let answering = async move { door.call(request, id).await }.instrument(span);
         #[cfg(feature = "torture")]
         if faults::has(Bug::RequestOwnsWork) {
-            return Ok(answering.await);
+            return Ok(Box::pin(answering).await);
         }
         Ok(self.0.tasks.spawn(answering).await.unwrap_or_else(|error| {
             // Its own words would be those of a panic.

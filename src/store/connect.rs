@@ -57,6 +57,11 @@ impl Store {
         Ok(Self { db, urgent, clock, metrics, writers, sole: None, shared_sessions })
     }
 
+    /// Whether there is a database to connect to, as far as a file tells.
+    pub(crate) fn is_there(url: &str) -> bool {
+        sqlite_file(url).is_none_or(|path| path.exists())
+    }
+
     /// Keeps other processes from serving from the same SQLite file: two would each take what the other runs for
     /// what a dead one left behind. On Postgres there may be many.
     ///

@@ -12,8 +12,10 @@ mod drafts;
 mod entity;
 mod events;
 mod executions;
+mod fence;
 mod following;
 mod limited;
+mod listing;
 mod moves;
 #[cfg(feature = "torture")]
 mod planted;
@@ -30,10 +32,12 @@ use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
 pub(crate) use executions::Claimed;
+pub(crate) use fence::FencedThread;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
+pub(crate) use listing::ListedCall;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
-pub(crate) use sweep::{Due, DueCall, Recovered, Swept};
+pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
@@ -41,7 +45,7 @@ pub(crate) use turns::{Lease, TurnEnd};
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::event::EventType;
 #[cfg(feature = "torture")]
-use crate::faults::{self, Answer, Bug, CommitName};
+use crate::faults::{self, Bug, CommitName, Passed};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
@@ -231,6 +235,12 @@ impl Store {
         Ok(())
     }
 
+    /// Whether the schema is the one of this version.
+    pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
+        let tx = self.begin_over(&self.db, Mode::Read).await?;
+        Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
+    }
+
     /// Whether the database answers, for chats and for what is urgent.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
         answered(self.db.ping()).await?;
@@ -386,11 +396,13 @@ impl Write {
         #[cfg(feature = "torture")]
         let point = self.name.into_point();
         #[cfg(feature = "torture")]
-        point.before().await;
+        if point.before().await == Passed::Failed {
+            return Err(planted::cut_off());
+        }
         self.read.tx.commit().await?;
         #[cfg(feature = "torture")]
-        if point.after().await == Answer::Lost {
-            return Err(DbErr::Conn(RuntimeErr::Internal("the answer was lost".to_owned())).into());
+        if point.after().await == Passed::Failed {
+            return Err(planted::cut_off());
         }
         for (tool, state) in self.reached.into_inner() {
             self.metrics.call_reached(&tool, state);

@@ -1,4 +1,4 @@
-//! Bugs of the store, for the torture run.
+//! Bugs of the store, and commits that fail, for the torture run.
 
 use super::entity::{sent_answer, tool_call};
 use super::events::Subject;
@@ -12,7 +12,7 @@ use crate::faults::{self, Bug};
 use sea_orm::sea_query::{Expr, SimpleExpr};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
-    ExecResult, QueryFilter, QueryResult, Statement,
+    ExecResult, QueryFilter, QueryResult, RuntimeErr, Statement,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -83,6 +83,11 @@ impl ConnectionTrait for Connection {
             Self::Bare(db) => db.query_all_raw(statement).await,
         }
     }
+}
+
+/// What a commit comes to that a failpoint has fail.
+pub(super) fn cut_off() -> StoreError {
+    DbErr::Conn(RuntimeErr::Internal("a failpoint cut the connection".to_owned())).into()
 }
 
 /// What a process with a bug asks of a call that it moves from this state to that, in place of what the move does.

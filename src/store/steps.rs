@@ -262,9 +262,15 @@ impl Write {
         self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone()).await?;
         match judgement {
             Judgement::Cleared(_) => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.as_str(),
+                    "input_hash": hash,
+                    "attempt": execution.attempt,
+                });
                 let cleared = NewDecision::new(Verdict::Approve, system::POLICY, Surface::Policy, hash);
                 self.record_decision(id, &cleared).await?;
-                self.event(EventType::ToolStarted, system::POLICY, &subject, facts).await?;
+                self.event(EventType::ToolStarted, system::POLICY, &subject, data).await?;
                 Ok(Some(Running { id, name, input, execution }))
             }
             Judgement::Held(reason) => {

@@ -1,16 +1,18 @@
 //! What time, crashes and stopped processes leave behind: found, and moved on by statements that look again at
 //! what they found.
 
-use super::entity::{run, tool_call};
+use super::entity::{run, thread, tool_call};
 use super::executions::Lost;
 use super::moves::{Approved, Failed, Interrupted};
 use super::{StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{State, ToolCall, words};
+use crate::domain::call::{Execution, State, ToolCall, words};
+use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
+use crate::domain::permit::{IdempotencyKey, Requester};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use std::time::Duration;
 
 /// Rows that one look finds.
@@ -51,6 +53,24 @@ pub(crate) struct DueCall {
     pub(crate) id: ToolCallId,
     /// Since when, in microseconds since 1970.
     at: i64,
+}
+
+impl DueCall {
+    /// What stands behind it, in the order of this column.
+    fn behind_it(&self, column: tool_call::Column) -> SimpleExpr {
+        let same_moment = column.eq(self.at).and(tool_call::Column::ToolCallId.gt(self.id.to_string()));
+        column.gte(self.at).and(column.gt(self.at).or(same_moment))
+    }
+}
+
+/// A call that was interrupted lately.
+#[derive(Debug)]
+pub(crate) struct Doubtful {
+    pub(crate) due: DueCall,
+    pub(crate) tool_name: String,
+    /// What the call is known by to its tool.
+    pub(crate) key: IdempotencyKey,
+    pub(crate) execution: Execution,
 }
 
 /// What a sweep did with a call.
@@ -94,12 +114,52 @@ impl Write {
             .order_by_asc(tool_call::Column::ToolCallId)
             .limit(PAGE);
         if let Some(behind) = behind {
-            let same_moment =
-                deadline.eq(behind.at).and(tool_call::Column::ToolCallId.gt(behind.id.to_string()));
-            found = found.filter(deadline.gte(behind.at)).filter(deadline.gt(behind.at).or(same_moment));
+            found = found.filter(behind.behind_it(deadline));
         }
         let found: Vec<(String, i64)> = found.into_tuple().all(&self.tx).await?;
         found.iter().map(|(id, at)| Ok(DueCall { id: rows::id("tool_calls", id)?, at: *at })).collect()
+    }
+
+    /// Calls of these tools that were interrupted within this time, behind this one, the first that ended first. None:
+    /// there are no more.
+    pub(crate) async fn doubtful_calls(
+        &self,
+        tools: &[String],
+        within: Duration,
+        behind: Option<&DueCall>,
+    ) -> Result<Vec<Doubtful>, StoreError> {
+        let of_threads = tool_call::Entity::belongs_to(thread::Entity)
+            .from(tool_call::Column::ThreadId)
+            .to(thread::Column::ThreadId)
+            .into();
+        let ended = tool_call::Column::FinishedAt;
+        let mut found = tool_call::Entity::find()
+            .select_only()
+            .columns([tool_call::Column::ToolCallId, tool_call::Column::Name, tool_call::Column::ExecId])
+            .columns([tool_call::Column::ExecAttempt, tool_call::Column::StartedAt, ended])
+            .columns([thread::Column::TenantId, thread::Column::UserId])
+            .join(JoinType::InnerJoin, of_threads)
+            // Written out, not a parameter: only so is the index over what is interrupted of use.
+            .filter(ExprTrait::eq(tool_call::Column::State.into_expr(), Expr::cust("'interrupted'")))
+            .filter(ended.gt(self.now.minus(within).as_micros()))
+            .filter(tool_call::Column::Name.is_in(tools))
+            .order_by_asc(ended)
+            .order_by_asc(tool_call::Column::ToolCallId)
+            .limit(PAGE);
+        if let Some(behind) = behind {
+            found = found.filter(behind.behind_it(ended));
+        }
+        let found: Vec<(String, String, String, i32, i64, i64, String, String)> =
+            found.into_tuple().all(&self.tx).await?;
+        let doubtful = |(id, tool_name, exec_id, attempt, started_at, at, tenant_id, user_id)| {
+            let (id, exec_id): (String, String) = (id, exec_id);
+            let id = rows::id("tool_calls", &id)?;
+            let started_at = Timestamp::from_micros(started_at);
+            let execution = Execution { id: rows::id("tool_calls", &exec_id)?, attempt, started_at };
+            let key = IdempotencyKey::of(id, Requester { tenant_id, user_id });
+            Ok(Doubtful { due: DueCall { id, at }, tool_name, key, execution })
+        };
+        found.into_iter().map(doubtful).collect()
     }
 
     /// Moves a call on as time demands.

@@ -151,7 +151,8 @@ impl Write {
         Ok(Renewed::of(held.rows_affected == 1, self.was_asked_to_stop(lease.run.id).await?))
     }
 
-    async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
+    /// Whether somebody asked a run to stop whose turn goes on.
+    pub(crate) async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
         let asked = run::Entity::find_by_id(run.to_string())
             .filter(run::Column::CancelRequestedAt.is_not_null())
             .count(&self.tx)
@@ -164,7 +165,7 @@ impl Write {
     pub(crate) async fn end_turn(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         self.lock_thread(&lease.thread).await?;
         let held = run::Column::Owner.eq(&lease.holder);
-        let ended = self.move_from_running(&lease.thread, &lease.run, held, end).await?;
+        let ended = self.move_from_running(&lease.thread, &lease.run, held, end, None).await?;
         if ended.is_some() {
             self.complete_if_passed(&lease.thread, lease.run.id).await?;
         }
@@ -177,7 +178,7 @@ impl Write {
         self.lock_thread(thread).await?;
         let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
         let end = self.end_of_dead(run).await?;
-        let closed = self.move_from_running(thread, run, lapsed, end).await?.is_some();
+        let closed = self.move_from_running(thread, run, lapsed, end, None).await?.is_some();
         if closed {
             self.interrupt_lapsed(run.id).await?;
         }
@@ -193,10 +194,22 @@ impl Write {
             let thread = self.any_thread(run.thread_id).await?;
             let running = run::Column::Status.eq("running");
             let end = self.end_of_dead(&run).await?;
-            let moved = self.move_from_running(&thread, &run, running, end).await?;
+            let moved = self.move_from_running(&thread, &run, running, end, None).await?;
             closed += u64::from(moved.is_some());
         }
         Ok(closed)
+    }
+
+    /// Closes a turn, whoever holds it, by this actor's wish.
+    pub(super) async fn close_turn(
+        &self,
+        thread: &Thread,
+        run: &Run,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
+        let running = run::Column::Status.eq("running");
+        let end = self.end_of_dead(run).await?;
+        Ok(self.move_from_running(thread, run, running, end, Some(actor)).await?.is_some())
     }
 
     /// What a turn is that nobody ends any more: one whose answer was whole lacked nothing but its end.
@@ -214,12 +227,14 @@ impl Write {
         Ok(TurnEnd::Failed(TurnError::interrupted()))
     }
 
+    /// By this actor, or else by whoever such an end is due to.
     async fn move_from_running(
         &self,
         thread: &Thread,
         run: &Run,
         guard: SimpleExpr,
         end: TurnEnd,
+        actor: Option<&str>,
     ) -> Result<Option<TurnEnd>, StoreError> {
         let (run_id, message_id) = (run.id, run.assistant_message_id);
         let end = match end {
@@ -259,9 +274,10 @@ impl Write {
             .await?;
         self.set_message_status(message_id, message_status).await?;
         let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.as_str() }));
-        let actor = match error {
-            Some(TurnError { code: TurnErrorCode::Interrupted, .. }) => system::SWEEPER.to_owned(),
-            _ => thread.actor(),
+        let actor = match (actor, error) {
+            (Some(actor), _) => actor.to_owned(),
+            (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),
+            (None, _) => thread.actor(),
         };
         self.event(event, &actor, &Subject { thread, run_id, tool_call_id: None }, data).await?;
         if matches!(end, TurnEnd::Cancelled) {

@@ -4,9 +4,9 @@
 //! the one place that runs a tool, which it does only for a [`Permit`].
 
 use super::registry::Registered;
-use super::{InputError, Permit, ToolRegistry};
+use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
 use crate::config::Limits;
-use crate::domain::call::{Input, Outcome, RiskLevel, cut, unknown_schema_hash};
+use crate::domain::call::{Input, Outcome, RiskLevel, cut, unknown_schema_hash, words};
 use crate::domain::policy::{self, Judgement, Requirement};
 use crate::domain::strict_json;
 #[cfg(feature = "torture")]
@@ -140,7 +140,7 @@ impl Gate {
         let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
         let ran = tokio::time::timeout(self.timeout, work).await;
         #[cfg(feature = "torture")]
-        let _given = point.after().await;
+        point.after().await;
         match ran {
             Ok(Ok(Ok(output))) => Outcome::Succeeded(self.bounded(output)),
             Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
@@ -151,6 +151,30 @@ impl Gate {
             Err(_elapsed) => {
                 tracing::warn!("a tool took too long");
                 Outcome::Interrupted
+            }
+        }
+    }
+
+    /// Asks a tool what became of a call that was cut off. `None` if it does not know, or cannot say now.
+    pub(crate) async fn verify(&self, tool_name: &str, key: &IdempotencyKey) -> Option<Outcome> {
+        let tool = self.registry.get(tool_name)?.tool.clone();
+        let asked = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
+        match tokio::time::timeout(self.timeout, asked).await {
+            Ok(Ok(Ok(Verified::Happened(output)))) => Some(Outcome::Succeeded(self.bounded(output))),
+            Ok(Ok(Ok(Verified::NeverHappened))) => Some(Outcome::Failed(words::NEVER_HAPPENED.to_owned())),
+            Ok(Ok(Ok(Verified::Unknown))) => None,
+            // In which words is no business of a log.
+            Ok(Ok(Err(_))) => {
+                tracing::info!(tool_call_id = %key, "a tool could not say what became of a call");
+                None
+            }
+            Ok(Err(_panic)) => {
+                tracing::error!(tool_call_id = %key, "a tool broke when it was asked what became of a call");
+                None
+            }
+            Err(_elapsed) => {
+                tracing::warn!(tool_call_id = %key, "a tool took too long to say what became of a call");
+                None
             }
         }
     }

@@ -92,6 +92,38 @@ pub trait Tool: Send + Sync + 'static {
         input: Self::Input,
         permit: Permit<Self>,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+
+    /// Says what became of a call that was cut off: whoever ran it went away, gave it up, or took too long, and nobody
+    /// saw its end. It finds that out by the [key](Permit::idempotency_key) that the call had, and on behalf of the
+    /// same user ([`IdempotencyKey::requester`]).
+    ///
+    /// It is asked again and again, for as long as `approval.start_deadline` after the call was given up, until it
+    /// knows; by several processes perhaps, and perhaps while the call is still under way in a process that was only
+    /// taken for dead. It must change nothing, and has the time of a call: `tools.timeout`. A tool that has no way to
+    /// find out leaves it as it is, and the call stays `interrupted` until its own late outcome or an operator settles
+    /// it.
+    ///
+    /// # Errors
+    /// It cannot be found out now. It is asked again.
+    fn verify(
+        &self,
+        _key: &IdempotencyKey,
+    ) -> impl Future<Output = Result<Verified<Self::Output>, ToolError>> + Send {
+        async { Ok(Verified::Unknown) }
+    }
+}
+
+/// What a tool knows of a call that was cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verified<Output> {
+    /// It happened, and this is what it gave: the call succeeded.
+    Happened(Output),
+    /// It did not happen and never will: the call failed. Not merely that nothing is to be seen of it yet: the process
+    /// that ran it may only have been paused, and come back. So only where whoever would have to do it has promised to
+    /// refuse this key from now on.
+    NeverHappened,
+    /// Neither is known: it is asked again.
+    Unknown,
 }
 
 /// A tool's failure, in words that the model and the person may read.

@@ -1,11 +1,12 @@
 //! The tools a server knows, by name.
 
-use super::{Input, Permit, RiskLevel, Tool, ToolError};
+use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
 use crate::domain::call::{canonical_hash, cut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use schemars::generate::SchemaSettings;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,6 +73,11 @@ pub trait DynTool: Send + Sync + 'static {
 
     /// Does it, with the permit's inputs.
     fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>>;
+
+    /// Says what became of a call that was cut off: [`Tool::verify`]. Knows nothing, unless it is told how to find out.
+    fn verify<'a>(&'a self, _key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
+        async { Ok(Verified::Unknown) }.boxed()
+    }
 }
 
 struct Typed<T>(T);
@@ -88,12 +94,25 @@ impl<T: Tool> DynTool for Typed<T> {
                 .ok_or_else(|| ToolError::new("this is another tool's permit"))?;
             let input = serde_json::from_value(Value::Object(permit.input().clone()))
                 .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))?;
-            let output = self.0.execute(input, permit).await?;
-            serde_json::to_value(output)
-                .map_err(|error| ToolError::new(format!("the output is not JSON: {error}")))
+            json(self.0.execute(input, permit).await?)
         }
         .boxed()
     }
+
+    fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
+        async move {
+            Ok(match self.0.verify(key).await? {
+                Verified::Happened(output) => Verified::Happened(json(output)?),
+                Verified::NeverHappened => Verified::NeverHappened,
+                Verified::Unknown => Verified::Unknown,
+            })
+        }
+        .boxed()
+    }
+}
+
+fn json(output: impl Serialize) -> Result<Value, ToolError> {
+    serde_json::to_value(output).map_err(|error| ToolError::new(format!("the output is not JSON: {error}")))
 }
 
 /// Nobody reads more errors of one input than this.

@@ -85,17 +85,24 @@ fn seen(process: usize, route: &str, asked: Instant, word: Word) -> Seen {
 /// What deciders say.
 const WAYS: [Word; 3] = [Word::Yes { edited: Some(false) }, Word::No, Word::Yes { edited: Some(true) }];
 
-/// Says it, and what the answer shows.
-async fn decide(client: &Client, id: &str, way: Word) -> Word {
+/// Says it, alone or as one of a batch, and what the answer shows.
+async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
     let mut body = json!({ "toolCallId": id, "isValidated": way != Word::No });
     if way == (Word::Yes { edited: Some(true) }) {
         body["validatedInputs"] = json!({ "note": "edited" });
     }
-    let answer = client.validate(&body).await;
-    match (answer.status, answer.code()) {
-        (200 | 202, _) => way,
-        (409, "already_decided") => Word::of_decision(&answer.body["error"]["details"]["decision"]),
-        other => panic!("{other:?}: {:?}", answer.body),
+    let (status, told) = if in_batch {
+        let mut answer = client.post("/qa/validate_tools", &json!({ "decisions": [body] })).await.body;
+        let one = answer["results"][0].take();
+        (one["status"].as_u64().unwrap(), one)
+    } else {
+        let answer = client.validate(&body).await;
+        (answer.status.into(), answer.body)
+    };
+    match (status, told["error"]["code"].as_str()) {
+        (200 | 202, None) => way,
+        (409, Some("already_decided")) => Word::of_decision(&told["error"]["details"]["decision"]),
+        other => panic!("{other:?}: {told}"),
     }
 }
 
@@ -137,7 +144,7 @@ async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> 
             let (process, way) = (n % servers.len(), WAYS[(n / servers.len() + round) % WAYS.len()]);
             async move {
                 let asked = Instant::now();
-                let word = decide(&servers[process].client, id, way).await;
+                let word = decide(&servers[process].client, id, way, n % 2 == 1).await;
                 seen(process, "validate_tool", asked, word)
             }
         });

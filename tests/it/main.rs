@@ -4,6 +4,7 @@
 //! own, or one in this process with tools and a model that a test brings.
 #![cfg(test)]
 
+mod around_the_hold;
 mod attach;
 mod attach_ui;
 mod attacks;
@@ -21,6 +22,7 @@ mod deploys;
 mod duplicates;
 mod examples;
 mod faults;
+mod fence;
 mod following;
 mod gone;
 mod hashes;
@@ -47,6 +49,7 @@ mod readme;
 mod real_clients;
 mod reload;
 mod replicas;
+mod resolve;
 mod roles;
 mod schema;
 mod stopping;
@@ -59,4 +62,5 @@ mod transport;
 mod triggers;
 mod turns;
 mod upstream;
+mod verify;
 mod while_pending;

@@ -156,6 +156,7 @@ CREATE INDEX tool_calls_run ON tool_calls (run_id);
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
 CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
 CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
+CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';
 
 CREATE TABLE decisions (
     decision_id  TEXT NOT NULL PRIMARY KEY,

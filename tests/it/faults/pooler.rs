@@ -9,6 +9,8 @@ use std::time::Duration;
 
 const SESSIONS: usize = 2;
 const AT_ONCE: usize = 30;
+/// Renewed every 4 s.
+const LEASE: Duration = Duration::from_secs(12);
 
 #[tokio::test]
 async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions() {
@@ -17,7 +19,7 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
     let change = |config: &mut Config| {
         config.database.url = format!("{}?statement-cache-capacity=0", pooler.url(&url)).into();
         config.limits.calls_per_step = AT_ONCE;
-        config.approval.lease = Duration::from_secs(3);
+        config.approval.lease = LEASE;
         config.approval.sweep = Duration::from_millis(50);
     };
     // The first makes the schema.
@@ -60,7 +62,7 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
         let over = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{late}'");
         assert_eq!(rows.change(&over).await, Ok(1));
         app.client.becomes(&late, "expired").await;
-        let renewed = "tool_calls WHERE name = 'wait_for_me' AND lease_until > started_at + 4000000";
+        let renewed = "tool_calls WHERE name = 'wait_for_me' AND lease_until > started_at + 13000000";
         let renewed = async || (rows.count(renewed).await == 1).then_some(());
         eventually("the lease is renewed", renewed).await;
         other.ledger.go.add_permits(1);

@@ -1,7 +1,7 @@
 //! A server that is killed where nobody was told anything yet.
 
 use super::question;
-use crate::support::{Client, Place, UNKNOWN, eventually};
+use crate::support::{Client, Place, eventually};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -83,35 +83,4 @@ async fn killed_before_the_model_says_a_word_the_question_stands_and_is_answered
     assert_eq!(again.text(), "hi", "{}", again.raw);
     assert_eq!(again.one('f')["messageId"], broken["message_id"]);
     assert_eq!(place.ledger(), ["ponder", "ponder"]);
-}
-
-#[tokio::test]
-async fn killed_while_one_call_of_a_step_runs_by_itself_the_other_still_waits_for_a_person() {
-    let place = Place::new().await;
-    let mut server = place.start("0s");
-    let thread = server.client.thread().await;
-    let turn = server.client.begin(&thread, &json!({ "content": "both 10" })).await;
-    place.wait_begun(&["sync 10"]).await;
-    server.kill();
-    drop(turn);
-
-    let server = place.start("30s");
-    let client = &server.client;
-    broken_off(client, &thread).await;
-    let rows = place.rows().await;
-    let settled = async || (rows.count("tool_calls WHERE state = 'executing'").await == 0).then_some(());
-    eventually("nobody runs the one any more", settled).await;
-    let calls = rows.all("SELECT name, state, result FROM tool_calls ORDER BY ordinal").await;
-    let expected = [
-        json!({ "name": "sync", "state": "interrupted", "result": UNKNOWN }),
-        json!({ "name": "transfer", "state": "pending", "result": null }),
-    ];
-    assert_eq!(calls, expected);
-
-    place.go();
-    let asked = client.go_on(&thread).await;
-    let [id] = &asked.pending()[..] else { panic!("{}", asked.raw) };
-    assert_eq!(client.approve(id).await.body["state"], "succeeded");
-    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
-    assert_eq!(place.ledger(), ["sync 10", RAN[0], RAN[1]]);
 }

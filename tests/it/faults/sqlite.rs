@@ -89,7 +89,7 @@ async fn on_sqlite_with_a_full_disk_an_approved_call_is_not_begun_and_is_once_th
     full.fill();
     place.allow_claims(&rows).await;
     // The sweeper tries.
-    full.logs("a call could not be moved on").await;
+    full.logs("whether a call was claimed is looked up").await;
     full.logs("disk I/O error").await;
     assert_eq!(client.call(&id).await["state"], "approved");
     assert_eq!(place.ledger(), Vec::<String>::new());

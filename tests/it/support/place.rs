@@ -2,7 +2,9 @@
 //!
 //! The server is this very binary, run as a process that serves slow tools.
 
-use super::{Client, Probe, Process, Rows, eventually, postgres, postgres_if_chosen, valid_question};
+use super::{
+    Client, Ended, Probe, Process, Rows, eventually, holdpoint, postgres, postgres_if_chosen, valid_question,
+};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
@@ -10,7 +12,7 @@ use holdpoint::config::{Config, Flags};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
 use holdpoint::telemetry;
-use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -124,8 +126,32 @@ impl Tool for Tidy {
     }
 }
 
-/// Calls the tool that a user names, or `both`, and says back what a tool answered. Told to `think` it says half an
-/// answer first and waits, and told to `ponder` it waits before it does what else it was told.
+/// Asks first, and knows what became of a call: it is in the ledger.
+struct Deliver;
+
+impl Tool for Deliver {
+    const NAME: &'static str = "deliver";
+    const DESCRIPTION: &'static str = "Takes its time.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+        let line = format!("deliver {} key {}", input.note, permit.idempotency_key());
+        work(line.clone()).await;
+        Ok(json!({ "delivered": line }))
+    }
+
+    async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        let ledger = std::fs::read_to_string(LEDGER).unwrap_or_default();
+        let mut done = ledger.lines().filter_map(|line| line.strip_suffix(" done"));
+        let own = done.find(|line| line.ends_with(key.as_str()));
+        Ok(own.map_or(Verified::Unknown, |line| Verified::Happened(json!({ "delivered": line }))))
+    }
+}
+
+/// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`. Told to `ponder`
+/// it says nothing for long, and then does what else it was told.
 #[derive(Debug)]
 struct Parrot;
 
@@ -142,23 +168,6 @@ impl LanguageModel for Parrot {
         valid_question(request).unwrap_or_else(|wrong| panic!("{wrong}: {request:#?}"));
         let end = |reason| ModelEvent::Finished { reason, usage: None, provider_state: None };
         let said = |text: &str| vec![ModelEvent::Text(text.to_owned()), end(FinishReason::Stop)];
-        let calls = |tools: &[&str], note: &str| {
-            let call = |(index, tool): (usize, &&str)| {
-                let (provider_call_id, tool_name) = (format!("p-{tool}-{note}"), (*tool).to_owned());
-                let delta = json!({ "note": note }).to_string();
-                [
-                    ModelEvent::CallStarted { index, provider_call_id, tool_name },
-                    ModelEvent::CallArguments { index, delta },
-                    ModelEvent::CallFinished { index },
-                ]
-            };
-            tools.iter().enumerate().flat_map(call).chain([end(FinishReason::ToolCalls)]).collect()
-        };
-        let does = |words: &str| match words.split_once(' ') {
-            Some(("both", note)) => calls(&["sync", "transfer"], note),
-            Some((tool, note)) => calls(&[tool], note),
-            None => said(words),
-        };
         let events = match request.messages.last() {
             Some(ModelMessage::User(words)) if words == "think" => {
                 let begun = stream::iter([Ok(ModelEvent::Text("Half an ".to_owned()))]);
@@ -167,20 +176,67 @@ impl LanguageModel for Parrot {
                 });
                 return begun.chain(rest.map(Ok)).boxed();
             }
-            Some(ModelMessage::User(words)) => match words.strip_prefix("ponder ") {
-                Some(words) => {
-                    let then = stream::iter(does(words).into_iter().map(Ok));
-                    return stream::once(record_and_wait("ponder".to_owned()))
-                        .flat_map(move |()| then.clone())
-                        .boxed();
+            Some(ModelMessage::User(words)) if let Some(words) = words.strip_prefix("ponder ") => {
+                let mut asked = request.clone();
+                asked.messages.pop();
+                asked.messages.push(ModelMessage::User(words.to_owned()));
+                let answer = self.stream(&asked);
+                let pondered = record_and_wait("ponder".to_owned());
+                return stream::once(async move {
+                    pondered.await;
+                    answer
+                })
+                .flatten()
+                .boxed();
+            }
+            Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("slowly ") => {
+                return slowly(note.to_owned(), end(FinishReason::ToolCalls));
+            }
+            Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("both ") => {
+                let [sync, transfer] = [called(0, "sync", note), called(1, "transfer", note)];
+                sync.into_iter().chain(transfer).chain([end(FinishReason::ToolCalls)]).collect()
+            }
+            Some(ModelMessage::User(words)) => match words.split_once(' ') {
+                Some((tool_name, note)) => {
+                    called(0, tool_name, note).into_iter().chain([end(FinishReason::ToolCalls)]).collect()
                 }
-                None => does(words),
+                None => said(words),
             },
             Some(ModelMessage::Tool { text, .. }) => said(text),
             Some(ModelMessage::Assistant { .. }) | None => said("nobody asked"),
         };
         stream::iter(events.into_iter().map(Ok)).boxed()
     }
+}
+
+/// A call of this tool.
+fn called(index: usize, tool_name: &str, note: &str) -> [ModelEvent; 3] {
+    [
+        ModelEvent::CallStarted {
+            index,
+            provider_call_id: if index == 0 { format!("p-{note}") } else { format!("p-{note}-{index}") },
+            tool_name: tool_name.to_owned(),
+        },
+        ModelEvent::CallArguments { index, delta: json!({ "note": note }).to_string() },
+        ModelEvent::CallFinished { index },
+    ]
+}
+
+/// A call of `transfer`, and in the midst of its arguments a pause; all but the end is said before that is written down.
+fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    let [started, arguments, finished] = called(0, "transfer", &note);
+    let ModelEvent::CallArguments { index, mut delta } = arguments else { unreachable!() };
+    let rest = delta.split_off(5);
+    let begun = stream::iter([started, ModelEvent::CallArguments { index, delta }]);
+    let paused = stream::once(record_and_wait("slowly".to_owned()));
+    let rest = [ModelEvent::CallArguments { index, delta: rest }, finished];
+    let rest = paused.flat_map(move |()| stream::iter(rest.clone()));
+    let all_but_end = begun.chain(rest);
+    let ended = stream::once(async move {
+        record("all is said".to_owned());
+        end
+    });
+    all_but_end.chain(ended).map(Ok).boxed()
 }
 
 /// Not a test: the server.
@@ -199,6 +255,7 @@ fn child_server() {
         tools.register(Sync).unwrap();
         tools.register(Restock).unwrap();
         tools.register(Tidy).unwrap();
+        tools.register(Deliver).unwrap();
         let bind = config.server.bind;
         let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
             Ok(app) => app,
@@ -358,5 +415,35 @@ impl Place {
 
     pub(crate) fn is_postgres(&self) -> bool {
         self.database.starts_with("postgres:")
+    }
+
+    /// Runs the server's own binary here as an operator does, to its end.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ended {
+        Ended::of(self.operator(args).output().unwrap())
+    }
+
+    /// What does.
+    pub(crate) fn operator(&self, args: &[&str]) -> Command {
+        holdpoint(self.dir.path(), &self.database, args)
+    }
+
+    /// Makes a copy of the database, at which nobody may be, and gives its URL.
+    pub(crate) async fn copied(&self) -> String {
+        let Some((server, name)) = self.database.rsplit_once('/').filter(|_| self.is_postgres()) else {
+            let copy = self.dir.path().join("copy.db");
+            let rows = self.rows().await;
+            rows.change(&format!("VACUUM INTO '{}'", copy.display())).await.unwrap();
+            return format!("sqlite://{}", copy.display());
+        };
+        let rows = Rows::open(&format!("{server}/postgres")).await;
+        let copy = format!("CREATE DATABASE {name}_copy TEMPLATE {name}");
+        // The sessions of a process that has ended may have to be noticed yet.
+        eventually("nobody is there", async || rows.change(&copy).await.ok()).await;
+        format!("{}_copy", self.database)
+    }
+
+    /// Has what stands at this URL in place of its database: a restore.
+    pub(crate) fn restore(&mut self, copy: String) {
+        self.database = copy;
     }
 }

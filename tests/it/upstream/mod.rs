@@ -6,6 +6,7 @@ mod broken;
 mod bytes;
 mod calls;
 mod cancelling;
+mod holds;
 mod patience;
 mod retries;
 mod sources;

@@ -20,6 +20,7 @@ const RANKS: &[(&str, u8)] = &[
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),
+    ("operator", 3),
     ("agent", 2),
     ("mcp", 2),
     ("feed", 2),

@@ -25,7 +25,7 @@ struct Cli {
     /// Where the tools write down what they do; several processes may share it
     #[arg(long)]
     ledger: PathBuf,
-    /// before|after:POINT=die|lose|pause:MILLISECONDS[@PROBABILITY]
+    /// before|after:POINT=die|refuse|lose|pause:MILLISECONDS[@PROBABILITY]
     #[arg(long)]
     fault: Vec<Fault>,
     /// What the luck of the faults is made of
@@ -65,13 +65,9 @@ async fn main() -> anyhow::Result<()> {
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
-    let prepared = async {
-        let ledger = Ledger::open(&cli.ledger, &config).context("--ledger")?;
-        let tools = tools::registry(&ledger, &cli.without, &cli.changed)?;
-        anyhow::Ok(App::build(config, tools, vec![model]).await?)
-    };
+    let tools = tools::registry(&Ledger::at(&cli.ledger, &config), &cli.without, &cli.changed)?;
     let app = tokio::select! {
-        prepared = prepared => prepared?,
+        built = App::build(config, tools, vec![model]) => built?,
         () = &mut stop => return Ok(()),
     };
     println!("holdpoint listens on http://{}", listener.local_addr()?);

@@ -1,21 +1,35 @@
 //! The tools under test. Each writes to the ledger that it begins, works, has its effect, and writes how it ended.
 
-use crate::ledger::{Ledger, Line};
+use crate::ledger::{Execution, Ledger, Line};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use holdpoint::tools::{DynTool, Permit, RegistryError, RiskLevel, ToolError, ToolRegistry, ToolSpec};
+use holdpoint::tools::{
+    DynTool, IdempotencyKey, Permit, RegistryError, RiskLevel, ToolError, ToolRegistry, ToolSpec, Verified,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Name, whether a person is asked, whether it may run again.
-const TOOLS: [(&str, bool, bool); 4] = [
-    ("pay", true, false),
-    ("pay_idempotent", true, true),
-    ("note", false, false),
-    ("note_idempotent", false, true),
+/// A kind of tool.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    hil: bool,
+    idempotent: bool,
+    /// Whether the service behind it tells later what became of a call.
+    verifies: bool,
+}
+
+const PLAIN: Kind = Kind { name: "note", hil: false, idempotent: false, verifies: false };
+
+const TOOLS: [Kind; 5] = [
+    Kind { name: "pay", hil: true, ..PLAIN },
+    Kind { name: "pay_idempotent", hil: true, idempotent: true, ..PLAIN },
+    Kind { name: "pay_verified", hil: true, verifies: true, ..PLAIN },
+    PLAIN,
+    Kind { name: "note_idempotent", idempotent: true, ..PLAIN },
 ];
 
 /// What every tool takes.
@@ -45,19 +59,10 @@ pub(crate) fn registry(
     changed: &[String],
 ) -> Result<ToolRegistry, RegistryError> {
     let mut registry = ToolRegistry::new();
-    for (name, hil, idempotent) in TOOLS {
-        if without.iter().any(|gone| gone == name) {
-            continue;
-        }
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: "Writes down that it ran.".to_owned(),
-            hil,
-            idempotent,
-            risk: if hil { RiskLevel::High } else { RiskLevel::Low },
-            input_schema: schema(changed.iter().any(|other| other == name)),
-        };
-        registry.register_dyn(Arc::new(Ledgered { spec, ledger: ledger.clone() }))?;
+    let named = |names: &[String], kind: &Kind| names.iter().any(|name| name == kind.name);
+    for kind in TOOLS.into_iter().filter(|kind| !named(without, kind)) {
+        let changed = named(changed, &kind);
+        registry.register_dyn(Arc::new(Ledgered { kind, changed, ledger: ledger.clone() }))?;
     }
     Ok(registry)
 }
@@ -75,17 +80,30 @@ fn schema(changed: bool) -> Value {
 }
 
 struct Ledgered {
-    spec: ToolSpec,
+    kind: Kind,
+    changed: bool,
     ledger: Ledger,
 }
 
 impl DynTool for Ledgered {
     fn spec(&self) -> ToolSpec {
-        self.spec.clone()
+        let Kind { name, hil, idempotent, verifies: _ } = self.kind;
+        ToolSpec {
+            name: name.to_owned(),
+            description: "Writes down that it ran.".to_owned(),
+            hil,
+            idempotent,
+            risk: if hil { RiskLevel::High } else { RiskLevel::Low },
+            input_schema: schema(self.changed),
+        }
     }
 
     fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
         self.work(permit).boxed()
+    }
+
+    fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
+        self.ask(key).boxed()
     }
 }
 
@@ -96,32 +114,49 @@ impl Ledgered {
         let Work { n, ms, then } = serde_json::from_value(input).map_err(failed)?;
         let call = permit.tool_call_id().to_string();
         let seen = self.ledger.look(&call).await;
-        let line = |what| Line {
-            what,
-            call: &call,
-            key: &call,
-            tool: &self.spec.name,
-            args_sha256: &args_sha256,
-            tenant: permit.requester().tenant_id(),
-            user: permit.requester().user_id(),
-            seen: seen.as_ref(),
-            outcome: None,
+        let execution = Execution { call, attempt: permit.attempt(), args_sha256, seen };
+        let line = |what, outcome| Line {
+            execution: Some(&execution),
+            outcome,
+            ..self.line(what, permit.idempotency_key())
         };
-        self.ledger.write(&line("start")).await.map_err(failed)?;
+        self.ledger.write(&line("start", None)).await.map_err(failed)?;
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        self.ledger.write(&line("effect")).await.map_err(failed)?;
+        let effect = line("effect", None);
+        let refused = if self.kind.verifies {
+            self.ledger.write_once(&effect).await.map_err(failed)?.is_some()
+        } else {
+            self.ledger.write(&effect).await.map_err(failed)?;
+            false
+        };
         match then {
-            Then::Ok => {
-                self.ledger.write(&Line { outcome: Some("ok"), ..line("end") }).await.map_err(failed)?;
+            Then::Ok if !refused => {
+                self.ledger.write(&line("end", Some("ok"))).await.map_err(failed)?;
                 Ok(json!({ "n": n }))
             }
-            Then::Fail => {
-                self.ledger.write(&Line { outcome: Some("fail"), ..line("end") }).await.map_err(failed)?;
+            Then::Ok | Then::Fail => {
+                self.ledger.write(&line("end", Some("fail"))).await.map_err(failed)?;
                 Err(ToolError::new(format!("{n} was refused")))
             }
             Then::Panic => broken(n),
             Then::Hang => std::future::pending().await,
         }
+    }
+
+    /// What the service behind the tool knows of a call. Where that is nothing it promises that nothing will come of it
+    /// any more, whoever is paused in mid-call.
+    async fn ask(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        if !self.kind.verifies {
+            return Ok(Verified::Unknown);
+        }
+        let written = self.ledger.write_once(&self.line("refused", key)).await.map_err(failed)?;
+        let had_effect = written.is_some_and(|line| line.get("what").is_some_and(|what| what == "effect"));
+        Ok(if had_effect { Verified::Happened(json!({ "verified": true })) } else { Verified::NeverHappened })
+    }
+
+    fn line<'a>(&self, what: &'a str, key: &'a IdempotencyKey) -> Line<'a> {
+        let (tenant, user) = (key.requester().tenant_id(), key.requester().user_id());
+        Line { what, key: key.as_str(), tool: self.kind.name, tenant, user, execution: None, outcome: None }
     }
 }
 

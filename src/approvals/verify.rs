@@ -1,0 +1,102 @@
+//! Asking tools what became of calls whose outcome nobody saw.
+
+use super::Approvals;
+use crate::domain::decision::Surface;
+use crate::domain::event::system;
+use crate::domain::id::ToolCallId;
+use crate::store::{Doubtful, StoreError};
+use parking_lot::Mutex;
+use serde_json::json;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// As many calls are asked about at once; others wait for their turn.
+const ASKED_AT_ONCE: usize = 16;
+
+/// The calls that this process asks about.
+#[derive(Debug)]
+pub(super) struct Asking {
+    calls: Mutex<HashSet<ToolCallId>>,
+    places: Semaphore,
+}
+
+/// One of them; nobody else here asks about it meanwhile.
+struct Asked {
+    all: Arc<Asking>,
+    call: ToolCallId,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self { calls: Mutex::default(), places: Semaphore::new(ASKED_AT_ONCE) }
+    }
+}
+
+impl Asked {
+    /// `None` if somebody does already.
+    fn begin(all: &Arc<Asking>, call: ToolCallId) -> Option<Self> {
+        all.calls.lock().insert(call).then(|| Self { all: all.clone(), call })
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.all.calls.lock().remove(&self.call);
+    }
+}
+
+impl Approvals {
+    /// Begins to ask about every call that was interrupted lately and whose tool is here.
+    pub(super) async fn ask_about_doubtful(&self) -> Result<(), StoreError> {
+        let tools: Vec<String> = self.gate().registry().specs().map(|spec| spec.name.clone()).collect();
+        let mut behind = None;
+        loop {
+            // Dropped, not committed: it only looks, with the clock that the calls ended by.
+            let write = self.store.write().await?;
+            let found = write.doubtful_calls(&tools, self.times.start_deadline, behind.as_ref()).await?;
+            drop(write);
+            let Some(last) = found.last() else { return Ok(()) };
+            behind = Some(last.due);
+            for doubtful in found {
+                let Some(asked) = Asked::begin(&self.asking, doubtful.due.id) else { continue };
+                let approvals = self.clone();
+                self.tasks().spawn(async move { approvals.ask_about(doubtful, asked).await });
+            }
+        }
+    }
+
+    async fn ask_about(&self, doubtful: Doubtful, _asked: Asked) {
+        let tool_call_id = doubtful.due.id;
+        let ask = async {
+            // Nobody closes it.
+            let _place = self.asking.places.acquire().await.ok()?;
+            self.gate().verify(&doubtful.tool_name, &doubtful.key).await
+        };
+        let outcome = tokio::select! {
+            outcome = ask => outcome,
+            () = self.tasks().stopping() => None,
+        };
+        let Some(outcome) = outcome else { return };
+        let resolve = async {
+            let write = self.store.urgent_write().await?;
+            let Some(call) = write.any_call(tool_call_id).await? else { return Ok(false) };
+            let result = self.gate().words(&outcome, &call.input, call.effective_input());
+            let surface = json!({ "surface": Surface::Sweeper.as_str() });
+            let execution = doubtful.execution;
+            let resolved =
+                write.resolve(tool_call_id, execution, &outcome, &result, system::SWEEPER, surface).await?;
+            write.commit().await?;
+            Ok::<_, StoreError>(resolved)
+        };
+        match resolve.await {
+            Ok(true) => {
+                self.executor.metrics.swept("verified");
+                tracing::info!(%tool_call_id, "a tool said what became of a call that was cut off");
+                self.tell_settled();
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%tool_call_id, %error, "what became of a call could not be written"),
+        }
+    }
+}

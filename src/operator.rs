@@ -1,0 +1,216 @@
+//! What an operator does at a terminal, beside the servers: looks at calls, says how one went, and fences what a database
+//! that lost commits holds as open.
+
+use crate::config::Config;
+use crate::domain::call::{Outcome, State, ToolCall, established};
+use crate::domain::decision::Surface;
+use crate::store::{FencedThread, ListedCall, Store, StoreError};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+
+/// Longest name of an operator, and longest reason, in characters.
+const TEXT_MAX: usize = 2000;
+
+/// Every state of a call.
+pub const CALL_STATES: [&str; 10] = [
+    "pending",
+    "approved",
+    "executing",
+    "succeeded",
+    "failed",
+    "interrupted",
+    "rejected",
+    "expired",
+    "cancelled",
+    "invalid",
+];
+
+/// The states that wait for a person: one who says yes or no, or one who finds out how a call went.
+pub const WAITING_STATES: [&str; 2] = ["pending", "interrupted"];
+
+/// Somebody at a terminal, with the database of the servers.
+#[derive(Debug)]
+pub struct Operator {
+    store: Store,
+    config: Config,
+}
+
+/// A call in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallLine {
+    /// Its id.
+    pub tool_call_id: String,
+    /// Its tool.
+    pub tool: String,
+    /// Where it stands.
+    pub state: String,
+    /// The tenant it is of.
+    pub tenant_id: String,
+    /// The user it is of, in the tenant.
+    pub user_id: String,
+    /// When it came to stand so, RFC 3339.
+    pub since: String,
+}
+
+/// How an interrupted call went, as somebody found out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// It had its effect, and gave this; null where that is not known.
+    Succeeded(Value),
+    /// It had none, or not the one that was wanted; in these words.
+    Failed(String),
+}
+
+/// What a fence did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fenced {
+    /// Calls that waited for a person, and are cancelled.
+    pub pending: u64,
+    /// Calls that a person had approved and nobody had begun, and are cancelled.
+    pub approved: u64,
+    /// Calls that were begun, and are interrupted: nobody knows how they went.
+    pub interrupted: u64,
+    /// Turns that were under way, and are closed.
+    pub turns: u64,
+}
+
+/// Why something was not done. The texts are for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// What was said cannot be taken.
+    #[error("{field}: {expected}")]
+    Said {
+        /// Which of it.
+        field: &'static str,
+        /// What was expected.
+        expected: String,
+    },
+    /// No such call.
+    #[error("there is no tool call {0}")]
+    NoCall(String),
+    /// It does not stand where it could be resolved.
+    #[error("the tool call {id} is {state}; only an interrupted one can be resolved")]
+    NotInterrupted {
+        /// The call.
+        id: String,
+        /// Where it stands.
+        state: &'static str,
+    },
+    /// The database failed, or a server is at work where none may be.
+    #[error("the database: {0}")]
+    Database(String),
+}
+
+impl From<StoreError> for OperatorError {
+    fn from(error: StoreError) -> Self {
+        Self::Database(error.to_string())
+    }
+}
+
+impl Operator {
+    pub(crate) fn new(store: Store, config: Config) -> Self {
+        Self { store, config }
+    }
+
+    /// The newest calls in these states, whoever they are of, and whether there are more.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn calls(&self, states: &[&str], limit: u64) -> Result<(Vec<CallLine>, bool), OperatorError> {
+        let page = self.store.read().await?.calls_in(states, limit).await?;
+        Ok((page.items.into_iter().map(CallLine::of).collect(), page.has_more))
+    }
+
+    /// Says how an interrupted call went. The model is told that an operator established it.
+    ///
+    /// # Errors
+    /// There is no such call, it is not interrupted, or the database failed.
+    pub async fn resolve(
+        &self,
+        tool_call_id: &str,
+        by: &str,
+        finding: &Finding,
+        reason: Option<&str>,
+    ) -> Result<(), OperatorError> {
+        let actor = actor(by)?;
+        let reason = reason.map(|reason| said("--reason", reason)).transpose()?;
+        let outcome = match finding {
+            Finding::Succeeded(output) => Outcome::Succeeded(output.clone()),
+            Finding::Failed(why) => Outcome::Failed(said("--failed", why)?.to_owned()),
+        };
+        let no_call = || OperatorError::NoCall(tool_call_id.to_owned());
+        let id = tool_call_id.parse().map_err(|_| no_call())?;
+        let write = self.store.write().await?;
+        let call = write.any_call(id).await?.ok_or_else(no_call)?;
+        let State::Interrupted(_, execution, _) = &call.state else { return Err(not_interrupted(&call)) };
+        let result = established(&outcome, &call, reason, self.config.limits.result_bytes);
+        let mut facts = json!({ "surface": Surface::Terminal.as_str(), "resolved_by": "operator" });
+        if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
+            facts.insert("reason".to_owned(), json!(reason));
+        }
+        if write.resolve(id, *execution, &outcome, &result, &actor, facts).await? {
+            return Ok(write.commit().await?);
+        }
+        // Its own late result was faster.
+        Err(write.any_call(id).await?.map_or_else(no_call, |call| not_interrupted(&call)))
+    }
+
+    /// How many turns and executions say that they are alive, where servers may be at work meanwhile.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn leases_held(&self) -> Result<u64, OperatorError> {
+        if self.store.has_one_writer() {
+            return Ok(0);
+        }
+        // Dropped, not committed: it only looks.
+        Ok(self.store.write().await?.leases_held().await?)
+    }
+
+    /// After a restore, or a failover that lost commits: has nothing go on by itself that the database holds as open,
+    /// because it may have happened in the time that was lost. May be broken off and begun again. `progress` is told how
+    /// many threads are done, and of how many.
+    ///
+    /// # Errors
+    /// The database failed; on SQLite also if a server is at work.
+    pub async fn fence(&self, by: &str, mut progress: impl FnMut(u64, u64)) -> Result<Fenced, OperatorError> {
+        let actor = actor(by)?;
+        // Held to the end: no server may begin between two threads.
+        let store = self.store.clone().serve_alone(self.config.database.url.expose_secret())?;
+        let open = store.read().await?.open_threads().await?;
+        let mut fenced = FencedThread::default();
+        for (done, thread) in (1..).zip(&open) {
+            let write = store.write().await?;
+            fenced += write.fence_thread(*thread, &actor).await?;
+            write.commit().await?;
+            progress(done, open.len() as u64);
+        }
+        let FencedThread { pending, approved, interrupted, turns } = fenced;
+        Ok(Fenced { pending, approved, interrupted, turns })
+    }
+}
+
+impl CallLine {
+    fn of(call: ListedCall) -> Self {
+        let ListedCall { id, tool, state, tenant_id, user_id, since } = call;
+        Self { tool_call_id: id.to_string(), tool, state, tenant_id, user_id, since: since.to_rfc3339() }
+    }
+}
+
+fn actor(by: &str) -> Result<String, OperatorError> {
+    Ok(format!("user:{}", said("--by", by)?))
+}
+
+/// A text that somebody gave, if it says something and can be kept.
+fn said<'a>(field: &'static str, text: &'a str) -> Result<&'a str, OperatorError> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > TEXT_MAX || text.chars().any(char::is_control) {
+        let expected = format!("expected 1 to {TEXT_MAX} characters, and none that controls a terminal");
+        return Err(OperatorError::Said { field, expected });
+    }
+    Ok(text)
+}
+
+fn not_interrupted(call: &ToolCall) -> OperatorError {
+    OperatorError::NotInterrupted { id: call.id.to_string(), state: call.state.as_str() }
+}

@@ -1,0 +1,127 @@
+//! The fence: after a database lost commits, whatever it holds as open may have happened in the time that was lost.
+//! So nothing of it goes on by itself.
+
+use super::decisions::NewDecision;
+use super::entity::{run, tool_call};
+use super::moves::{Approved, Cancelled, Interrupted, Pending};
+use super::{Read, StoreError, Thread, Write, rows};
+use crate::domain::call::{ToolCall, input_hash, words};
+use crate::domain::decision::{Surface, Verdict};
+use crate::domain::event::EventType;
+use crate::domain::id::ThreadId;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect};
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+
+/// What was fenced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FencedThread {
+    /// Calls that waited for a person.
+    pub(crate) pending: u64,
+    /// Calls that a person had approved and nobody had begun.
+    pub(crate) approved: u64,
+    /// Calls that were begun: nobody knows how they went.
+    pub(crate) interrupted: u64,
+    /// Turns that were under way.
+    pub(crate) turns: u64,
+}
+
+impl AddAssign for FencedThread {
+    fn add_assign(&mut self, other: Self) {
+        let Self { pending, approved, interrupted, turns } = other;
+        self.pending += pending;
+        self.approved += approved;
+        self.interrupted += interrupted;
+        self.turns += turns;
+    }
+}
+
+impl Read {
+    /// The threads, those that were deleted too, in which something may still go on.
+    pub(crate) async fn open_threads(&self) -> Result<BTreeSet<ThreadId>, StoreError> {
+        let calls: Vec<String> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ThreadId)
+            .distinct()
+            .filter(tool_call::Column::State.is_in(["pending", "approved", "executing"]))
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        let runs: Vec<String> = run::Entity::find()
+            .select_only()
+            .column(run::Column::ThreadId)
+            .filter(run::Column::Status.eq("running"))
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        calls.iter().chain(&runs).map(|id| rows::id("threads", id)).collect()
+    }
+}
+
+impl Write {
+    /// How many turns and executions say that they are alive.
+    pub(crate) async fn leases_held(&self) -> Result<u64, StoreError> {
+        let now = self.now.as_micros();
+        let turns = run::Entity::find()
+            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::LeaseUntil.gte(now))
+            .count(&self.tx)
+            .await?;
+        let calls = tool_call::Entity::find()
+            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::LeaseUntil.gte(now))
+            .count(&self.tx)
+            .await?;
+        Ok(turns + calls)
+    }
+
+    /// Has nothing in a thread go on by itself. What still runs somewhere settles late.
+    pub(crate) async fn fence_thread(&self, id: ThreadId, actor: &str) -> Result<FencedThread, StoreError> {
+        let thread = self.any_thread(id).await?;
+        self.lock_thread(&thread).await?;
+        let open = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(id.to_string()))
+            .filter(tool_call::Column::State.is_in(["pending", "approved", "executing"]))
+            .all(&self.tx)
+            .await?;
+        let mut fenced = FencedThread::default();
+        // The calls first: a turn that somebody wished to stop takes back what is left, in words that are not true here.
+        for row in open {
+            let call = rows::call(row.clone(), None)?;
+            match row.state.as_str() {
+                "pending" => fenced.pending += u64::from(self.fence_pending(&thread, &call, actor).await?),
+                "approved" => {
+                    let cancelled = self.ended::<Approved, Cancelled>(words::FENCED.to_owned());
+                    if self.closed(&thread, &call, cancelled, EventType::ToolCancelled, actor).await? {
+                        fenced.approved += 1;
+                        continue;
+                    }
+                    let interrupted = self.ended::<Approved, Interrupted>(words::INTERRUPTED.to_owned());
+                    let event = EventType::ToolInterrupted;
+                    fenced.interrupted +=
+                        u64::from(self.closed(&thread, &call, interrupted, event, actor).await?);
+                }
+                _ => {
+                    fenced.interrupted += u64::from(self.interrupt(&row, Expr::value(true), actor).await?);
+                }
+            }
+        }
+        if let Some(run) = self.running(&thread).await? {
+            fenced.turns += u64::from(self.close_turn(&thread, &run, actor).await?);
+        }
+        Ok(fenced)
+    }
+
+    async fn fence_pending(&self, thread: &Thread, call: &ToolCall, actor: &str) -> Result<bool, StoreError> {
+        let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+        let decision = NewDecision {
+            reason: Some(words::FENCE.to_owned()),
+            ..NewDecision::new(Verdict::Cancel, actor, Surface::Terminal, hash)
+        };
+        let cancelled = self
+            .ended::<Pending, Cancelled>(words::FENCED.to_owned())
+            .set(tool_call::Column::Validated, Expr::value(false));
+        self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await
+    }
+}

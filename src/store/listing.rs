@@ -1,0 +1,77 @@
+//! Calls as an operator lists them: of everybody, without what they hold.
+
+use super::entity::{thread, tool_call};
+use super::{Page, Read, StoreError, rows};
+use crate::domain::clock::Timestamp;
+use crate::domain::id::ToolCallId;
+use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
+
+/// A call in a list.
+#[derive(Debug)]
+pub(crate) struct ListedCall {
+    pub(crate) id: ToolCallId,
+    pub(crate) tool: String,
+    pub(crate) state: String,
+    pub(crate) tenant_id: String,
+    pub(crate) user_id: String,
+    /// When it came to stand so.
+    pub(crate) since: Timestamp,
+}
+
+#[derive(FromQueryResult)]
+struct Row {
+    tool_call_id: String,
+    name: String,
+    state: String,
+    tenant_id: String,
+    user_id: String,
+    created_at: i64,
+    decided_at: Option<i64>,
+    started_at: Option<i64>,
+    finished_at: Option<i64>,
+}
+
+impl Read {
+    /// The newest calls in these states, whoever they are of.
+    pub(crate) async fn calls_in(&self, states: &[&str], size: u64) -> Result<Page<ListedCall>, StoreError> {
+        let of_threads = tool_call::Entity::belongs_to(thread::Entity)
+            .from(tool_call::Column::ThreadId)
+            .to(thread::Column::ThreadId)
+            .into();
+        let found = tool_call::Entity::find()
+            .select_only()
+            .columns([
+                tool_call::Column::ToolCallId,
+                tool_call::Column::Name,
+                tool_call::Column::State,
+                tool_call::Column::CreatedAt,
+                tool_call::Column::DecidedAt,
+                tool_call::Column::StartedAt,
+                tool_call::Column::FinishedAt,
+            ])
+            .columns([thread::Column::TenantId, thread::Column::UserId])
+            .join(JoinType::InnerJoin, of_threads)
+            .filter(tool_call::Column::State.is_in(states.iter().copied()))
+            .order_by_desc(tool_call::Column::ToolCallId)
+            .limit(size.saturating_add(1))
+            .into_model::<Row>()
+            .all(&self.tx)
+            .await?;
+        let page = Page::of(found, size);
+        let items = page.items.into_iter().map(listed).collect::<Result<_, _>>()?;
+        Ok(Page { items, has_more: page.has_more })
+    }
+}
+
+fn listed(row: Row) -> Result<ListedCall, StoreError> {
+    let started_at = row.started_at.filter(|_| row.state == "executing");
+    let since = row.finished_at.or(started_at).or(row.decided_at).unwrap_or(row.created_at);
+    Ok(ListedCall {
+        id: rows::id("tool_calls", &row.tool_call_id)?,
+        tool: row.name,
+        state: row.state,
+        tenant_id: row.tenant_id,
+        user_id: row.user_id,
+        since: Timestamp::from_micros(since),
+    })
+}

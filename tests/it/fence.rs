@@ -1,0 +1,238 @@
+//! `holdpoint fence`: what a database that lost commits holds as open does not happen again.
+
+use crate::support::{Place, Process, UNKNOWN, eventually};
+use serde_json::json;
+
+/// What the model and the person are told of a call that was not begun as far as the database knows.
+const FENCED: &str = "Cancelled, because the server's database was set back to an earlier time. Whether the tool ran \
+                      in the time that was lost is not known. Do not repeat it without asking the user.";
+
+const FENCE: [&str; 3] = ["fence", "--by", "mel"];
+
+/// What it says it did.
+fn numbers(said: &str) -> Vec<u64> {
+    said.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+/// A turn that stays under way: its model has begun to speak.
+async fn think(place: &Place, server: &Process) -> String {
+    let thread = server.client.thread().await;
+    let begun = place.ledger().len();
+    let turn = server.client.begin(&thread, &json!({ "content": "think" })).await;
+    eventually("the model speaks", async || (place.ledger().len() > begun).then_some(())).await;
+    // The connection has to stay until the server is gone.
+    std::mem::forget(turn);
+    thread
+}
+
+#[tokio::test]
+async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
+    let mut place = Place::new().await;
+    place.go();
+    let server = place.start("30s");
+    let thread = server.client.thread().await;
+    let id = place.hold(&server.client, &thread, "10").await;
+    server.finish();
+    let backup = place.copied().await;
+
+    let server = place.start("30s");
+    assert_eq!(server.client.approve(&id).await.body["state"], "succeeded");
+    server.finish();
+    let ran = ["transfer 10", "transfer 10 done"];
+    assert_eq!(place.ledger(), ran);
+
+    place.restore(backup);
+    let fenced = place.operate(&FENCE);
+    assert_eq!(fenced.stderr, "", "no bar where nobody looks");
+    assert_eq!(numbers(&fenced.said()), [1, 0, 0, 0]);
+
+    let server = place.start("30s");
+    let client = &server.client;
+    let call = client.call(&id).await;
+    assert_eq!((&call["state"], &call["result"]), (&json!("cancelled"), &json!(FENCED)));
+    let (by, surface) = (&call["decision"]["by"], &call["decision"]["surface"]);
+    assert_eq!((by, surface), (&json!("user:mel"), &json!("terminal")));
+    assert!(call["decision"]["reason"].as_str().unwrap().contains("set back to an earlier time"));
+    let refused = client.approve(&id).await;
+    assert_eq!((refused.status, refused.code()), (409, "cancelled"));
+    assert_eq!(place.ledger(), ran, "it did not run again");
+
+    assert_eq!(client.go_on(&thread).await.text(), FENCED);
+    let next = place.hold(client, &thread, "11").await;
+    assert_eq!(client.approve(&next).await.body["state"], "succeeded");
+    let events = place.rows().await;
+    let events = events.all("SELECT actor FROM events WHERE type = 'tool.cancelled'").await;
+    assert_eq!(events, [json!({ "actor": "user:mel" })]);
+}
+
+/// A place whose server died with something in every open state: the threads and calls.
+struct Left {
+    place: Place,
+    pending: (String, String),
+    approved: (String, String),
+    begun: (String, String),
+    executing: (String, String),
+    thinking: String,
+}
+
+async fn left() -> Left {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let hold = async |words: &str| {
+        let thread = server.client.thread().await;
+        let id = place.hold_of(&server.client, &thread, words).await;
+        (thread, id)
+    };
+    let [pending, approved] = [hold("transfer 1").await, hold("transfer 2").await];
+    let [begun, executing] = [hold("restock 3").await, hold("transfer 4").await];
+    for (n, (_, id)) in [&begun, &executing].into_iter().enumerate() {
+        assert_eq!(server.client.approve(id).await.status, 202);
+        eventually("it has begun", async || (place.ledger().len() > n).then_some(())).await;
+    }
+    let thinking = think(&place, &server).await;
+    let hash = server.client.call(&approved.1).await["input_hash"].as_str().unwrap().to_owned();
+    server.kill();
+    let rows = place.rows().await;
+    let id = &approved.1;
+    let year_9999 = "253370764800000000";
+    for change in [
+        format!(
+            "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+             VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, '{hash}', 'rest', 0)"
+        ),
+        format!(
+            "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
+                 decided_at = created_at, start_deadline = {year_9999} WHERE tool_call_id = '{id}'"
+        ),
+        format!(
+            "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {year_9999}
+             WHERE tool_call_id = '{}'",
+            begun.1
+        ),
+    ] {
+        assert_eq!(rows.change(&change).await, Ok(1));
+    }
+    Left { place, pending, approved, begun, executing, thinking }
+}
+
+#[tokio::test]
+async fn whatever_is_open_is_closed_and_told_truthfully() {
+    let Left { place, pending, approved, begun, executing, thinking } = left().await;
+    let ran = place.ledger();
+    assert_eq!(ran.len(), 3, "{ran:?}");
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [1, 1, 2, 1]);
+    let rows = place.rows().await;
+    let everything = async || {
+        let mut all = Vec::new();
+        for table in ["tool_calls", "runs", "decisions", "events"] {
+            all.push(rows.all(&format!("SELECT * FROM {table} ORDER BY 1")).await);
+        }
+        all
+    };
+    let fenced = everything().await;
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 4]);
+    assert_eq!(everything().await, fenced, "the second finds nothing to do");
+    let events = rows.all("SELECT type FROM events WHERE actor = 'user:mel' ORDER BY type").await;
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        types,
+        ["run.failed", "tool.cancelled", "tool.cancelled", "tool.interrupted", "tool.interrupted"]
+    );
+    let runs = rows.all("SELECT error_code FROM runs WHERE status = 'failed'").await;
+    assert_eq!(runs, [json!({ "error_code": "interrupted" })]);
+
+    place.go();
+    let server = place.start("30s");
+    let client = &server.client;
+    for ((thread, id), state, result, verdict) in [
+        (&pending, "cancelled", FENCED, "cancel"),
+        (&approved, "cancelled", FENCED, "approve"),
+        (&begun, "interrupted", UNKNOWN, "approve"),
+        (&executing, "interrupted", UNKNOWN, "approve"),
+    ] {
+        let call = client.call(id).await;
+        assert_eq!((&call["state"], &call["result"]), (&json!(state), &json!(result)));
+        assert_eq!(call["decision"]["decision"], verdict);
+        let refused = client.reject(id).await;
+        assert_eq!(refused.status, 409, "{:?}", refused.body);
+        assert_eq!(client.approve(id).await.status, if state == "interrupted" { 200 } else { 409 });
+        assert_eq!(client.go_on(thread).await.text(), result);
+        assert_eq!(client.say(thread, "thanks").await.text(), "thanks");
+    }
+    assert_eq!(client.go_on(&thinking).await.text(), "Half an answer.");
+    let again: Vec<String> = place.ledger().split_off(ran.len());
+    assert_eq!(again, ["think"], "no tool began again");
+}
+
+#[tokio::test]
+async fn beside_a_server_at_work_it_does_nothing_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::at(format!("sqlite://{}/holdpoint.db", dir.path().display()));
+    let server = place.start("0s");
+    let id = place.hold(&server.client, &server.client.thread().await, "10").await;
+    let refused = place.operate(&FENCE);
+    refused.refused_for("another process serves from this database");
+    assert_eq!(server.client.call(&id).await["state"], "pending");
+    server.finish();
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [1, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn on_postgres_beside_a_server_at_work_it_warns_and_what_runs_there_is_told_late() {
+    let place = Place::on_postgres().await;
+    let (server, thread, id) = place.in_mid_tool().await;
+    let client = &server.client;
+    let pending = place.hold(client, &client.thread().await, "11").await;
+    let fenced = place.operate(&FENCE);
+    assert!(fenced.stderr.contains("warning: 1 turns or tools hold leases"), "{fenced:?}");
+    assert_eq!(numbers(&fenced.said()), [1, 0, 1, 0]);
+    assert_eq!(client.call(&id).await["state"], "interrupted");
+    assert_eq!(client.approve(&pending).await.code(), "cancelled");
+    assert_eq!(client.go_on(&thread).await.text(), UNKNOWN);
+
+    place.go();
+    client.becomes(&id, "succeeded").await;
+    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
+    let notes = place.rows().await.all("SELECT text FROM sent_answers WHERE kind = 'note'").await;
+    let note = "[tool outcome] transfer, call p-10: {\"transferred\":\"10\"}";
+    assert_eq!(notes, [json!({ "text": note })]);
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+}
+
+#[tokio::test]
+async fn on_postgres_killed_in_the_middle_it_is_run_again() {
+    let place = Place::on_postgres().await;
+    let server = place.start("0s");
+    let mut threads = Vec::new();
+    for n in 0..4 {
+        let thread = server.client.thread().await;
+        place.hold(&server.client, &thread, &n.to_string()).await;
+        threads.push(thread);
+    }
+    server.finish();
+    let (holder, rows) = (place.rows().await, place.rows().await);
+    holder.change("BEGIN").await.unwrap();
+    let lock = format!("SELECT 1 FROM threads WHERE thread_id = '{}' FOR UPDATE", threads[2]);
+    holder.change(&lock).await.unwrap();
+    let mut fence = place.operator(&FENCE).spawn().unwrap();
+    rows.somebody_waits_for_a_lock().await;
+    fence.kill().unwrap();
+    fence.wait().unwrap();
+    holder.change("ROLLBACK").await.unwrap();
+    rows.nobody_waits_for_a_lock().await;
+    let cancelled = "tool_calls WHERE state = 'cancelled'";
+    assert_eq!(rows.count(cancelled).await, 2, "each thread by itself");
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [2, 0, 0, 0]);
+    assert_eq!(rows.count(cancelled).await, 4);
+    assert_eq!(rows.count("decisions").await, 4);
+    assert_eq!(rows.count("events WHERE type = 'tool.cancelled'").await, 4);
+}
+
+#[tokio::test]
+async fn who_fences_says_who_they_are() {
+    let place = Place::new().await;
+    place.operate(&["migrate"]).said();
+    place.operate(&["fence"]).refused_for("--by");
+    place.operate(&["fence", "--by", " "]).refused_for("--by: expected 1 to 2000 characters");
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 4]);
+}

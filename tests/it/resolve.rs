@@ -1,0 +1,215 @@
+//! `holdpoint approvals`: what waits for somebody, and how a call went of which nobody knows.
+
+use crate::support::{Place, Process, UNKNOWN, postgres_if_chosen, sqlite};
+use serde_json::{Value, json};
+
+/// Lists, in the words of the terminal, a line each.
+fn listed(place: &Place, args: &[&str]) -> Vec<Vec<String>> {
+    let table = place.operate(&[&["approvals", "list"], args].concat()).said();
+    let cells =
+        |line: &str| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect();
+    table.lines().map(cells).collect()
+}
+
+/// A place in which nobody knows how `transfer 10` went, and a server that says so.
+async fn interrupted() -> (Place, Process, String, String) {
+    let place = Place::new().await;
+    let (mut server, thread, id) = place.in_mid_tool().await;
+    server.kill();
+    let server = place.start("30s");
+    server.client.becomes(&id, "interrupted").await;
+    (place, server, thread, id)
+}
+
+#[tokio::test]
+async fn an_operator_says_that_it_went_well_and_the_model_and_the_page_are_told_so() {
+    let (place, server, thread, id) = interrupted().await;
+    let client = &server.client;
+    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    let said = place.operate(&[
+        "approvals",
+        "resolve",
+        &id,
+        "--by",
+        "mel",
+        "--succeeded",
+        r#"{"transferred":"10"}"#,
+        "--reason",
+        "It is on the statement.",
+    ]);
+    assert_eq!(
+        said.said(),
+        format!("{id} is succeeded; the model is told that an operator established it\n")
+    );
+
+    let result = "An operator established that the tool ran and succeeded. Its output: {\"transferred\":\"10\"} \
+                  Reason: It is on the statement.";
+    let call = client.call(&id).await;
+    assert_eq!((&call["state"], &call["result"]), (&json!("succeeded"), &json!(result)));
+    assert_eq!(call["output"], json!({ "transferred": "10" }));
+    assert_eq!(call["decision"]["by"], "user:local", "who approved it is who approved it");
+    let shown = client.messages(&thread).await;
+    assert!(json!(shown).to_string().contains("An operator established"), "{shown:?}");
+    // Who repeats the yes gets what is known now.
+    assert_eq!(client.approve(&id).await.body["state"], "succeeded");
+
+    assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
+    assert_eq!(client.say(&thread, "again").await.text(), "again");
+    let rows = place.rows().await;
+    let sent = rows.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    let note = format!("[tool outcome] transfer, call p-10: {result}");
+    assert_eq!(sent, [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })]);
+    let events = rows.all("SELECT type, actor, data FROM events WHERE type = 'tool.succeeded'").await;
+    let [event] = &events[..] else { panic!("{events:?}") };
+    let data: Value = serde_json::from_str(event["data"].as_str().unwrap()).unwrap();
+    let told = json!({ "tool_name": "transfer", "state": "succeeded", "surface": "terminal",
+                       "resolved_by": "operator", "reason": "It is on the statement." });
+    assert_eq!((&event["actor"], data), (&json!("user:mel"), told));
+    assert_eq!(place.ledger(), ["transfer 10"], "it did not run again");
+}
+
+#[tokio::test]
+async fn an_operator_says_that_it_failed_while_no_server_is_there() {
+    let (place, server, thread, id) = interrupted().await;
+    server.finish();
+    let args = ["approvals", "resolve", &id, "--failed", "The bank refused it.", "--by", "mel"];
+    assert!(place.operate(&args).said().contains("is failed"));
+
+    let server = place.start("30s");
+    let call = server.client.call(&id).await;
+    let result = "An operator established that the tool failed: The bank refused it.";
+    assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(result)));
+    assert_eq!(call.get("output"), None);
+    // Nothing else was told before, so this is its answer.
+    assert_eq!(server.client.go_on(&thread).await.text(), result);
+    let rows = place.rows().await;
+    let sent = rows.all("SELECT kind, text FROM sent_answers").await;
+    assert_eq!(sent, [json!({ "kind": "answer", "text": result })]);
+}
+
+#[tokio::test]
+async fn what_nobody_has_to_find_out_is_not_resolved() {
+    let place = Place::new().await;
+    place.go();
+    let server = place.start("30s");
+    let client = &server.client;
+    let hold = async |note| place.hold(client, &client.thread().await, note).await;
+    let [pending, succeeded, rejected, cancelled, expired] =
+        [hold("1").await, hold("2").await, hold("3").await, hold("4").await, hold("5").await];
+    client.approve(&succeeded).await;
+    client.reject(&rejected).await;
+    client.post(&format!("/tool_calls/{cancelled}/cancel"), &Value::Null).await;
+    let rows = place.rows().await;
+    let overdue = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{expired}'");
+    rows.change(&overdue).await.unwrap();
+    client.becomes(&expired, "expired").await;
+    let everything = async || {
+        let mut all = rows.all("SELECT * FROM tool_calls ORDER BY 1").await;
+        all.extend(rows.all("SELECT * FROM events ORDER BY 1").await);
+        all
+    };
+    let before = everything().await;
+    let resolve = |id: &str, more: &[&str]| {
+        place.operate(&[&["approvals", "resolve", id, "--by", "mel"], more].concat())
+    };
+    for (id, state) in [
+        (&pending, "pending"),
+        (&succeeded, "succeeded"),
+        (&rejected, "rejected"),
+        (&cancelled, "cancelled"),
+        (&expired, "expired"),
+    ] {
+        for more in [&["--succeeded"][..], &["--failed", "no"]] {
+            resolve(id, more).refused_for(&format!("the tool call {id} is {state}; only an interrupted one"));
+        }
+    }
+    let nobodys = "01890a5d-ac96-774b-bcce-b302099a8057";
+    resolve(nobodys, &["--succeeded"]).refused_for(&format!("there is no tool call {nobodys}"));
+    resolve("no-id", &["--succeeded"]).refused_for("there is no tool call no-id");
+    resolve(&pending, &[]).refused_for("--succeeded");
+    resolve(&pending, &["--failed"]).refused_for("--failed");
+    resolve(&pending, &["--succeeded", "--failed", "no"]).refused_for("cannot be used with");
+    resolve(&pending, &["--succeeded", "{"]).refused_for("--succeeded");
+    resolve(&pending, &["--failed", " "]).refused_for("--failed: expected 1 to 2000 characters");
+    resolve(&pending, &["--succeeded", "--reason", "\u{1b}[2J"]).refused_for("--reason: expected");
+    place
+        .operate(&["approvals", "resolve", &pending, "--by", "", "--succeeded"])
+        .refused_for("--by: expected");
+    place.operate(&["approvals", "resolve", &pending, "--succeeded"]).refused_for("--by");
+    assert_eq!(everything().await, before);
+}
+
+#[tokio::test]
+async fn of_two_operators_the_first_is_believed() {
+    let (place, server, _, id) = interrupted().await;
+    let resolve = |args: &[&str]| place.operate(&[&["approvals", "resolve", &id, "--by"], args].concat());
+    resolve(&["mel", "--succeeded"]).said();
+    resolve(&["zoe", "--failed", "no"]).refused_for("is succeeded; only an interrupted one");
+    let call = server.client.call(&id).await;
+    let result = "An operator established that the tool ran and succeeded.";
+    assert_eq!((&call["result"], &call["output"]), (&json!(result), &Value::Null));
+    assert_eq!(place.rows().await.count("events WHERE type IN ('tool.succeeded', 'tool.failed')").await, 1);
+}
+
+#[tokio::test]
+async fn what_waits_for_somebody_is_listed_the_newest_first() {
+    let (place, server, _, unknown) = interrupted().await;
+    let client = &server.client;
+    let first = place.hold(client, &client.thread().await, "20").await;
+    let odd = client.thread().await;
+    let second = place.hold(client, &odd, "21").await;
+    let rejected = place.hold(client, &client.thread().await, "22").await;
+    client.reject(&rejected).await;
+    let rows = place.rows().await;
+    rows.change(&format!("UPDATE threads SET user_id = 'ann\u{1b}[2J' WHERE thread_id = '{odd}'"))
+        .await
+        .unwrap();
+
+    let since = |call: &Value, field: &str| call[field].as_str().unwrap().to_owned();
+    let line = |id: &str, state: &str, user: &str, since: String| {
+        [id, "transfer", state, "default", user, &since].map(str::to_owned).to_vec()
+    };
+    let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"].map(str::to_owned).to_vec();
+    let table = listed(&place, &[]);
+    assert_eq!(table.len(), 4, "{table:?}");
+    assert_eq!(table[0], head);
+    assert_eq!(table[1][..5], line(&second, "pending", "ann\u{fffd}[2J", String::new())[..5]);
+    assert_eq!(table[2], line(&first, "pending", "local", since(&client.call(&first).await, "created_at")));
+    let unknown_since = since(&client.call(&unknown).await, "finished_at");
+    assert_eq!(table[3], line(&unknown, "interrupted", "local", unknown_since));
+
+    let ids = |args: &[&str]| -> Vec<String> {
+        listed(&place, args).into_iter().skip(1).map(|line| line[0].clone()).collect()
+    };
+    assert_eq!(ids(&["--state", "interrupted"]), [unknown.clone()]);
+    assert_eq!(ids(&["--state", "rejected,interrupted"]), [rejected, unknown]);
+    assert_eq!(ids(&["--state", "executing"]), Vec::<String>::new());
+    let short = place.operate(&["approvals", "list", "--limit", "1"]);
+    assert!(short.stderr.contains("more than 1"), "{short:?}");
+    assert_eq!(short.said().lines().count(), 2);
+    place.operate(&["approvals", "list", "--state", "lost"]).refused_for("lost");
+    place.operate(&["approvals", "list", "--limit", "0"]).refused_for("--limit");
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_not_made_on_sqlite() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::at(format!("sqlite://{}/none.db", dir.path().display()));
+    for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
+        place.operate(args).refused_for("database.url: there is no such database");
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_schema_of_another_version_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    // A database with nothing in it.
+    std::fs::write(dir.path().join("holdpoint.db"), "").unwrap();
+    let place = Place::at(postgres_if_chosen().await.unwrap_or(sqlite(&dir)));
+    for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
+        place.operate(args).refused_for("run `holdpoint migrate` first");
+    }
+    place.operate(&["migrate"]).said();
+    assert_eq!(listed(&place, &[]).len(), 1, "the head alone");
+}

@@ -1,0 +1,106 @@
+//! A tool whose service can be asked later what became of a call.
+
+use super::{Ledger, Probe};
+use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
+
+/// What the service says of every call.
+#[derive(Debug, Clone)]
+pub(crate) enum Says {
+    /// It does not know yet.
+    Nothing,
+    Happened(Value),
+    NeverHappened,
+    /// It cannot be reached.
+    Fails,
+    /// Whoever asks it breaks.
+    Breaks,
+    /// It says that it happened, once it is let go.
+    Waits(Value),
+}
+
+/// Somebody who asked: the key, and on whose behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) key: String,
+    pub(crate) tenant_id: String,
+    pub(crate) user_id: String,
+}
+
+/// The service.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    says: Arc<Mutex<Says>>,
+    asked: Arc<Mutex<Vec<Question>>>,
+    /// `Says::Waits` goes on once for each permit here.
+    pub(crate) go: Arc<Semaphore>,
+}
+
+impl Service {
+    pub(crate) fn that_says(says: Says) -> Self {
+        Self { says: Arc::new(Mutex::new(says)), asked: Arc::default(), go: Arc::new(Semaphore::new(0)) }
+    }
+
+    /// From now on it says this.
+    pub(crate) fn now_says(&self, says: Says) {
+        *self.says.lock().unwrap() = says;
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Question> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// How often it was asked about this call.
+    pub(crate) fn asked_about(&self, key: &str) -> usize {
+        self.asked().iter().filter(|question| question.key == key).count()
+    }
+
+    /// The tool, alone in a registry.
+    pub(crate) fn tools(&self, ledger: &Ledger) -> ToolRegistry {
+        let mut tools = ToolRegistry::new();
+        tools.register(Courier { ledger: ledger.clone(), service: self.clone() }).unwrap();
+        tools
+    }
+}
+
+struct Courier {
+    ledger: Ledger,
+    service: Service,
+}
+
+impl Tool for Courier {
+    const NAME: &'static str = "courier";
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = true;
+    type Input = Probe;
+    type Output = Value;
+
+    async fn execute(&self, input: Probe, _permit: Permit<Self>) -> Result<Value, ToolError> {
+        self.ledger.write(format!("courier {}", input.note));
+        self.ledger.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+        Ok(json!({ "delivered": input.note }))
+    }
+
+    async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        let question = Question {
+            key: key.as_str().to_owned(),
+            tenant_id: key.requester().tenant_id().to_owned(),
+            user_id: key.requester().user_id().to_owned(),
+        };
+        self.service.asked.lock().unwrap().push(question);
+        let says = self.service.says.lock().unwrap().clone();
+        match says {
+            Says::Nothing => Ok(Verified::Unknown),
+            Says::Happened(output) => Ok(Verified::Happened(output)),
+            Says::NeverHappened => Ok(Verified::NeverHappened),
+            Says::Fails => Err(ToolError::new("the service cannot be reached")),
+            Says::Breaks => panic!("the service is odd"),
+            Says::Waits(output) => {
+                self.service.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+                Ok(Verified::Happened(output))
+            }
+        }
+    }
+}

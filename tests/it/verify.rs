@@ -1,0 +1,252 @@
+//! What became of a call that was cut off is asked of its tool, until it knows, and told as a late outcome is.
+
+use crate::support::{Embedded, Ledger, Place, Question, Says, Service, UNKNOWN, eventually};
+use holdpoint::config::Config;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Longer ago than any lease.
+const LONG_AGO: &str = "1000000";
+
+/// A server with the tool that can be asked, which sweeps at once and whose leases end by hand.
+async fn with(service: &Service, change: impl FnOnce(&mut Config)) -> Embedded {
+    let app = Embedded::start().await;
+    let tools = service.tools(&app.ledger);
+    app.redeploy_with(tools, |config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.lease = Duration::from_secs(3600);
+        config.approval.wait = Duration::ZERO;
+        change(config);
+    })
+    .await
+}
+
+/// A call whose execution was taken for dead, and its thread. The tool still waits to be let go.
+async fn cut_off(app: &Embedded, note: &str) -> (String, String) {
+    let (thread, id) = app.held("courier", note).await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE tool_call_id = '{id}'");
+    assert_eq!(app.rows.change(&lapse).await, Ok(1));
+    (thread, id)
+}
+
+/// The same, and the service does not know either.
+async fn interrupted(app: &Embedded, note: &str) -> (String, String) {
+    let (thread, id) = cut_off(app, note).await;
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    (thread, id)
+}
+
+async fn asked_again(service: &Service, id: &str, times: usize) {
+    let until = service.asked_about(id) + times;
+    let asked = async || (service.asked_about(id) >= until).then_some(());
+    eventually("the service is asked again", asked).await;
+}
+
+/// The events of a call's end, with who says so.
+async fn ends(app: &Embedded, id: &str) -> Vec<(String, String, Value)> {
+    let sql = format!(
+        "SELECT type, actor, data FROM events WHERE tool_call_id = '{id}'
+         AND type IN ('tool.interrupted', 'tool.succeeded', 'tool.failed') ORDER BY at, event_id"
+    );
+    let text = |row: &Value, column: &str| row[column].as_str().unwrap().to_owned();
+    let event = |row: &Value| {
+        (text(row, "type"), text(row, "actor"), serde_json::from_str(&text(row, "data")).unwrap())
+    };
+    app.rows.all(&sql).await.iter().map(event).collect()
+}
+
+#[tokio::test]
+async fn what_the_service_knows_settles_a_call_that_was_cut_off_and_the_model_is_told_by_a_note() {
+    let service = Service::that_says(Says::Nothing);
+    let app = with(&service, |_| {}).await;
+    let (thread, id) = interrupted(&app, "10").await;
+    app.scene.says("Nobody knows.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
+
+    service.now_says(Says::Happened(json!({ "delivered": "at noon" })));
+    let call = app.client.becomes(&id, "succeeded").await;
+    assert_eq!(call["output"], json!({ "delivered": "at noon" }));
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    let question = Question { key: id.clone(), tenant_id: "default".to_owned(), user_id: "local".to_owned() };
+    assert!(service.asked().iter().all(|asked| *asked == question), "{:?}", service.asked());
+    let by_whom = ends(&app, &id).await;
+    let unknown = json!({ "tool_name": "courier", "state": "interrupted" });
+    let known = json!({ "tool_name": "courier", "state": "succeeded", "surface": "sweeper" });
+    let sweeper = || "system:sweeper".to_owned();
+    let expected = [
+        ("tool.interrupted".to_owned(), sweeper(), unknown),
+        ("tool.succeeded".to_owned(), sweeper(), known),
+    ];
+    assert_eq!(by_whom, expected);
+
+    app.scene.says("So it did.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "So it did.");
+    app.scene.says("Yes.");
+    assert_eq!(app.client.say(&thread, "really?").await.text(), "Yes.");
+    let told = app.rows.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    let note = "[tool outcome] courier, call p-10: {\"delivered\":\"at noon\"}";
+    let expected = [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn the_late_end_of_an_execution_changes_nothing_once_the_service_was_heard() {
+    let service = Service::that_says(Says::Happened(json!({ "delivered": "at noon" })));
+    let app = with(&service, |_| {}).await;
+    let (thread, id) = cut_off(&app, "10").await;
+    let call = app.client.becomes(&id, "succeeded").await;
+    app.ledger.go.add_permits(1);
+    // A server that leaves lets what is under way end, and write.
+    let app = app.redeploy(service.tools(&Ledger::new())).await;
+    assert_eq!(app.ledger.go.available_permits(), 0, "the tool ended");
+    assert_eq!(app.client.call(&id).await, call);
+    assert_eq!(ends(&app, &id).await.len(), 2);
+    app.scene.says("At noon.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "At noon.");
+    let told = app.rows.all("SELECT kind, text FROM sent_answers").await;
+    assert_eq!(told, [json!({ "kind": "answer", "text": "{\"delivered\":\"at noon\"}" })]);
+}
+
+#[tokio::test]
+async fn the_service_changes_nothing_once_the_execution_has_ended_late() {
+    let service = Service::that_says(Says::Waits(json!({ "delivered": "at noon" })));
+    let app = with(&service, |_| {}).await;
+    let (_, id) = interrupted(&app, "10").await;
+    let asked = async || (service.asked_about(&id) == 1).then_some(());
+    eventually("the service is asked", asked).await;
+    app.ledger.go.add_permits(1);
+    let call = app.client.becomes(&id, "succeeded").await;
+    assert_eq!(call["output"], json!({ "delivered": "10" }));
+    service.go.add_permits(1);
+    // Another that it was asked about later is settled.
+    let (_, other) = interrupted(&app, "11").await;
+    service.go.add_permits(1);
+    app.client.becomes(&other, "succeeded").await;
+    assert_eq!(app.client.call(&id).await, call);
+    assert_eq!(ends(&app, &id).await.len(), 2);
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn what_never_happened_and_never_will_has_failed() {
+    let service = Service::that_says(Says::NeverHappened);
+    let app = with(&service, |_| {}).await;
+    let (thread, id) = cut_off(&app, "10").await;
+    let call = app.client.becomes(&id, "failed").await;
+    let words = "The tool failed: it was cut off. Asked about it later, it says that nothing happened and nothing will.";
+    assert_eq!((&call["result"], &call["validated"]), (&json!(words), &json!(true)));
+    assert!(call["started_at"].is_string());
+    app.scene.says("Nothing happened.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Nothing happened.");
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn who_cannot_say_breaks_or_is_silent_is_asked_again_until_it_knows() {
+    let service = Service::that_says(Says::Nothing);
+    let app = with(&service, |config| config.tools.timeout = Duration::from_millis(500)).await;
+    let (thread, id) = interrupted(&app, "10").await;
+    for says in [Says::Nothing, Says::Fails, Says::Breaks, Says::Waits(Value::Null)] {
+        service.now_says(says);
+        asked_again(&service, &id, 3).await;
+        assert_eq!(app.client.call(&id).await["state"], "interrupted");
+    }
+    service.now_says(Says::Happened(Value::Null));
+    assert_eq!(app.client.becomes(&id, "succeeded").await["output"], Value::Null);
+    app.scene.says("Delivered.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Delivered.");
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn a_service_that_takes_its_time_is_asked_about_a_call_once_at_a_time_and_holds_up_no_other() {
+    let service = Service::that_says(Says::Waits(json!(1)));
+    let app = with(&service, |_| {}).await;
+    let (_, slow) = interrupted(&app, "10").await;
+    let asked = async || (service.asked_about(&slow) == 1).then_some(());
+    eventually("the service is asked", asked).await;
+    service.now_says(Says::Nothing);
+    let (_, other) = interrupted(&app, "11").await;
+    asked_again(&service, &other, 10).await;
+    assert_eq!(service.asked_about(&slow), 1);
+    service.go.add_permits(1);
+    app.client.becomes(&slow, "succeeded").await;
+    app.ledger.go.add_permits(2);
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_does_not_wait_for_a_service_that_takes_its_time() {
+    let service = Service::that_says(Says::Waits(json!(1)));
+    let app = with(&service, |_| {}).await;
+    let (_, id) = interrupted(&app, "10").await;
+    let asked = async || (service.asked_about(&id) == 1).then_some(());
+    eventually("the service is asked", asked).await;
+    app.ledger.go.add_permits(1);
+    // Its grace is longer than a test may take.
+    let app = app
+        .redeploy_with(service.tools(&Ledger::new()), |config| {
+            config.approval.sweep = Duration::from_secs(3600);
+        })
+        .await;
+    assert_eq!(app.client.call(&id).await["output"], json!({ "delivered": "10" }));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_call_that_was_cut_off_longer_ago_than_it_could_be_begun() {
+    let service = Service::that_says(Says::Nothing);
+    let app = with(&service, |config| config.approval.start_deadline = Duration::from_secs(2)).await;
+    let (_, first) = interrupted(&app, "10").await;
+    asked_again(&service, &first, 1).await;
+    let late = if app.rows.is_postgres() {
+        "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
+    } else {
+        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+    };
+    let over = format!("tool_calls WHERE tool_call_id = '{first}' AND finished_at + 2000000 < {late}");
+    eventually("its time is over", async || (app.rows.count(&over).await == 1).then_some(())).await;
+    let (_, second) = interrupted(&app, "11").await;
+    // A sweep that had begun before may have asked once more.
+    asked_again(&service, &second, 2).await;
+    let before = service.asked_about(&first);
+    asked_again(&service, &second, 3).await;
+    assert_eq!(service.asked_about(&first), before);
+    assert_eq!(app.client.call(&first).await["state"], "interrupted");
+    app.ledger.go.add_permits(2);
+}
+
+#[tokio::test]
+async fn killed_after_the_effect_and_before_its_result_is_saved_the_tool_tells_it_later() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let id = place.hold_of(&server.client, &thread, "deliver 10").await;
+    assert_eq!(server.client.approve(&id).await.status, 202);
+    let line = format!("deliver 10 key {id}");
+    place.wait_begun(&[&line]).await;
+    let rows = place.rows().await;
+    let lock =
+        if place.is_postgres() { "BEGIN; SELECT 1 FROM threads FOR UPDATE" } else { "BEGIN IMMEDIATE" };
+    rows.change(lock).await.unwrap();
+    place.go();
+    let done = format!("{line} done");
+    place.wait_begun(&[&line, &done]).await;
+    server.kill();
+    rows.change("ROLLBACK").await.unwrap();
+
+    let servers = if place.is_postgres() {
+        vec![place.start("30s"), place.start("30s"), place.start("30s")]
+    } else {
+        vec![place.start("30s")]
+    };
+    let call = servers[0].client.becomes(&id, "succeeded").await;
+    assert_eq!(call["output"], json!({ "delivered": line }));
+    assert_eq!(servers[0].client.go_on(&thread).await.text(), format!("{{\"delivered\":\"{line}\"}}"));
+    assert_eq!(place.ledger(), [line, done]);
+    let told = rows.all("SELECT type, actor FROM events ORDER BY at, event_id").await;
+    let of_calls: Vec<_> =
+        told.iter().filter(|row| row["type"].as_str().unwrap().starts_with("tool.")).collect();
+    let sweeper = |kind| json!({ "type": kind, "actor": "system:sweeper" });
+    assert_eq!(of_calls[4..], [&sweeper("tool.interrupted"), &sweeper("tool.succeeded")]);
+}
