@@ -11,7 +11,8 @@ pub struct Approval {
     /// `pending_ttl`: how long a person may take to answer.
     #[serde(with = "super::sources::duration")]
     pub pending_ttl: Duration,
-    /// `start_deadline`: how long after a yes a call may be begun.
+    /// `start_deadline`: how long after a yes a call may be begun, or after it was cut off be begun again; and how long
+    /// its tool is asked what became of it.
     #[serde(with = "super::sources::duration")]
     pub start_deadline: Duration,
     /// `lease`: how long whoever runs a turn or a tool may be silent before it is taken for dead, and how long the

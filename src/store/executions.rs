@@ -265,8 +265,10 @@ impl Write {
     ) -> Result<bool, StoreError> {
         let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
         let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
-        facts["tool_name"] = json!(row.name);
-        facts["state"] = json!(moved.to);
+        if let Some(facts) = facts.as_object_mut() {
+            facts.insert("tool_name".to_owned(), json!(row.name));
+            facts.insert("state".to_owned(), json!(moved.to));
+        }
         self.lock_thread(&thread).await?;
         if !self.apply(&thread, id, moved).await? {
             return Ok(false);

@@ -12,7 +12,7 @@ use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::domain::permit::{IdempotencyKey, Requester};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use std::time::Duration;
 
 /// Rows that one look finds.
@@ -71,6 +71,34 @@ pub(crate) struct Doubtful {
     /// What the call is known by to its tool.
     pub(crate) key: IdempotencyKey,
     pub(crate) execution: Execution,
+}
+
+#[derive(FromQueryResult)]
+struct DoubtfulRow {
+    tool_call_id: String,
+    name: String,
+    exec_id: String,
+    exec_attempt: i32,
+    started_at: i64,
+    finished_at: i64,
+    tenant_id: String,
+    user_id: String,
+}
+
+impl Doubtful {
+    fn of(row: DoubtfulRow) -> Result<Self, StoreError> {
+        let id = rows::id("tool_calls", &row.tool_call_id)?;
+        Ok(Self {
+            due: DueCall { id, at: row.finished_at },
+            tool_name: row.name,
+            key: IdempotencyKey::of(id, Requester { tenant_id: row.tenant_id, user_id: row.user_id }),
+            execution: Execution {
+                id: rows::id("tool_calls", &row.exec_id)?,
+                attempt: row.exec_attempt,
+                started_at: Timestamp::from_micros(row.started_at),
+            },
+        })
+    }
 }
 
 /// What a sweep did with a call.
@@ -149,17 +177,7 @@ impl Write {
         if let Some(behind) = behind {
             found = found.filter(behind.behind_it(ended));
         }
-        let found: Vec<(String, String, String, i32, i64, i64, String, String)> =
-            found.into_tuple().all(&self.tx).await?;
-        let doubtful = |(id, tool_name, exec_id, attempt, started_at, at, tenant_id, user_id)| {
-            let (id, exec_id): (String, String) = (id, exec_id);
-            let id = rows::id("tool_calls", &id)?;
-            let started_at = Timestamp::from_micros(started_at);
-            let execution = Execution { id: rows::id("tool_calls", &exec_id)?, attempt, started_at };
-            let key = IdempotencyKey::of(id, Requester { tenant_id, user_id });
-            Ok(Doubtful { due: DueCall { id, at }, tool_name, key, execution })
-        };
-        found.into_iter().map(doubtful).collect()
+        found.into_model::<DoubtfulRow>().all(&self.tx).await?.into_iter().map(Doubtful::of).collect()
     }
 
     /// Moves a call on as time demands.

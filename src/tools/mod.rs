@@ -69,8 +69,9 @@ pub trait Tool: Send + Sync + 'static {
     /// Human in the loop: whether a person has to say yes to each call.
     const HIL: bool;
     /// Whether running a call twice does no more than running it once. Stored with each call. Only such a call is ever
-    /// run again: one that a crash cut off, at most three times in all, and each time with the same
-    /// [key](Permit::idempotency_key).
+    /// run again: one that was cut off, at most three times in all, and each time with the same
+    /// [key](Permit::idempotency_key). An earlier attempt may still be under way then, in a process that was only taken
+    /// for dead.
     const IDEMPOTENT: bool = false;
     /// How much harm it can do, shown to the person.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };

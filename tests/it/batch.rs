@@ -184,6 +184,39 @@ async fn fifty_run_side_by_side_and_are_waited_for_at_once() {
     assert_eq!(app.ledger.lines().len(), 50);
 }
 
+/// How often anybody took a connection for what is urgent.
+async fn urgent_connections(app: &Embedded) -> u64 {
+    let scrape = app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    let sample = "holdpoint_database_wait_seconds_count{pool=\"urgent\"} ";
+    scrape.lines().find_map(|line| line.strip_prefix(sample)).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn many_that_are_waited_for_leave_the_few_urgent_connections_to_others() {
+    const SLOW: usize = 40;
+    let app = Embedded::with(|config| {
+        config.limits.calls_per_step = SLOW;
+        config.database.max_connections = 4;
+        // No execution says within the test that it lives.
+        config.approval.lease = Duration::from_secs(3600);
+    })
+    .await;
+    let (_, slow) = held_together(&app, "wait_for_me", &numbered(SLOW)).await;
+    let others = app.held("pay", "10").await.1;
+    let decisions: Vec<Value> = slow.iter().map(|id| yes(id)).collect();
+    let decide_beside = async {
+        let all = async || (app.ledger.lines().len() == SLOW).then_some(());
+        eventually("all have begun", all).await;
+        let before = urgent_connections(&app).await;
+        assert_eq!(app.client.approve(&others).await.body["state"], "succeeded");
+        let taken = urgent_connections(&app).await - before;
+        assert!(taken < 20, "{taken} for one decision, its outcome, and the looks of who waits");
+        app.ledger.go.add_permits(SLOW);
+    };
+    let (answer, ()) = futures::join!(validate_all(&app.client, &decisions), decide_beside);
+    assert!(results(&answer).iter().all(|result| result["state"] == "succeeded"));
+}
+
 #[tokio::test]
 async fn a_batch_that_cannot_be_read_decides_nothing_and_says_where() {
     let app = Embedded::with(|config| config.limits.batch = 3).await;

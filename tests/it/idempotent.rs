@@ -206,6 +206,22 @@ async fn whoever_says_yes_again_begins_it_again_and_the_first_ends_too_late() {
 }
 
 #[tokio::test]
+async fn that_it_may_be_begun_again_is_counted_as_such() {
+    let app = patient().await;
+    cut_off(&app).await;
+    let scrape = app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    for sample in [
+        "holdpoint_tool_calls_total{tool=\"restock\",state=\"approved\"} 2",
+        "holdpoint_tool_calls_total{tool=\"restock\",state=\"executing\"} 1",
+        "holdpoint_sweeper_actions_total{action=\"repeatable\"} 1",
+    ] {
+        assert!(scrape.contains(&format!("{sample}\n")), "{sample}: {scrape}");
+    }
+    assert!(!scrape.contains("state=\"interrupted\"} 1"), "{scrape}");
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
 async fn nobody_begins_it_again_once_it_is_cancelled_and_then_its_outcome_is_unknown() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
