@@ -32,9 +32,9 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
         gates.push(Gate { what: name, seen: state(name), wanted: 1.0 });
     }
     let mut missing: Vec<String> = gates.iter().filter_map(|gate| gate.missing(minutes)).collect();
-    if figures.ok_share < 50.0 {
+    if figures.ok_share < 40.0 {
         missing.push(format!(
-            "answers that are none of a failure: {:.0} %, at least 50 % wanted",
+            "answers that are none of a failure: {:.0} %, at least 40 % wanted",
             figures.ok_share
         ));
     }

@@ -72,8 +72,10 @@ fn ends_late(settings: &mut Settings) {
 }
 
 fn everybody_leaves(settings: &mut Settings) {
-    settings.takes(700, 1500);
-    settings.amount.leaving = 90;
+    // In the middle of the tool.
+    settings.takes(2500, 3500);
+    settings.amount.leaving = 95;
+    settings.amount.leaving_ms = (300, 2500);
 }
 
 fn kills(settings: &mut Settings) {

@@ -79,6 +79,7 @@ impl Settings {
                 readers: 2,
                 strangers: 1,
                 leaving: 30,
+                leaving_ms: (0, 800),
                 slow: 3,
                 slow_ms: (2600, 4400),
             },

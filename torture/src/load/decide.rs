@@ -137,7 +137,7 @@ impl Decider {
             }
         }
         let leaves = self.chance.percent(self.load.amount.leaving);
-        let leave = leaves.then(|| leave(&mut self.chance)).flatten();
+        let leave = leaves.then(|| leave(&self.load.amount, &mut self.chance)).flatten();
         let begun = self.load.now();
         let ask = Ask::post("/qa/validate_tool", &self.person.token, Some(body)).leaving(leave);
         let reply = self.load.try_to_ask(replica, ask).await;
@@ -275,7 +275,7 @@ async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
     let body = json!({ "id": known.thread, "messages": [message], "trigger": "submit-message" });
     let replica = load.any_replica(&mut chance);
     let leaves = chance.percent(load.amount.leaving);
-    let leave = leaves.then(|| leave(&mut chance)).flatten();
+    let leave = leaves.then(|| leave(&load.amount, &mut chance)).flatten();
     let path = format!("/qa/chat_streamed/{}", known.thread);
     let ask = Ask { dialect: Some(Dialect::UiV6.name()), ..Ask::post(path, &known.owner.token, Some(body)) };
     let begun = load.now();

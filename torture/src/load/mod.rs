@@ -33,6 +33,8 @@ pub(crate) struct Amount {
     pub(crate) strangers: usize,
     /// How many deciders of a hundred go away in the middle.
     pub(crate) leaving: u32,
+    /// How long after their request, from and to, in milliseconds.
+    pub(crate) leaving_ms: (u64, u64),
     /// How many calls of a hundred are slow, which is about as long as a lease or longer.
     pub(crate) slow: u32,
     /// How long those take, from and to, in milliseconds.

@@ -2,7 +2,7 @@
 
 use super::board::Known;
 use super::people::Person;
-use super::{Load, decide};
+use super::{Amount, Load, decide};
 use crate::chance::Chance;
 use crate::http::{Ask, How, Leave};
 use crate::plan::{Plan, PlannedCall};
@@ -216,7 +216,7 @@ impl Talk<'_> {
     async fn stream(&mut self, ask: Ask) {
         let replica = self.load.any_replica(self.chance);
         let leaves = self.chance.percent(self.load.amount.leaving / 2);
-        let leave = leaves.then(|| leave(self.chance)).flatten();
+        let leave = leaves.then(|| leave(&self.load.amount, self.chance)).flatten();
         let begun = self.load.now();
         let ask = Ask { dialect: Some(self.dialect.name()), ..ask }.leaving(leave);
         let reply = self.load.ask(replica, ask).await;
@@ -276,9 +276,8 @@ fn calls(messages: &[Value]) -> impl Iterator<Item = &Value> {
 }
 
 /// How and when somebody goes away.
-pub(super) fn leave(chance: &mut Chance) -> Option<Leave> {
+pub(super) fn leave(amount: &Amount, chance: &mut Chance) -> Option<Leave> {
     let how = *chance.pick(&How::ALL)?;
-    // Before the server has done anything, or in the middle of the tool.
-    let after = if chance.percent(50) { chance.millis(0, 150) } else { chance.millis(150, 1500) };
-    Some(Leave { after, how })
+    let (from, to) = amount.leaving_ms;
+    Some(Leave { after: chance.millis(from, to), how })
 }
