@@ -1,6 +1,7 @@
 //! What everybody saw and did: the one book of a run.
 
 use crate::clock::Micros;
+use crate::json::At;
 use crate::told::{Dialect, Told};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -29,6 +30,8 @@ pub(crate) enum Surface {
     One,
     /// `POST /qa/validate_tools`.
     Batch,
+    /// The parts of a page's POST, whose answer says nothing of a decision.
+    Page,
 }
 
 /// What they were told.
@@ -163,19 +166,34 @@ impl Sight {
     /// How a call stands that is shown in the shape of `GET /tool_calls/{id}`.
     pub(crate) fn of(shown: &Value, replica: usize, route: &'static str, span: Span) -> Option<Self> {
         Some(Self {
-            call: shown["tool_call_id"].as_str()?.to_owned(),
+            call: shown.at("/tool_call_id").as_str()?.to_owned(),
             replica,
             route,
             span,
-            state: shown["state"].as_str()?.to_owned(),
-            validated: shown["validated"].as_bool(),
+            state: shown.at("/state").as_str()?.to_owned(),
+            validated: shown.at("/validated").as_bool(),
             edit: shown.get("validated_inputs").filter(|inputs| inputs.is_object()).cloned(),
-            result: shown["result"].as_str().map(str::to_owned),
+            result: shown.at("/result").as_str().map(str::to_owned),
         })
     }
 }
 
 impl Book {
+    /// Writes down that somebody is about to say something; whether it counts is not known until they are answered.
+    pub(crate) fn decides(&self, deciding: Deciding) -> usize {
+        let mut decidings = self.decidings.lock();
+        decidings.push(deciding);
+        decidings.len() - 1
+    }
+
+    /// What they were told.
+    pub(crate) fn answered(&self, place: usize, ended: Micros, answer: Answer) {
+        if let Some(deciding) = self.decidings.lock().get_mut(place) {
+            deciding.span.ended = ended;
+            deciding.answer = answer;
+        }
+    }
+
     /// Counts a request that says nothing but whether it went well.
     pub(crate) fn count(&self, what: &'static str, well: bool) {
         let mut others = self.others.lock();
