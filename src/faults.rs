@@ -98,7 +98,8 @@ impl Display for Action {
 }
 
 /// What may happen at a failpoint, as `after:tool.started=die@0.02`: one side of it; `die`, `refuse` (before), `lose`
-/// (after) or `pause:` and milliseconds; and how likely (always, if that is not said). The point `*` is every one.
+/// (after) or `pause:` and milliseconds; and how likely (always, if that is not said). The point `*` is every one;
+/// only a commit can be refused or lost.
 #[derive(Debug, Clone)]
 pub struct Fault {
     side: Side,
@@ -140,7 +141,8 @@ impl FromStr for Fault {
 
 impl Fault {
     fn is_at(&self, side: Side, point: &Point) -> bool {
-        self.side == side && (self.point == "*" || self.point == point.name)
+        let applies = point.commits || !matches!(self.action, Action::Refuse | Action::Lose);
+        applies && self.side == side && (self.point == "*" || self.point == point.name)
     }
 
     /// Whether this hit has bad luck. Each hit has its own, whatever other tasks hit meanwhile.
@@ -159,6 +161,8 @@ impl Fault {
 pub(crate) struct Point {
     name: &'static str,
     call: Option<String>,
+    /// Whether it is a commit, which can be refused and whose answer can be lost.
+    commits: bool,
 }
 
 /// How a failpoint was passed.
@@ -171,7 +175,7 @@ pub(crate) enum Passed {
 
 impl Point {
     pub(crate) fn of(name: &'static str, call: Option<&dyn Display>) -> Self {
-        Self { name, call: call.map(ToString::to_string) }
+        Self { name, call: call.map(ToString::to_string), commits: false }
     }
 
     /// What goes wrong before it.
@@ -225,7 +229,8 @@ impl CommitName {
     }
 
     pub(crate) fn into_point(self) -> Point {
-        self.0.into_inner().unwrap_or_else(|| Point::of("other", None))
+        let named = self.0.into_inner().unwrap_or_else(|| Point::of("other", None));
+        Point { commits: true, ..named }
     }
 }
 

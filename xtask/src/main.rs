@@ -8,6 +8,7 @@ mod process;
 mod schemathesis;
 mod steps;
 mod tooling;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

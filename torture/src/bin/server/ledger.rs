@@ -1,12 +1,14 @@
 //! The ledger: what really happened, written by the tools themselves, past the server.
 
 use holdpoint::config::Config;
+use parking_lot::Mutex;
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, FromQueryResult, Statement};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,6 +24,14 @@ pub(crate) struct Ledger {
     options: ConnectOptions,
     /// Made when it is first wanted: the server may be about to make the database.
     rows: Arc<OnceCell<DatabaseConnection>>,
+    settled: Arc<Mutex<Settled>>,
+}
+
+/// What was written once for each key, in as much of the file as was read.
+#[derive(Debug, Default)]
+struct Settled {
+    read: u64,
+    lines: HashMap<String, Value>,
 }
 
 /// How a call's row stood when its tool began.
@@ -59,7 +69,9 @@ pub(crate) struct Execution {
     pub(crate) attempt: u32,
     /// SHA-256 of the inputs as RFC 8785 writes them.
     pub(crate) args_sha256: String,
-    /// Absent if the row could not be read when it began.
+    /// SHA-256 of the schema that the tool has here.
+    pub(crate) schema_hash: String,
+    /// `None` if the database did not say in time how the row stood when it began.
     #[serde(flatten)]
     pub(crate) seen: Option<Seen>,
 }
@@ -79,12 +91,13 @@ impl Ledger {
     pub(crate) fn at(path: &Path, config: &Config) -> Self {
         let mut options = ConnectOptions::new(config.database.url.expose_secret());
         options.max_connections(2).acquire_timeout(LOOK).sqlx_logging(false);
-        Self { path: path.into(), options, rows: Arc::default() }
+        Self { path: path.into(), options, rows: Arc::default(), settled: Arc::default() }
     }
 
     /// How the row of a call stands, if that can be said in time.
     pub(crate) async fn look(&self, call: &str) -> Option<Seen> {
-        tokio::time::timeout(LOOK, self.row(call)).await.ok()?.ok()?
+        let row = tokio::time::timeout(LOOK, self.row(call)).await.ok()?.ok()?;
+        Some(row.unwrap_or_else(|| Seen { state: "absent".to_owned(), validated: None, exec_id: None }))
     }
 
     async fn row(&self, call: &str) -> Result<Option<Seen>, DbErr> {
@@ -107,16 +120,39 @@ impl Ledger {
     /// line. Of all processes one is the first.
     pub(crate) async fn write_once(&self, line: &Line<'_>) -> std::io::Result<Option<Value>> {
         let (path, text, key) = (self.path.clone(), text(line)?, line.key.to_owned());
+        let settled = self.settled.clone();
         tokio::task::spawn_blocking(move || {
             let file = open(&path)?;
             file.lock()?;
-            let found = written(&file, &key)?;
+            let mut settled = settled.lock();
+            settled.read_on(&file)?;
+            let found = settled.lines.get(&key).cloned();
             if found.is_none() {
                 append(&file, &text)?;
             }
             Ok(found)
         })
         .await?
+    }
+}
+
+impl Settled {
+    /// Reads what was written since. Where the file is locked, its last line is a whole one.
+    fn read_on(&mut self, mut file: &File) -> std::io::Result<()> {
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut lines = BufReader::new(file);
+        let mut text = String::new();
+        while lines.read_line(&mut text)? > 0 && text.ends_with('\n') {
+            self.read += text.len() as u64;
+            let line: Value = serde_json::from_str(&text)?;
+            text.clear();
+            let settles =
+                ["effect", "refused"].iter().any(|what| line.get("what").is_some_and(|it| it == what));
+            if let Some(key) = line.get("key").and_then(Value::as_str).filter(|_| settles) {
+                self.lines.insert(key.to_owned(), line);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -135,21 +171,6 @@ fn text(line: &Line<'_>) -> serde_json::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(&Dated { line, at: machine_micros(), pid: std::process::id() })?;
     text.push(b'\n');
     Ok(text)
-}
-
-fn written(file: &File, key: &str) -> std::io::Result<Option<Value>> {
-    for line in BufReader::new(file).lines() {
-        let line = line?;
-        if !line.contains(key) {
-            continue;
-        }
-        let line: Value = serde_json::from_str(&line)?;
-        let settles = ["effect", "refused"].iter().any(|what| line.get("what").is_some_and(|it| it == what));
-        if settles && line.get("key").is_some_and(|it| it == key) {
-            return Ok(Some(line));
-        }
-    }
-    Ok(None)
 }
 
 #[expect(clippy::disallowed_methods, reason = "whoever compares the lines of many processes wants one clock")]

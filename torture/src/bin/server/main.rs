@@ -46,11 +46,20 @@ struct Cli {
     /// How far this process's clock is ahead
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
     skew: i64,
+    /// End at once when stdin does: then whoever started it is gone
+    #[arg(long)]
+    tethered: bool,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
+    if cli.tethered {
+        std::thread::spawn(|| {
+            let _gone = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::abort();
+        });
+    }
     let hits = cli.hits.as_deref().map(Chosen::hits_in).transpose().context("--hits")?;
     let skew_micros = cli.skew.saturating_mul(1_000_000);
     let chosen = Chosen { faults: cli.fault, seed: cli.seed, hits, bug: cli.bug, skew_micros };

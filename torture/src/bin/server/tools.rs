@@ -113,8 +113,9 @@ impl Ledgered {
         let args_sha256 = hash(&input);
         let Work { n, ms, then } = serde_json::from_value(input).map_err(failed)?;
         let call = permit.tool_call_id().to_string();
+        let schema_hash = hash(&schema(self.changed));
         let seen = self.ledger.look(&call).await;
-        let execution = Execution { call, attempt: permit.attempt(), args_sha256, seen };
+        let execution = Execution { call, attempt: permit.attempt(), args_sha256, schema_hash, seen };
         let line = |what, outcome| Line {
             execution: Some(&execution),
             outcome,

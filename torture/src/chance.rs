@@ -1,0 +1,80 @@
+//! Chance, from one seed: each actor has a stream of its own, so that one that asks more often moves no other's.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// A source of chance.
+#[derive(Debug, Clone)]
+pub(crate) struct Chance(fastrand::Rng);
+
+impl Chance {
+    /// The stream of this actor.
+    pub(crate) fn of(seed: u64, actor: impl Hash) -> Self {
+        // Keyed with zeros: the same in every process.
+        let mut hasher = DefaultHasher::new();
+        (seed, actor).hash(&mut hasher);
+        Self(fastrand::Rng::with_seed(hasher.finish()))
+    }
+
+    /// True so many times of a hundred.
+    pub(crate) fn percent(&mut self, of_hundred: u32) -> bool {
+        self.0.u32(0..100) < of_hundred
+    }
+
+    /// From the first up to but not with the last; the first if there is nothing between.
+    pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
+        if from < to { self.0.u64(from..to) } else { from }
+    }
+
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.between(from, to))
+    }
+
+    /// Any of them; none of nothing.
+    pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
+        let last = among.len().checked_sub(1)?;
+        among.get(self.0.usize(0..=last))
+    }
+
+    /// A wait whose lengths are as those between things that happen by themselves, so often on average.
+    pub(crate) fn exponential(&mut self, mean: Duration) -> Duration {
+        mean.mul_f64(-(1.0 - self.0.f64()).ln())
+    }
+
+    /// By weights; none of nothing.
+    pub(crate) fn weighted<T: Copy>(&mut self, among: &[(T, u32)]) -> Option<T> {
+        let total: u32 = among.iter().map(|(_, weight)| *weight).sum();
+        let mut rest = self.0.u32(0..total.max(1));
+        for (item, weight) in among {
+            match rest.checked_sub(*weight) {
+                Some(less) => rest = less,
+                None => return Some(*item),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_each_actor_the_same_stream_again() {
+        let draw = |actor: &str| {
+            let mut chance = Chance::of(7, actor);
+            [chance.between(0, 1 << 40), chance.between(0, 1 << 40)]
+        };
+        assert_eq!(draw("ann"), draw("ann"));
+        assert_ne!(draw("ann"), draw("bob"));
+    }
+
+    #[test]
+    fn what_has_no_weight_is_never_drawn() {
+        let mut chance = Chance::of(1, "weights");
+        let drawn = (0..500).filter_map(|_| chance.weighted(&[('a', 0), ('b', 3), ('c', 1)]));
+        let drawn: std::collections::BTreeSet<char> = drawn.collect();
+        assert_eq!(drawn, ['b', 'c'].into());
+        assert_eq!(chance.weighted::<char>(&[]), None);
+    }
+}

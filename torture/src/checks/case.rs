@@ -1,0 +1,107 @@
+//! One call, with everything that was written down about it.
+
+use super::Records;
+use crate::files::LedgerLine;
+use crate::record::{Deciding, Sight};
+use crate::rows::{CallRow, DecisionRow, EventRow, SentRow};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// A call and its traces.
+#[derive(Debug)]
+pub(crate) struct Case<'a> {
+    pub(crate) row: &'a CallRow,
+    pub(crate) decisions: Vec<&'a DecisionRow>,
+    pub(crate) events: Vec<&'a EventRow>,
+    pub(crate) ledger: Vec<&'a LedgerLine>,
+    pub(crate) decidings: Vec<&'a Deciding>,
+    pub(crate) sights: Vec<&'a Sight>,
+    pub(crate) sent: Vec<&'a SentRow>,
+}
+
+/// All calls by their ids.
+pub(crate) type Cases<'a> = BTreeMap<&'a str, Case<'a>>;
+
+impl Records {
+    /// The calls there are rows of.
+    pub(crate) fn cases(&self) -> Cases<'_> {
+        let new = |row| Case {
+            row,
+            decisions: Vec::new(),
+            events: Vec::new(),
+            ledger: Vec::new(),
+            decidings: Vec::new(),
+            sights: Vec::new(),
+            sent: Vec::new(),
+        };
+        let mut cases: Cases<'_> =
+            self.rows.calls.iter().map(|row| (row.tool_call_id.as_str(), new(row))).collect();
+        for decision in &self.rows.decisions {
+            if let Some(case) = cases.get_mut(decision.tool_call_id.as_str()) {
+                case.decisions.push(decision);
+            }
+        }
+        for event in &self.rows.events {
+            if let Some(case) = event.tool_call_id.as_deref().and_then(|call| cases.get_mut(call)) {
+                case.events.push(event);
+            }
+        }
+        for line in &self.ledger {
+            if let Some(case) = cases.get_mut(line.call.as_str()) {
+                case.ledger.push(line);
+            }
+        }
+        for deciding in &self.decidings {
+            if let Some(case) = cases.get_mut(deciding.call.as_str()) {
+                case.decidings.push(deciding);
+            }
+        }
+        for sight in &self.sights {
+            if let Some(case) = cases.get_mut(sight.call.as_str()) {
+                case.sights.push(sight);
+            }
+        }
+        for sent in &self.rows.sent {
+            if let Some(case) = cases.get_mut(sent.tool_call_id.as_str()) {
+                case.sent.push(sent);
+            }
+        }
+        cases
+    }
+}
+
+impl Case<'_> {
+    pub(crate) fn starts(&self) -> impl Iterator<Item = &LedgerLine> {
+        self.ledger.iter().copied().filter(|line| line.what == "start")
+    }
+
+    pub(crate) fn had_effect(&self) -> bool {
+        self.ledger.iter().any(|line| line.what == "effect")
+    }
+
+    /// The one that moved it.
+    pub(crate) fn decision(&self) -> Option<&DecisionRow> {
+        self.decisions.iter().copied().find(|decision| decision.is_final)
+    }
+
+    /// When it was claimed.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = i64> {
+        self.events.iter().filter(|event| event.kind == "tool.started").map(|event| event.at)
+    }
+
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.events.iter().any(|event| event.kind == "tool.interrupted")
+    }
+}
+
+/// SHA-256 of the value as RFC 8785 writes it.
+pub(crate) fn hash(value: &Value) -> String {
+    let text = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether two inputs mean the same.
+pub(crate) fn same(one: &Value, other: &Value) -> bool {
+    one == other || hash(one) == hash(other)
+}

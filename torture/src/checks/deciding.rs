@@ -1,0 +1,184 @@
+//! What people said: it counts once, for good, and everybody is told the same.
+
+use super::case::{Case, Cases, same};
+use super::{Records, Violation};
+use crate::record::{Answer, Deciding, Sight, Verdict};
+use serde_json::Value;
+
+/// S4: one decision moves a call; the row says the same.
+pub(super) fn s4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        let finals = case.decisions.iter().filter(|decision| decision.is_final).count();
+        let undecided = case.row.state == "pending" || !case.row.held;
+        if finals > 1 || (finals == 0 && !undecided) || (finals == 1 && case.row.state == "pending") {
+            found.push(Violation::of(
+                "S4",
+                call,
+                format!("{finals} decisions moved it to {}", case.row.state),
+            ));
+        }
+        let Some(decision) = case.decision() else { continue };
+        let says_yes = decision.verdict == "approve";
+        let same_voice = case.row.decided_by.as_ref() == Some(&decision.actor);
+        if case.row.validated != Some(says_yes) || !same_voice || case.row.decided_at != Some(decision.at) {
+            let row = format!("{:?} by {:?}", case.row.validated, case.row.decided_by);
+            let said = format!("{} by {}", decision.verdict, decision.actor);
+            found.push(Violation::of("S4", call, format!("the row says {row}, the decision {said}")));
+        }
+    }
+    found
+}
+
+/// D1: who was told that it is decided so was told for good.
+pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for deciding in &records.decidings {
+        let Answer::Said { status: 200 | 202, body, .. } = &deciding.answer else { continue };
+        if body["state"] == "pending" {
+            continue;
+        }
+        let holds = cases.get(deciding.call.as_str()).is_some_and(|case| holds(case, &deciding.verdict));
+        if !holds {
+            let what =
+                format!("{} was told {:?} is in force, and it is not", deciding.actor, deciding.verdict);
+            found.push(Violation::of("D1", &deciding.call, what));
+        }
+    }
+    found
+}
+
+/// C1: the same again is answered with what came of it; another one with the decision in force.
+pub(super) fn c1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        for deciding in &case.decidings {
+            let Answer::Said { status, body, replayed } = &deciding.answer else { continue };
+            let is_theirs = case.decision().is_some_and(|it| it.actor == deciding.actor);
+            if matches!(status, 200 | 202) && body["state"] != "pending" && !replayed && !is_theirs {
+                let what = format!("{} was told to have decided what another did", deciding.actor);
+                found.push(Violation::of("C1", call, what));
+            }
+            match status {
+                200 if ended_otherwise(case, body) => {
+                    let what =
+                        format!("{} was told an outcome that it does not have: {body}", deciding.actor);
+                    found.push(Violation::of("C1", call, what));
+                }
+                409 if body["error"]["code"] == "already_decided" => {
+                    if holds(case, &deciding.verdict) {
+                        let what = format!("{} repeats what is in force and is refused", deciding.actor);
+                        found.push(Violation::of("C1", call, what));
+                    }
+                    let told = &body["error"]["details"]["decision"];
+                    let right = case
+                        .decision()
+                        .is_some_and(|it| told["by"] == *it.actor && told["decision"] == *it.verdict);
+                    if !right {
+                        let what = format!("{} was told of a decision that is not in force", deciding.actor);
+                        found.push(Violation::of("C1", call, what));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// C2: once anybody was shown a decision, nobody who asks later is shown none, or another; and what has ended has ended.
+pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        let mut sights = case.sights.clone();
+        sights.sort_by_key(|sight| sight.span.ended);
+        let decided = sights.iter().find(|sight| sight.validated.is_some());
+        if let Some(decided) = decided {
+            let before = |sight: &&&Sight| sight.validated.is_none() && sight.span.begun > decided.span.ended;
+            if let Some(sight) = sights.iter().find(before) {
+                found.push(Violation::of(
+                    "C2",
+                    call,
+                    format!("seen decided, then pending by {}", sight.route),
+                ));
+            }
+            let differs = |sight: &&&Sight| {
+                let edits = (sight.edit.as_ref(), decided.edit.as_ref());
+                let other_edit = matches!(edits, (Some(one), Some(other)) if !same(one, other));
+                sight.validated.is_some() && (sight.validated != decided.validated || other_edit)
+            };
+            if let Some(sight) = sights.iter().find(differs) {
+                found.push(Violation::of(
+                    "C2",
+                    call,
+                    format!("seen decided in two ways, by {}", sight.route),
+                ));
+            }
+        }
+        let ended = sights.iter().find(|sight| has_ended(&sight.state));
+        if let Some(ended) = ended {
+            let moved = |sight: &&&Sight| sight.span.begun > ended.span.ended && sight.state != ended.state;
+            if let Some(sight) = sights.iter().find(moved) {
+                let what = format!("seen {}, then {} by {}", ended.state, sight.state, sight.route);
+                found.push(Violation::of("C2", call, what));
+            }
+        }
+    }
+    found
+}
+
+/// C3: nobody is told that it failed when it was done.
+pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        let Some(decision) = case.decision() else { continue };
+        let theirs =
+            |deciding: &&&Deciding| deciding.actor == decision.actor && holds(case, &deciding.verdict);
+        let mut said = case.decidings.iter().filter(theirs).peekable();
+        let all_refused =
+            |deciding: &&Deciding| matches!(&deciding.answer, Answer::Said { status: 400..500, .. });
+        if said.peek().is_some() && said.all(all_refused) {
+            found.push(Violation::of("C3", call, format!("{} was refused, and it counts", decision.actor)));
+        }
+    }
+    found
+}
+
+/// C4: time and people race, and the database's clock decides.
+pub(super) fn c4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        let (Some(decision), Some(expires)) = (case.decision(), case.row.expires_at) else { continue };
+        let by_a_person = matches!(decision.verdict.as_str(), "approve" | "reject");
+        if by_a_person && decision.at >= expires {
+            found.push(Violation::of("C4", call, "decided after its time was over"));
+        }
+        if decision.verdict == "expire" && decision.at < expires {
+            found.push(Violation::of("C4", call, "expired before its time was over"));
+        }
+    }
+    found
+}
+
+/// Whether this is what is in force: the same verdict and, for a yes that was not withdrawn, the same inputs.
+fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Reject => case.row.state == "rejected",
+        Verdict::Approve(inputs) => {
+            let proposed: Value = serde_json::from_str(&case.row.arguments).unwrap_or_default();
+            let asked = inputs.as_ref().unwrap_or(&proposed);
+            case.row.validated == Some(true)
+                && case.row.effective_inputs().is_some_and(|runs| same(asked, &runs))
+        }
+    }
+}
+
+/// Whether a decider was told of an end that the call does not have now. What nobody knew may be known since.
+fn ended_otherwise(case: &Case<'_>, body: &Value) -> bool {
+    let state = body["state"].as_str().unwrap_or_default();
+    has_ended(state) && (case.row.state != state || body["result"].as_str() != case.row.result.as_deref())
+}
+
+fn has_ended(state: &str) -> bool {
+    matches!(state, "succeeded" | "failed" | "rejected" | "expired" | "cancelled" | "invalid")
+}

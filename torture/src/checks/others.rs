@@ -1,0 +1,59 @@
+//! What is nobody's business, and what no server may ever say.
+
+use super::case::Cases;
+use super::{Records, Violation};
+use serde_json::Value;
+
+/// What the database says where a guard of the schema refuses. Whatever the code does, it must not come so far.
+const REFUSALS: [&str; 8] = [
+    "check constraint",
+    "CHECK constraint failed",
+    "is final",
+    "illegal transition",
+    "never change",
+    "does not change",
+    "a call runs once",
+    "was never claimed did not run",
+];
+
+/// T1: what belongs to another is not there, and looks as if it never had been.
+pub(super) fn t1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
+    let nothing = |body: &Value| {
+        body["error"]["code"] == "not_found" && body["error"].get("details").is_none() && {
+            let message = &body["error"]["message"];
+            message == "There is nothing here, or nothing for you."
+        }
+    };
+    let seen =
+        records.intrusions.iter().filter(|it| it.status != 503 && !(it.status == 404 && nothing(&it.body)));
+    seen.map(|it| Violation::of("T1", &it.call, format!("{}: {} {}", it.route, it.status, it.body))).collect()
+}
+
+/// G: a guard of the database refused something.
+pub(super) fn g(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let refused = records.logs.iter().filter(|line| REFUSALS.iter().any(|words| line.text.contains(words)));
+    let violation = |text: &str| {
+        let call = cases.keys().find(|call| text.contains(**call)).map(|call| (*call).to_owned());
+        Violation { id: "G", call, what: format!("the database refused: {text}") }
+    };
+    refused.map(|line| violation(&line.text)).collect()
+}
+
+/// P: something of the server's own panicked; tools of the run do, on purpose.
+pub(super) fn p(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
+    let panicked = records.logs.iter().filter(|line| {
+        line.text.contains("something panicked") && !line.text.contains("bin/server/tools.rs")
+    });
+    let violation = |text: &str| Violation { id: "P", call: None, what: text.to_owned() };
+    panicked.map(|line| violation(&line.text)).collect()
+}
+
+/// E: a 500, a server that does not stop, a turn of one's own that is refused for what it is.
+pub(super) fn e(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
+    let violation = |what: String| Violation { id: "E", call: None, what };
+    let refused = records.turns.iter().filter(|turn| !matches!(turn.status, 200 | 204 | 409 | 429 | 503));
+    let told = refused.map(|turn| {
+        format!("a turn of {} in {:?} is answered with {}", turn.thread, turn.dialect, turn.status)
+    });
+    records.broken.iter().map(|(_, what)| what.clone()).chain(told).map(violation).collect()
+}

@@ -1,0 +1,201 @@
+//! What pages and the model were told: only what is so, and never two things.
+
+use super::case::{Case, Cases, same};
+use super::{Records, Violation};
+use crate::plan::Plan;
+use crate::record::{Asked, Turn};
+use crate::told::Said;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+
+/// Words that stand for an outcome that is not there yet.
+const PLACEHOLDERS: [&str; 3] =
+    ["Awaiting approval by a person.", "Approved by a person and under way.", "Under way, or cut off:"];
+
+/// D4: what a stream told of calls and said in words is what the rows say.
+pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut words: HashMap<&str, String> = HashMap::new();
+    for step in &records.rows.steps {
+        words.entry(step.message_id.as_str()).or_default().push_str(&step.text());
+    }
+    let mut found = Vec::new();
+    for turn in &records.turns {
+        for fact in &turn.told.facts {
+            let Some(case) = cases.get(fact.call.as_str()) else { continue };
+            match &fact.said {
+                Said::Stored { tool, inputs } if !is_as_stored(case, tool, inputs, turn) => {
+                    found.push(Violation::of("D4", &fact.call, format!("told as {tool} of {inputs}")));
+                }
+                Said::Pending if !case.row.held => {
+                    found.push(Violation::of("D4", &fact.call, "told as held, and nobody is asked"));
+                }
+                _ => {}
+            }
+        }
+        let told = &turn.told;
+        let whole = told.finished && told.failure.is_none() && turn.cut.is_none();
+        let Some(message) = told.message_id.as_deref().filter(|_| whole) else { continue };
+        if !words.get(message).is_some_and(|words| words.contains(&told.text)) {
+            let what = format!("the message {message} was told as {:?}, and says something else", told.text);
+            found.push(Violation { id: "D4", call: None, what });
+        }
+    }
+    found
+}
+
+fn is_as_stored(case: &Case<'_>, tool: &str, inputs: &Value, turn: &Turn) -> bool {
+    let proposed: Value = serde_json::from_str(&case.row.arguments).unwrap_or_default();
+    let effective = case.row.effective_inputs().unwrap_or_default();
+    // Of a call that cannot be run, no inputs are shown.
+    let shown = case.row.state == "invalid" || same(inputs, &proposed) || same(inputs, &effective);
+    let message = turn.told.message_id.as_ref();
+    case.row.name == tool && shown && message.is_none_or(|message| *message == case.row.message_id)
+}
+
+/// D5: what was told of an outcome is durable.
+pub(super) fn d5(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for turn in &records.turns {
+        for fact in &turn.told.facts {
+            let Some(case) = cases.get(fact.call.as_str()) else { continue };
+            if !is_so(case, &fact.said) {
+                let what = format!("told {:?}, and it is {}", fact.said, case.row.state);
+                found.push(Violation::of("D5", &fact.call, what));
+            }
+        }
+    }
+    found
+}
+
+fn is_so(case: &Case<'_>, said: &Said) -> bool {
+    let row = case.row;
+    match said {
+        Said::Stored { .. } | Said::Pending => true,
+        Said::Output(output) => {
+            let stored = row.output.as_ref().and_then(|output| serde_json::from_str(output).ok());
+            row.state == "succeeded" && stored.is_some_and(|stored: Value| same(&stored, output))
+        }
+        Said::Error(_) => !row.is_open() && (row.state != "succeeded" || case.was_interrupted()),
+        Said::Stands(word) => match word.as_str() {
+            "pending" => row.held,
+            "approved" => row.validated == Some(true),
+            "interrupted" => case.was_interrupted(),
+            other => row.state == other,
+        },
+    }
+}
+
+/// H1: every history is one that a provider takes.
+pub(super) fn h1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
+    let wrong = records.asked.iter().filter_map(|asked| {
+        let what = format!("{}: {}", asked.conversation, asked.wrong.as_ref()?);
+        Some(Violation { id: "H1", call: None, what })
+    });
+    wrong.collect()
+}
+
+/// H2: every answer that the model read is true, or says that there is none yet.
+pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, text) in answers(records, cases) {
+        let Some(case) = cases.get(call) else { continue };
+        let result = case.row.result.as_deref().unwrap_or_default();
+        let placeholder = PLACEHOLDERS.iter().any(|words| text.starts_with(words));
+        let unknown = text.contains("unknown") && case.was_interrupted();
+        let honest = match case.row.state.as_str() {
+            "rejected" => result.contains("rejected"),
+            "expired" => result.contains("expired"),
+            "cancelled" => {
+                result.contains("did not run") || result.contains("has not run") || result.contains("lready")
+            }
+            "interrupted" => result.contains("unknown"),
+            _ => true,
+        };
+        if !honest || !(text == result || placeholder || unknown) {
+            found.push(Violation::of(
+                "H2",
+                call,
+                format!("it is {}, and the model read: {text}", case.row.state),
+            ));
+        }
+    }
+    found
+}
+
+/// H3: words once sent to the model stay: of two requests of a conversation the longer begins with the other, and the
+/// rows hold what was sent.
+pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut conversations: BTreeMap<&str, Vec<&Asked>> = BTreeMap::new();
+    for asked in records.asked.iter().filter(|asked| asked.wrong.is_none()) {
+        conversations.entry(&asked.conversation).or_default().push(asked);
+    }
+    for (name, mut asked) in conversations {
+        asked.sort_by_key(|asked| asked.messages.len());
+        for (shorter, longer) in asked.iter().zip(asked.iter().skip(1)) {
+            if !longer.messages.starts_with(&shorter.messages) {
+                let at = shorter.messages.iter().zip(&longer.messages).position(|(one, other)| one != other);
+                let what = format!("{name}: what was sent has changed at {at:?}");
+                found.push(Violation { id: "H3", call: None, what });
+            }
+        }
+    }
+    for (call, text) in answers(records, cases) {
+        let first = cases.get(call).and_then(|case| case.sent.iter().find(|sent| sent.n == 0).copied());
+        if first.is_none_or(|sent| sent.text != text) {
+            found.push(Violation::of("H3", call, format!("the model read what no row holds: {text}")));
+        }
+    }
+    found
+}
+
+/// The thread of each conversation: its name stands in the words of its user.
+pub(crate) fn threads(records: &Records) -> HashMap<String, &str> {
+    let planned = |words: &String| serde_json::from_str::<Plan>(words).ok();
+    let named = records.rows.messages.iter().filter_map(|message| {
+        let plan = message.content.as_ref().and_then(planned)?;
+        Some((plan.conversation, message.thread_id.as_str()))
+    });
+    named.collect()
+}
+
+/// What the model read as answers, by call.
+fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str)> {
+    let threads = threads(records);
+    let calls: HashMap<(&str, &str), &'a str> = cases
+        .values()
+        .map(|case| case.row)
+        .map(|row| ((row.thread_id.as_str(), row.wire_call_id.as_str()), row.tool_call_id.as_str()))
+        .collect();
+    let mut found = Vec::new();
+    for asked in &records.asked {
+        let Some(thread) = threads.get(&asked.conversation) else { continue };
+        for message in asked.messages.iter().filter(|message| message["role"] == "tool") {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            let text = message["content"].as_str().unwrap_or_default();
+            found.extend(calls.get(&(*thread, id)).map(|call| (*call, text)));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// N1: a later outcome is told once, however many there are to tell.
+pub(super) fn n1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for asked in &records.asked {
+        let told = asked.messages.iter().filter_map(|message| message["content"].as_str());
+        let mut notes: Vec<&str> = told.filter(|words| words.starts_with("[tool outcome]")).collect();
+        notes.sort_unstable();
+        let all = notes.len();
+        notes.dedup();
+        if notes.len() < all {
+            let what = format!("{}: an outcome is told twice in one request", asked.conversation);
+            found.push(Violation { id: "N1", call: None, what });
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}

@@ -1,0 +1,487 @@
+//! Each check with a story that is all right, and with one in which just that is wrong.
+
+use super::*;
+use crate::checks::case::hash;
+use crate::record::{Answer, DeedKind, Span, Surface, Verdict};
+use crate::rows::{CallRow, DecisionRow, EventRow, MessageRow, RunRow, SentRow, StepRow, ThreadRow};
+use crate::told::{Dialect, Fact, Said, Told};
+use serde_json::{Value, json};
+
+/// A call that was held, approved by ann, and ran; times are in microseconds, a second between them.
+const CALL: &str = "c1";
+const SECOND: i64 = 1_000_000;
+
+fn span(begun: i64, ended: i64) -> Span {
+    Span { begun: begun * SECOND, ended: ended * SECOND }
+}
+
+fn call(id: &str) -> CallRow {
+    CallRow {
+        tool_call_id: id.to_owned(),
+        thread_id: "t".to_owned(),
+        message_id: "m".to_owned(),
+        wire_call_id: "call_0".to_owned(),
+        name: "pay".to_owned(),
+        arguments: r#"{"n":1}"#.to_owned(),
+        schema_hash: "schema".to_owned(),
+        held: true,
+        idempotent: false,
+        state: "succeeded".to_owned(),
+        validated: Some(true),
+        validated_inputs: None,
+        decided_by: Some("user:ann".to_owned()),
+        decided_at: Some(2 * SECOND),
+        expires_at: Some(10 * SECOND),
+        exec_id: Some("x".to_owned()),
+        exec_attempt: 1,
+        lease_until: None,
+        cancel_requested_at: None,
+        output: Some(r#"{"n":1}"#.to_owned()),
+        result: Some(r#"{"n":1}"#.to_owned()),
+        finished_at: Some(5 * SECOND),
+    }
+}
+
+fn event(kind: &str, at: i64) -> EventRow {
+    EventRow {
+        kind: kind.to_owned(),
+        at: at * SECOND,
+        actor: "user:ann".to_owned(),
+        tool_call_id: Some(CALL.to_owned()),
+        data: "{}".to_owned(),
+    }
+}
+
+fn line(what: &str, at: i64) -> LedgerLine {
+    LedgerLine {
+        what: what.to_owned(),
+        call: CALL.to_owned(),
+        key: CALL.to_owned(),
+        tool: "pay".to_owned(),
+        args_sha256: hash(&json!({"n": 1})),
+        tenant: "acme".to_owned(),
+        user: "owner".to_owned(),
+        seen_state: (what == "start").then(|| "executing".to_owned()),
+        seen_validated: (what == "start").then_some(true),
+        at: at * SECOND,
+        pid: 7,
+        outcome: (what == "end").then(|| "ok".to_owned()),
+    }
+}
+
+fn deciding(actor: &str, verdict: Verdict, status: u16, body: Value) -> Deciding {
+    Deciding {
+        call: CALL.to_owned(),
+        actor: actor.to_owned(),
+        replica: 0,
+        surface: Surface::One,
+        verdict,
+        span: span(2, 6),
+        answer: Answer::Said { status, body, replayed: false },
+    }
+}
+
+fn sight(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Sight {
+    Sight {
+        call: CALL.to_owned(),
+        replica: 0,
+        route: "tool_calls",
+        span: span(begun, ended),
+        state: state.to_owned(),
+        validated,
+        edit: None,
+        result: (state == "succeeded").then(|| r#"{"n":1}"#.to_owned()),
+    }
+}
+
+fn turn(facts: Vec<Said>) -> Turn {
+    let facts = facts.into_iter().map(|said| Fact { call: CALL.to_owned(), said }).collect();
+    let told = Told { message_id: Some("m".to_owned()), facts, finished: true, ..Told::default() };
+    Turn {
+        thread: "t".to_owned(),
+        replica: 0,
+        dialect: Dialect::DataV1,
+        span: span(1, 6),
+        status: 200,
+        told,
+        cut: None,
+    }
+}
+
+fn plan() -> Value {
+    json!({ "role": "user", "content": r#"{"conversation":"t1","number":1,"steps":[]}"# })
+}
+
+fn asked(more: &[Value]) -> Asked {
+    let messages = [&[plan()], more].concat();
+    Asked { at: 6 * SECOND, conversation: "t1".to_owned(), messages, wrong: None }
+}
+
+fn answered(text: &str) -> Vec<Value> {
+    let function = json!({ "name": "pay", "arguments": "{}" });
+    let call = json!({ "id": "call_0", "type": "function", "function": function });
+    vec![
+        json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+        json!({ "role": "tool", "tool_call_id": "call_0", "content": text }),
+    ]
+}
+
+fn start(pid: u32, what: &str) -> Deed {
+    let what = what.to_owned();
+    Deed { at: 0, until: 0, kind: DeedKind::Start, replica: Some(0), pid: Some(pid), what }
+}
+
+/// A story in which all is well.
+fn story() -> Records {
+    let result = r#"{"n":1}"#;
+    let done = json!({ "success": true, "result": result, "toolCallId": CALL, "state": "succeeded" });
+    let hash = hash(&json!(["pay", { "n": 1 }, "schema"]));
+    let decision = DecisionRow {
+        tool_call_id: CALL.to_owned(),
+        actor: "user:ann".to_owned(),
+        verdict: "approve".to_owned(),
+        is_final: true,
+        input_hash: hash,
+        at: 2 * SECOND,
+    };
+    let in_force = json!({ "by": "user:ann", "decision": "approve" });
+    let refused = json!({ "error": { "code": "already_decided", "details": { "decision": in_force } } });
+    let sent = SentRow { tool_call_id: CALL.to_owned(), n: 0, text: result.to_owned() };
+    let rows = Rows {
+        calls: vec![call(CALL)],
+        decisions: vec![decision],
+        events: ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"]
+            .into_iter()
+            .zip([1, 1, 2, 3, 5])
+            .map(|(kind, at)| event(kind, at))
+            .collect(),
+        sent: vec![sent],
+        runs: vec![RunRow { run_id: "r".to_owned(), status: "completed".to_owned() }],
+        threads: vec![ThreadRow {
+            thread_id: "t".to_owned(),
+            tenant_id: "acme".to_owned(),
+            user_id: "owner".to_owned(),
+        }],
+        messages: vec![MessageRow {
+            thread_id: "t".to_owned(),
+            content: plan()["content"].as_str().map(str::to_owned),
+        }],
+        steps: vec![StepRow {
+            message_id: "m".to_owned(),
+            parts: json!([{ "type": "text", "text": "I call." }]).to_string(),
+        }],
+    };
+    let nothing =
+        json!({ "error": { "code": "not_found", "message": "There is nothing here, or nothing for you." } });
+    let stored = Said::Stored { tool: "pay".to_owned(), inputs: json!({"n": 1}) };
+    let mut told = turn(vec![stored, Said::Stands("pending".to_owned()), Said::Output(json!({"n": 1}))]);
+    told.told.text = "I call.".to_owned();
+    Records {
+        began: 0,
+        rows,
+        ledger: vec![line("start", 3), line("effect", 4), line("end", 4)],
+        hits: Vec::new(),
+        decidings: vec![
+            deciding("user:ann", Verdict::Approve(None), 200, done),
+            deciding("user:bob", Verdict::Reject, 409, refused),
+        ],
+        sights: vec![
+            sight(1, 2, "pending", None),
+            sight(2, 3, "approved", Some(true)),
+            sight(7, 8, "succeeded", Some(true)),
+        ],
+        turns: vec![told],
+        intrusions: vec![Intrusion {
+            call: CALL.to_owned(),
+            route: "GET".to_owned(),
+            at: 0,
+            status: 404,
+            body: nothing,
+        }],
+        asked: vec![asked(&[]), asked(&answered(result))],
+        deeds: vec![start(7, "")],
+        logs: Vec::new(),
+        broken: Vec::new(),
+        others: HashMap::new(),
+        wires: (0, 0),
+    }
+}
+
+/// The promises that are broken once this is so.
+fn broken(change: impl FnOnce(&mut Records)) -> Vec<&'static str> {
+    let mut records = story();
+    change(&mut records);
+    let mut ids: Vec<&str> = all(&records).iter().map(|violation| violation.id).collect();
+    ids.dedup();
+    ids
+}
+
+#[test]
+fn a_story_in_which_all_is_well_breaks_no_promise() {
+    assert_eq!(all(&story()), []);
+}
+
+#[test]
+fn an_effect_before_the_yes_is_seen() {
+    assert_eq!(broken(|it| it.ledger[0].seen_state = Some("approved".to_owned())), ["S1"]);
+    assert_eq!(broken(|it| it.ledger[0].seen_validated = None), ["S1"]);
+    assert!(broken(|it| it.ledger[0].at = SECOND).contains(&"S1"));
+    // One that stood still for a lease between the claim and the beginning.
+    let zombie = |it: &mut Records| {
+        it.ledger.iter_mut().for_each(|line| line.at += 3 * SECOND);
+        it.ledger[0].seen_state = Some("interrupted".to_owned());
+    };
+    assert_eq!(broken(zombie), Vec::<&str>::new());
+    assert_eq!(broken(|it| it.ledger[0].seen_state = Some("interrupted".to_owned())), ["S1"]);
+}
+
+#[test]
+fn a_second_execution_is_seen() {
+    assert_eq!(broken(|it| it.ledger.push(line("start", 5))), ["S2", "S7"]);
+    assert_eq!(broken(|it| it.ledger[1].key = "another".to_owned()), ["S2"]);
+    // What is harmless may be begun again, each time claimed.
+    let again = |it: &mut Records| {
+        it.rows.calls[0].idempotent = true;
+        it.rows.calls[0].exec_attempt = 2;
+        it.rows
+            .events
+            .push(EventRow { data: r#"{"state":"approved"}"#.to_owned(), ..event("tool.interrupted", 4) });
+        it.rows.events.push(event("tool.started", 4));
+        it.ledger.push(line("start", 5));
+    };
+    assert_eq!(broken(again), Vec::<&str>::new());
+}
+
+#[test]
+fn other_inputs_another_tool_and_another_person_are_seen() {
+    assert_eq!(broken(|it| it.ledger[0].args_sha256 = hash(&json!({"n": 2}))), ["S3"]);
+    assert_eq!(broken(|it| it.ledger[0].tool = "note".to_owned()), ["S3"]);
+    assert_eq!(broken(|it| it.ledger[0].tenant = "globex".to_owned()), ["S3"]);
+}
+
+#[test]
+fn what_never_began_and_ran_is_seen() {
+    assert!(broken(|it| it.rows.calls[0].state = "rejected".to_owned()).contains(&"S6"));
+    assert_eq!(
+        broken(|it| it.ledger.push(LedgerLine { call: "nowhere".to_owned(), ..line("start", 3) })),
+        ["S6"]
+    );
+}
+
+#[test]
+fn a_run_without_a_claim_is_seen() {
+    assert!(broken(|it| it.ledger[0].at = 5 * SECOND / 2).contains(&"S7"));
+}
+
+#[test]
+fn decisions_that_do_not_agree_with_the_row_are_seen() {
+    assert!(broken(|it| it.rows.decisions[0].actor = "user:bob".to_owned()).contains(&"S4"));
+    assert!(broken(|it| it.rows.decisions.clear()).contains(&"S4"));
+    assert_eq!(broken(|it| it.rows.calls[0].decided_at = Some(SECOND)), ["S4"]);
+    let two = |it: &mut Records| {
+        let other = DecisionRow { actor: "user:bob".to_owned(), ..it.rows.decisions[0].clone() };
+        it.rows.decisions.push(other);
+    };
+    assert!(broken(two).contains(&"S4"));
+}
+
+#[test]
+fn an_unlawful_life_is_seen() {
+    assert_eq!(broken(|it| drop(it.rows.events.remove(2))), ["S5"]);
+    assert_eq!(broken(|it| it.rows.events.push(event("tool.failed", 6))), ["S5"]);
+    assert!(broken(|it| it.rows.events.push(event("tool.started", 6))).contains(&"A1"));
+    // In which order times of moves come says nothing of the order of the moves.
+    assert_eq!(broken(|it| it.rows.events[3].at = 0), Vec::<&str>::new());
+}
+
+#[test]
+fn a_decision_that_was_told_and_lost_is_seen() {
+    let lost = |it: &mut Records| {
+        it.decidings[1].answer =
+            Answer::Said { status: 200, body: json!({"state": "rejected"}), replayed: false };
+    };
+    assert!(broken(lost).contains(&"D1"));
+    // One that nobody was told of may be lost.
+    assert_eq!(broken(|it| it.decidings[1].answer = Answer::Unknown(String::new())), Vec::<&str>::new());
+}
+
+#[test]
+fn what_is_lost_or_stuck_is_seen() {
+    assert!(broken(|it| it.rows.calls[0].state = "executing".to_owned()).contains(&"D2"));
+    assert_eq!(broken(|it| it.rows.runs[0].status = "running".to_owned()), ["D2"]);
+    assert_eq!(broken(|it| it.turns[0].told.facts[0].call = "lost".to_owned()), ["D2"]);
+}
+
+#[test]
+fn an_outcome_that_is_none_is_seen() {
+    assert_eq!(broken(|it| it.ledger.truncate(1)), ["D3"]);
+    assert_eq!(broken(|it| it.ledger[2].outcome = Some("fail".to_owned())), ["D3"]);
+    assert!(broken(|it| it.sights[2].state = "failed".to_owned()).contains(&"D3"));
+}
+
+#[test]
+fn work_that_is_cut_off_without_a_cause_is_seen() {
+    let cut_off = |it: &mut Records| {
+        let row = &mut it.rows.calls[0];
+        row.state = "interrupted".to_owned();
+        row.output = None;
+        row.result = Some("The outcome is unknown".to_owned());
+        it.rows.events[4].kind = "tool.interrupted".to_owned();
+        it.rows.sent[0].text = "The outcome is unknown".to_owned();
+        it.asked[1].messages[2]["content"] = "The outcome is unknown".into();
+        it.ledger.truncate(1);
+        it.decidings.remove(0);
+        it.sights.pop();
+        it.turns[0].told.facts.pop();
+    };
+    assert_eq!(broken(cut_off), ["I1"]);
+    let killed = |it: &mut Records| {
+        cut_off(it);
+        let kind = DeedKind::Kill;
+        it.deeds.push(Deed { at: 4 * SECOND, until: 4 * SECOND, kind, ..start(7, "") });
+    };
+    assert_eq!(broken(killed), Vec::<&str>::new());
+    let another_was_killed = |it: &mut Records| {
+        cut_off(it);
+        let kind = DeedKind::Kill;
+        it.deeds.push(Deed { at: 4 * SECOND, until: 4 * SECOND, kind, ..start(8, "") });
+    };
+    assert_eq!(broken(another_was_killed), ["I1"]);
+}
+
+#[test]
+fn a_stream_that_tells_another_story_is_seen() {
+    let other = Said::Stored { tool: "pay".to_owned(), inputs: json!({"n": 5}) };
+    assert_eq!(broken(|it| it.turns[0].told.facts[0].said = other), ["D4"]);
+    assert_eq!(broken(|it| it.rows.calls[0].message_id = "another".to_owned()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].told.text = "I rest.".to_owned()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Output(json!({"n": 2}))), ["D5"]);
+    assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Error("no".to_owned())), ["D5"]);
+}
+
+#[test]
+fn a_history_that_is_malformed_untrue_or_changed_is_seen() {
+    assert_eq!(broken(|it| it.asked[1].wrong = Some("two answers".to_owned())), ["H1"]);
+    assert_eq!(broken(|it| it.asked[1].messages[2]["content"] = "it failed".into()), ["H2", "H3"]);
+    assert_eq!(broken(|it| it.rows.sent[0].text = "it failed".to_owned()), ["H3"]);
+    let changed = |it: &mut Records| {
+        let mut other = asked(&answered(r#"{"n":1}"#));
+        other.messages[1]["content"] = "I had said".into();
+        other.messages.push(json!({ "role": "user", "content": "and now?" }));
+        it.asked.push(other);
+    };
+    assert_eq!(broken(changed), ["H3"]);
+}
+
+#[test]
+fn an_outcome_that_is_told_twice_is_seen() {
+    let note = json!({ "role": "user", "content": "[tool outcome] pay, call call_0: done" });
+    let once = [answered(r#"{"n":1}"#), vec![note.clone()]].concat();
+    assert_eq!(broken(|it| it.asked.push(asked(&once))), Vec::<&str>::new());
+    let twice = [once, vec![note]].concat();
+    assert_eq!(broken(|it| it.asked.push(asked(&twice))), ["N1"]);
+}
+
+#[test]
+fn an_answer_that_is_not_the_one_in_force_is_seen() {
+    let told = |status, body| {
+        move |it: &mut Records| {
+            it.decidings[0].answer = Answer::Said { status, body, replayed: true };
+        }
+    };
+    assert_eq!(broken(told(200, json!({ "state": "succeeded", "result": "another" }))), ["C1"]);
+    let in_force = json!({ "by": "user:ann", "decision": "approve" });
+    let refused = json!({ "error": { "code": "already_decided", "details": { "decision": in_force } } });
+    assert_eq!(broken(told(409, refused)), ["C1", "C3"]);
+    let repeats = |it: &mut Records, replayed| {
+        let Answer::Said { body, .. } = it.decidings[0].answer.clone() else { unreachable!() };
+        let answer = Answer::Said { status: 200, body, replayed };
+        it.decidings.push(Deciding { actor: "user:eve".to_owned(), answer, ..it.decidings[0].clone() });
+    };
+    assert_eq!(broken(|it| repeats(it, false)), ["C1"]);
+    assert_eq!(broken(|it| repeats(it, true)), Vec::<&str>::new());
+    let bob = json!({ "by": "user:bob", "decision": "reject" });
+    let wrong = json!({ "error": { "code": "already_decided", "details": { "decision": bob } } });
+    let other = |it: &mut Records| {
+        it.decidings[1].answer = Answer::Said { status: 409, body: wrong, replayed: false };
+    };
+    assert_eq!(broken(other), ["C1"]);
+}
+
+#[test]
+fn what_is_seen_to_go_back_is_seen() {
+    assert_eq!(broken(|it| it.sights.push(sight(4, 5, "pending", None))), ["C2"]);
+    assert_eq!(broken(|it| it.sights.push(sight(2, 5, "rejected", Some(false)))), ["C2"]);
+    assert!(broken(|it| it.sights.push(sight(9, 10, "executing", Some(true)))).contains(&"C2"));
+    // Who asked before it was decided may be answered later.
+    assert_eq!(broken(|it| it.sights.push(sight(1, 5, "pending", None))), Vec::<&str>::new());
+}
+
+#[test]
+fn who_is_refused_and_counts_is_seen() {
+    let refused = json!({ "error": { "code": "not_found" } });
+    let change = |it: &mut Records| {
+        it.decidings[0].answer = Answer::Said { status: 404, body: refused, replayed: false };
+    };
+    assert_eq!(broken(change), ["C3"]);
+}
+
+#[test]
+fn a_decision_out_of_time_is_seen() {
+    assert_eq!(broken(|it| it.rows.calls[0].expires_at = Some(SECOND)), ["C4"]);
+}
+
+#[test]
+fn a_stranger_who_sees_anything_is_seen() {
+    assert_eq!(broken(|it| it.intrusions[0].status = 200), ["T1"]);
+    assert_eq!(broken(|it| it.intrusions[0].body = json!({ "error": { "code": "expired" } })), ["T1"]);
+    assert_eq!(broken(|it| it.intrusions[0].status = 503), Vec::<&str>::new());
+}
+
+#[test]
+fn a_schema_that_nobody_decided_on_is_seen() {
+    let other = |it: &mut Records, build: &str| {
+        it.deeds.push(start(8, build));
+        let mut more = story();
+        more.rows.calls[0].tool_call_id = "c2".to_owned();
+        more.rows.calls[0].wire_call_id = "call_1".to_owned();
+        more.rows.decisions[0].tool_call_id = "c2".to_owned();
+        more.rows.events.iter_mut().for_each(|event| event.tool_call_id = Some("c2".to_owned()));
+        more.ledger.iter_mut().for_each(|line| {
+            line.call = "c2".to_owned();
+            line.key = "c2".to_owned();
+            line.pid = 8;
+        });
+        it.rows.calls.extend(more.rows.calls);
+        it.rows.decisions.extend(more.rows.decisions);
+        it.rows.events.extend(more.rows.events);
+        it.ledger.extend(more.ledger);
+    };
+    assert_eq!(broken(|it| other(it, "--changed pay_idempotent")), Vec::<&str>::new());
+    assert_eq!(broken(|it| other(it, "--changed pay")), ["V1"]);
+}
+
+#[test]
+fn rows_that_the_schema_would_refuse_are_seen() {
+    assert_eq!(broken(|it| it.rows.calls[0].lease_until = Some(1)), ["SQL"]);
+    assert!(broken(|it| it.rows.calls[0].validated = None).contains(&"SQL"));
+    assert!(broken(|it| it.rows.calls[0].output = None).contains(&"SQL"));
+}
+
+#[test]
+fn a_turn_of_ones_own_that_is_refused_is_seen() {
+    assert_eq!(broken(|it| it.turns[0].status = 404), ["E"]);
+    assert_eq!(broken(|it| it.turns[0].status = 409), Vec::<&str>::new());
+}
+
+#[test]
+fn what_servers_complain_of_is_seen() {
+    let says = |text: &str| LogLine { at: 0, replica: 0, text: text.to_owned() };
+    let refusal = says("error returned from database: a decision is final");
+    assert_eq!(broken(|it| it.logs.push(refusal)), ["G"]);
+    let own = says(r#"{"message":"something panicked","at":"src/store/mod.rs:1:1"}"#);
+    assert_eq!(broken(|it| it.logs.push(own)), ["P"]);
+    let tool = says(r#"{"message":"something panicked","at":"torture/src/bin/server/tools.rs:1:1"}"#);
+    assert_eq!(broken(|it| it.logs.push(tool)), Vec::<&str>::new());
+    assert_eq!(broken(|it| it.broken.push((0, "500".to_owned()))), ["E"]);
+}

@@ -1,0 +1,191 @@
+//! What a run saw, in numbers.
+
+use crate::checks::{Records, Violation};
+use crate::clock::micros;
+use crate::http;
+use crate::record::{Answer, Deciding, Deed, DeedKind};
+use crate::world::LEASE;
+use std::collections::{BTreeMap, HashMap};
+
+/// The numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Figures {
+    /// Calls that a person decided.
+    pub(crate) decided: usize,
+    pub(crate) turns: usize,
+    /// Processes that were killed or died at a failpoint.
+    pub(crate) kills: usize,
+    /// Of those, with a tool under way.
+    pub(crate) kills_in_mid_tool: usize,
+    pub(crate) starts: usize,
+    pub(crate) outages: usize,
+    /// Processes that stood still for longer than a lease, and went on.
+    pub(crate) zombies: usize,
+    /// Connections to the database that were lost.
+    pub(crate) cuts: u64,
+    /// Commits whose answer nobody got.
+    pub(crate) unknown_commits: u64,
+    /// Decisions that lost against another.
+    pub(crate) races_lost: usize,
+    pub(crate) concurrent_mean: f64,
+    pub(crate) concurrent_max: usize,
+    pub(crate) strangers: usize,
+    pub(crate) model_requests: usize,
+    /// Calls that ran.
+    pub(crate) executed: usize,
+    pub(crate) interrupted: usize,
+    /// From a kill to when the call it hit is told as interrupted, or is run again, in milliseconds.
+    pub(crate) recovery: Vec<i64>,
+    /// Of all requests, those with an answer that is no failure of the server's, in a hundred.
+    pub(crate) ok_share: f64,
+    pub(crate) states: BTreeMap<String, usize>,
+    /// How often each failpoint was passed, and struck.
+    pub(crate) points: BTreeMap<String, (usize, usize)>,
+}
+
+impl Figures {
+    pub(crate) fn of(records: &Records) -> Self {
+        let mut points: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let mut lost = 0;
+        for hit in &records.hits {
+            let (passed, struck) = points.entry(hit.point.clone()).or_default();
+            *passed += 1;
+            *struck += usize::from(hit.action.is_some());
+            lost += u64::from(hit.action.as_deref() == Some("lose"));
+        }
+        let mut states: BTreeMap<String, usize> = BTreeMap::new();
+        for call in &records.rows.calls {
+            *states.entry(call.state.clone()).or_default() += 1;
+        }
+        let deeds = |kind: DeedKind| records.deeds.iter().filter(move |deed| deed.kind == kind);
+        let kills: Vec<&Deed> = deeds(DeedKind::Kill).chain(deeds(DeedKind::Died)).collect();
+        let hit: Vec<Vec<&str>> = kills.iter().map(|kill| under_way(records, kill)).collect();
+        let (concurrent_mean, concurrent_max) = concurrency(&records.decidings);
+        let by_a_person = |verdict: &str| matches!(verdict, "approve" | "reject");
+        let executed = records.rows.calls.iter().filter(|call| call.exec_id.is_some());
+        Self {
+            decided: records
+                .rows
+                .decisions
+                .iter()
+                .filter(|it| is_user(&it.actor) && by_a_person(&it.verdict))
+                .count(),
+            turns: records.turns.len(),
+            kills: kills.len(),
+            kills_in_mid_tool: hit.iter().filter(|calls| !calls.is_empty()).count(),
+            starts: deeds(DeedKind::Start).count(),
+            outages: deeds(DeedKind::Outage).count() + deeds(DeedKind::Lock).count(),
+            zombies: deeds(DeedKind::Pause).filter(|deed| deed.until - deed.at > micros(LEASE)).count(),
+            cuts: records.wires.1,
+            unknown_commits: records.wires.0 + lost,
+            races_lost: records.decidings.iter().filter(|it| code(it) == Some("already_decided")).count(),
+            concurrent_mean,
+            concurrent_max,
+            strangers: records.intrusions.len(),
+            model_requests: records.asked.len(),
+            executed: executed.count(),
+            interrupted: states.get("interrupted").copied().unwrap_or_default(),
+            recovery: recovery(records, &kills, &hit),
+            ok_share: ok_share(records),
+            states,
+            points,
+        }
+    }
+
+    /// The time within which so many of a hundred recoveries were made, in milliseconds.
+    pub(crate) fn recovered_within(&self, of_hundred: usize) -> Option<i64> {
+        let last = self.recovery.len().checked_sub(1)?;
+        self.recovery.get((last * of_hundred).div_ceil(100)).copied()
+    }
+}
+
+/// How many of these promises were broken.
+pub(crate) fn broken(violations: &[Violation], ids: &[&str]) -> usize {
+    violations.iter().filter(|violation| ids.contains(&violation.id)).count()
+}
+
+fn is_user(actor: &str) -> bool {
+    actor.starts_with("user:")
+}
+
+fn code(deciding: &Deciding) -> Option<&str> {
+    match &deciding.answer {
+        Answer::Said { status: 409, body, .. } => body["error"]["code"].as_str(),
+        _ => None,
+    }
+}
+
+/// The calls whose tools a process was running when it was killed.
+fn under_way<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
+    let mut found: BTreeMap<&str, bool> = BTreeMap::new();
+    let of_process = |pid: u32| Some(pid) == kill.pid;
+    for line in records.ledger.iter().filter(|line| of_process(line.pid) && line.at <= kill.at) {
+        let runs = found.entry(line.call.as_str()).or_default();
+        *runs = line.what != "end";
+    }
+    // One that panicked or hung has no end of its own.
+    let ended: HashMap<&str, i64> = records
+        .rows
+        .calls
+        .iter()
+        .filter_map(|call| Some((call.tool_call_id.as_str(), call.finished_at?)))
+        .collect();
+    let still = |call: &str| ended.get(call).is_none_or(|at| *at > kill.at);
+    found.into_iter().filter(|(call, runs)| *runs && still(call)).map(|(call, _)| call).collect()
+}
+
+/// How long it took from each kill until the calls that it hit were told honestly.
+fn recovery(records: &Records, kills: &[&Deed], hit: &[Vec<&str>]) -> Vec<i64> {
+    let mut times = Vec::new();
+    for (kill, calls) in kills.iter().zip(hit) {
+        for call in calls {
+            let told = records.rows.events.iter().filter(|event| {
+                event.tool_call_id.as_deref() == Some(call)
+                    && matches!(event.kind.as_str(), "tool.interrupted" | "tool.succeeded" | "tool.failed")
+                    && event.at >= kill.at
+            });
+            times.extend(told.map(|event| (event.at - kill.at) / 1000).min());
+        }
+    }
+    times.sort_unstable();
+    times
+}
+
+/// Decisions that were under way at once, by call: on average, and at most.
+fn concurrency(decidings: &[Deciding]) -> (f64, usize) {
+    let mut calls: HashMap<&str, Vec<&Deciding>> = HashMap::new();
+    for deciding in decidings {
+        calls.entry(&deciding.call).or_default().push(deciding);
+    }
+    let at_once = |all: &Vec<&Deciding>| {
+        let with = |one: &&Deciding| {
+            all.iter().filter(|it| it.span.begun <= one.span.begun && one.span.begun <= it.span.ended).count()
+        };
+        all.iter().map(with).max().unwrap_or_default()
+    };
+    let most: Vec<usize> = calls.values().map(at_once).collect();
+    let sum: usize = most.iter().sum();
+    #[expect(clippy::cast_precision_loss, reason = "a mean is for people")]
+    let mean = sum as f64 / most.len().max(1) as f64;
+    (mean, most.into_iter().max().unwrap_or_default())
+}
+
+/// Who went away does not count: they did not want to know.
+fn ok_share(records: &Records) -> f64 {
+    let (mut good, mut all) = (0_u64, 0_u64);
+    for deciding in &records.decidings {
+        match &deciding.answer {
+            Answer::Said { status, .. } => good += u64::from(*status < 500),
+            Answer::Unknown(why) if why == http::LEFT => continue,
+            Answer::Unknown(_) => {}
+        }
+        all += 1;
+    }
+    for (more_good, more) in records.others.values() {
+        good += more_good;
+        all += more;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a share is for people")]
+    let share = 100.0 * good as f64 / all.max(1) as f64;
+    share
+}

@@ -1,0 +1,103 @@
+//! What a run has to have seen. Zeros of one that saw nothing prove nothing.
+
+use crate::figures::Figures;
+use crate::nemesis::has_an_after;
+use crate::world::Db;
+
+/// What is asked of each minute of harm, on two cores that have other work too.
+struct Gate {
+    what: &'static str,
+    seen: u64,
+    /// In a minute.
+    wanted: f64,
+}
+
+/// What there was too little of, in words; nothing of a run that saw enough.
+pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
+    let on_postgres = |wanted: f64| if db == Db::Postgres { wanted } else { 0.0 };
+    let state = |name: &str| figures.states.get(name).copied().unwrap_or_default() as u64;
+    let gate = |what, seen: usize, wanted| Gate { what, seen: seen as u64, wanted };
+    let mut gates = vec![
+        gate("calls that a person decided", figures.decided, 15.0),
+        gate("kills", figures.kills, 5.0),
+        gate("kills in mid-tool", figures.kills_in_mid_tool, 1.0),
+        gate("processes that stood still for longer than a lease", figures.zombies, 2.0),
+        gate("decisions that lost against another", figures.races_lost, 10.0),
+        gate("outages of the database", figures.outages, 1.0),
+        gate("tries of strangers", figures.strangers, 15.0),
+        Gate { what: "commits without an answer", seen: figures.unknown_commits, wanted: 1.0 },
+        Gate { what: "connections lost", seen: figures.cuts, wanted: on_postgres(2.0) },
+    ];
+    for name in ["succeeded", "failed", "interrupted", "rejected", "expired", "cancelled", "invalid"] {
+        gates.push(Gate { what: name, seen: state(name), wanted: 1.0 });
+    }
+    let mut missing: Vec<String> = gates.iter().filter_map(|gate| gate.missing(minutes)).collect();
+    if figures.ok_share < 40.0 {
+        missing.push(format!(
+            "answers that are none of a failure: {:.0} %, at least 40 % wanted",
+            figures.ok_share
+        ));
+    }
+    let passed = |name: &str| figures.points.get(name).is_some_and(|(passed, _)| *passed > 0);
+    for point in crate::nemesis::POINTS {
+        for side in ["before", "after"] {
+            let name = format!("{side}:{point}");
+            if !passed(&name) && (side == "before" || has_an_after(point)) {
+                missing.push(format!("the failpoint {name} was never passed"));
+            }
+        }
+    }
+    missing
+}
+
+impl Gate {
+    fn missing(&self, minutes: f64) -> Option<String> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and not negative")]
+        let wanted = (self.wanted * minutes).floor() as u64;
+        (self.seen < wanted).then(|| format!("{}: {}, at least {wanted} wanted", self.what, self.seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enough() -> Figures {
+        let states = ["succeeded", "failed", "interrupted", "rejected", "expired", "cancelled", "invalid"];
+        let sides = ["before", "after"];
+        let points = crate::nemesis::POINTS.iter().flat_map(|it| sides.map(|side| format!("{side}:{it}")));
+        Figures {
+            decided: 1000,
+            kills: 1000,
+            kills_in_mid_tool: 1000,
+            zombies: 1000,
+            races_lost: 1000,
+            outages: 1000,
+            strangers: 1000,
+            unknown_commits: 1000,
+            cuts: 1000,
+            ok_share: 90.0,
+            states: states.map(|state| (state.to_owned(), 1000)).into(),
+            points: points.map(|point| (point, (1, 0))).collect(),
+            ..Figures::default()
+        }
+    }
+
+    #[test]
+    fn a_run_that_saw_enough_passes_and_one_that_saw_nothing_does_not() {
+        assert!(too_few(&enough(), Db::Postgres, 2.0).is_empty());
+        assert!(too_few(&Figures::default(), Db::Sqlite, 2.0).len() > 20);
+    }
+
+    #[test]
+    fn it_is_said_what_there_was_too_little_of() {
+        let few = Figures { kills_in_mid_tool: 1, ..enough() };
+        assert_eq!(too_few(&few, Db::Postgres, 2.0), ["kills in mid-tool: 1, at least 2 wanted"]);
+        let mut unpassed = enough();
+        unpassed.points.remove("after:tool.started");
+        let told = ["the failpoint after:tool.started was never passed"];
+        assert_eq!(too_few(&unpassed, Db::Postgres, 2.0), told);
+        let dead = Figures { ok_share: 20.0, ..enough() };
+        assert_eq!(too_few(&dead, Db::Sqlite, 2.0).len(), 1);
+    }
+}

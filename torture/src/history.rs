@@ -1,0 +1,124 @@
+//! What every provider demands of a conversation (`/chat/completions`), checked before anybody answers.
+
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Why no provider would take these messages, if so: each call is answered exactly once, directly behind its message, in
+/// the order of the calls; ids are unique; arguments are JSON objects; nobody says nothing; the last word is not the model's.
+pub(crate) fn wrong_with(messages: &[Value]) -> Option<String> {
+    check(messages).err()
+}
+
+fn check(messages: &[Value]) -> Result<(), String> {
+    let mut ids = HashSet::new();
+    let mut begun = false;
+    let mut rest = messages.iter().enumerate().peekable();
+    while let Some((at, message)) = rest.next() {
+        let role = message["role"].as_str().unwrap_or_default();
+        match role {
+            "system" if begun => return Err(format!("instructions come late, at {at}")),
+            "system" => {}
+            "user" => {
+                begun = true;
+                words(message, at)?;
+            }
+            _ if !begun => return Err("it does not begin with the user".to_owned()),
+            "assistant" => {
+                let Some(calls) = message["tool_calls"].as_array() else {
+                    words(message, at)?;
+                    continue;
+                };
+                if calls.is_empty() {
+                    return Err(format!("an empty list of calls at {at}"));
+                }
+                for call in calls {
+                    let id = called(call)?;
+                    if !ids.insert(id.clone()) {
+                        return Err(format!("the id {id} is there twice"));
+                    }
+                    let answer = rest.next_if(|(_, next)| next["role"] == "tool");
+                    let (place, answer) =
+                        answer.ok_or(format!("call {id} has no answer directly behind its message"))?;
+                    if answer["tool_call_id"] != id.as_str() {
+                        return Err(format!("{} is answered where {id} has to be", answer["tool_call_id"]));
+                    }
+                    words(answer, place)?;
+                }
+            }
+            "tool" => return Err(format!("what stands at {at} answers no call directly before it")),
+            other => return Err(format!("the role {other:?} at {at}")),
+        }
+    }
+    match messages.last() {
+        None => Err("nobody says anything".to_owned()),
+        Some(last) if last["role"] == "assistant" => Err("the last word is the model's".to_owned()),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The id of a call that can be read.
+fn called(call: &Value) -> Result<String, String> {
+    let id = call["id"].as_str().filter(|id| !id.is_empty()).ok_or("a call without an id")?;
+    let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(Value::Object(_)) => Ok(id.to_owned()),
+        _ => Err(format!("the arguments of {id} are no JSON object: {arguments}")),
+    }
+}
+
+fn words(message: &Value, at: usize) -> Result<(), String> {
+    match message["content"].as_str() {
+        Some(words) if !words.is_empty() => Ok(()),
+        _ => Err(format!("nothing is said at {at}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn call(id: &str) -> Value {
+        json!({ "id": id, "type": "function", "function": { "name": "pay", "arguments": "{}" } })
+    }
+
+    fn calls(ids: &[&str]) -> Value {
+        json!({ "role": "assistant", "content": null, "tool_calls": ids.iter().map(|id| call(id)).collect::<Vec<_>>() })
+    }
+
+    fn answer(id: &str) -> Value {
+        json!({ "role": "tool", "tool_call_id": id, "content": "done" })
+    }
+
+    fn user() -> Value {
+        json!({ "role": "user", "content": "go" })
+    }
+
+    #[test]
+    fn a_conversation_in_order_is_taken() {
+        let messages =
+            [user(), calls(&["a", "b"]), answer("a"), answer("b"), user(), calls(&["c"]), answer("c")];
+        assert_eq!(wrong_with(&messages), None);
+    }
+
+    #[test]
+    fn what_no_provider_takes_is_refused() {
+        let mut broken = calls(&["a"]);
+        broken["tool_calls"][0]["function"]["arguments"] = "{".into();
+        let silent = json!({ "role": "tool", "tool_call_id": "a", "content": "" });
+        let wrong: [&[Value]; 9] = [
+            &[],
+            &[calls(&["a"]), answer("a")],
+            &[user(), calls(&["a"]), user()],
+            &[user(), calls(&["a", "b"]), answer("b"), answer("a")],
+            &[user(), calls(&["a"]), answer("a"), answer("a")],
+            &[user(), calls(&["a"]), answer("a"), user(), calls(&["a"]), answer("a")],
+            &[user(), broken, answer("a")],
+            &[user(), calls(&["a"]), silent],
+            &[user(), json!({ "role": "assistant", "content": "hello" })],
+        ];
+        for messages in wrong {
+            assert!(wrong_with(messages).is_some(), "{messages:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A client that can go away in the middle of a request, in each of the ways in which clients do.
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{HeaderMap, Method, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+/// How long an answer may take before the client takes it for lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Why there is no answer for who went away.
+pub(crate) const LEFT: &str = "the client left";
+
+/// How a client goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// HTTP/1.1: it closes its end.
+    Fin,
+    /// HTTP/1.1: it vanishes, and says so at once.
+    Rst,
+    /// HTTP/2: it closes its end.
+    Http2,
+}
+
+impl How {
+    pub(crate) const ALL: [Self; 3] = [Self::Fin, Self::Rst, Self::Http2];
+}
+
+/// That a client goes away so long after it has sent its request, if there is no answer by then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leave {
+    pub(crate) after: Duration,
+    pub(crate) how: How,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) token: String,
+    pub(crate) body: Option<Value>,
+    pub(crate) dialect: Option<&'static str>,
+    pub(crate) leave: Option<Leave>,
+}
+
+/// An answer, as far as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+    /// Why it is not whole.
+    pub(crate) cut: Option<String>,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        Some(self.headers.get(name)?.to_str().ok()?.to_owned())
+    }
+}
+
+impl Ask {
+    pub(crate) fn get(path: impl Into<String>, token: &str) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            token: token.to_owned(),
+            body: None,
+            dialect: None,
+            leave: None,
+        }
+    }
+
+    pub(crate) fn post(path: impl Into<String>, token: &str, body: Option<Value>) -> Self {
+        Self { method: Method::POST, body, ..Self::get(path, token) }
+    }
+
+    pub(crate) fn leaving(self, leave: Option<Leave>) -> Self {
+        Self { leave, ..self }
+    }
+
+    fn request(&self, address: SocketAddr) -> Result<Request<Full<Bytes>>> {
+        let body = self.body.as_ref().map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(format!("http://{address}{}", self.path))
+            .header("host", address.to_string())
+            .header("authorization", format!("Bearer {}", self.token));
+        if self.body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        if let Some(dialect) = self.dialect {
+            request = request.header("x-stream-protocol", dialect);
+        }
+        Ok(request.body(Full::new(body))?)
+    }
+
+    /// Sends it over a connection of its own. Without an answer's head there is an error, and nobody knows what became
+    /// of the request.
+    pub(crate) async fn send(&self, address: SocketAddr) -> Result<Reply> {
+        let connecting = timeout(PATIENCE, TcpStream::connect(address));
+        let socket = connecting.await.context("no connection in time")?.context("no connection")?;
+        socket.set_nodelay(true)?;
+        let mut reply = None;
+        let ended = {
+            let mut exchange = pin!(self.exchange(socket, address, &mut reply));
+            let left = async {
+                match self.leave {
+                    Some(leave) => sleep(leave.after).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                ended = &mut exchange => ended.err().map(|error| format!("{error:#}")),
+                () = left => Some(LEFT.to_owned()),
+                () = sleep(PATIENCE) => Some("no answer in time".to_owned()),
+            }
+        };
+        match (reply, ended) {
+            (Some(reply), cut) => Ok(Reply { cut, ..reply }),
+            (None, Some(why)) => bail!(why),
+            (None, None) => bail!("no answer"),
+        }
+    }
+
+    /// When this is dropped, so is the connection.
+    async fn exchange(
+        &self,
+        socket: TcpStream,
+        address: SocketAddr,
+        reply: &mut Option<Reply>,
+    ) -> Result<()> {
+        let request = self.request(address)?;
+        match self.leave.map_or(How::Fin, |leave| leave.how) {
+            How::Http2 => {
+                let io = TokioIo::new(socket);
+                let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+                let connection = async { connection.await.map_err(anyhow::Error::from) };
+                read(sender.send_request(request), connection, reply).await
+            }
+            how => {
+                if how == How::Rst {
+                    socket.set_zero_linger()?;
+                }
+                let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
+                let connection = async { connection.await.map_err(anyhow::Error::from) };
+                read(sender.send_request(request), connection, reply).await
+            }
+        }
+    }
+}
+
+/// Reads an answer as it comes, while the connection works beside.
+async fn read(
+    response: impl Future<Output = hyper::Result<Response<Incoming>>>,
+    connection: impl Future<Output = Result<()>>,
+    reply: &mut Option<Reply>,
+) -> Result<()> {
+    let reading = async {
+        let response = response.await?;
+        let status = response.status().as_u16();
+        let reply = reply.insert(Reply {
+            status,
+            headers: response.headers().clone(),
+            text: String::new(),
+            cut: None,
+        });
+        let mut body = response.into_body();
+        let mut bytes = Vec::new();
+        let mut ended = Ok(());
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => bytes.extend(frame.into_data().unwrap_or_default()),
+                Err(error) => ended = Err(error.into()),
+            }
+            reply.text = String::from_utf8_lossy(&bytes).into_owned();
+            if ended.is_err() {
+                break;
+            }
+        }
+        ended
+    };
+    let working = async {
+        // Its failure is the answer's too, which says it.
+        let _ended = connection.await;
+        pending::<()>().await;
+    };
+    tokio::select! {
+        read = reading => read,
+        () = working => Ok(()),
+    }
+}

@@ -1,0 +1,296 @@
+//! People who decide: several for each call, on different replicas, who agree, disagree, change inputs, say it again, go
+//! away in the middle, and come at the last moment.
+
+use super::Load;
+use super::board::Known;
+use super::people::Person;
+use super::talk::leave;
+use crate::chance::Chance;
+use crate::clock::Micros;
+use crate::http::{Ask, Reply};
+use crate::record::{Answer, Deciding, Sight, Span, Surface, Verdict};
+use crate::told::{Dialect, Told};
+use crate::world::PENDING_TTL;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Changed inputs are far from the model's own.
+const EDIT: i64 = 1_000_000;
+/// How often somebody asks again who was not told.
+const TRIES: u32 = 6;
+
+/// What befalls a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Several decide, about now.
+    Quick,
+    /// Several decide when its time is over, about.
+    Late,
+    /// Its owner withdraws it while others decide.
+    Withdrawn,
+    /// Its owner answers in what their page posts, while others decide.
+    OnThePage,
+    /// Nobody decides.
+    Nobody,
+}
+
+/// One who decides.
+struct Decider {
+    load: Arc<Load>,
+    known: Known,
+    person: Person,
+    verdict: Verdict,
+    chance: Chance,
+}
+
+pub(super) async fn decide(load: Arc<Load>, known: Known) {
+    let mut chance = Chance::of(load.shared().seed, ("call", known.inputs["n"].as_i64(), &known.tool));
+    let fates =
+        [(Fate::Quick, 68), (Fate::Late, 8), (Fate::Withdrawn, 7), (Fate::OnThePage, 12), (Fate::Nobody, 5)];
+    let fate = chance.weighted(&fates).unwrap_or(Fate::Quick);
+    let mut deciders = JoinSet::new();
+    match fate {
+        Fate::Nobody => return,
+        Fate::Late => {
+            let Some(expires) = expires(&load, &known, &mut chance).await else { return };
+            let wait = expires - load.now() - 50_000;
+            sleep(Duration::from_micros(u64::try_from(wait).unwrap_or_default())).await;
+        }
+        Fate::Withdrawn => {
+            deciders.spawn(withdraw(load.clone(), known.clone(), chance.clone()));
+        }
+        Fate::OnThePage => {
+            deciders.spawn(answer_on_the_page(load.clone(), known.clone(), chance.clone()));
+        }
+        Fate::Quick => sleep(chance.millis(0, 300)).await,
+    }
+    let approvers = load.people.approvers(known.owner.tenant);
+    let mut people: Vec<Person> = approvers.into_iter().cloned().collect();
+    people.insert(0, known.owner.clone());
+    let count = usize::try_from(chance.between(2, 7)).unwrap_or(2);
+    let first = if chance.percent(78) { Verdict::Approve(None) } else { Verdict::Reject };
+    for (number, person) in people.into_iter().take(count).enumerate() {
+        let verdict = match number {
+            0 => first.clone(),
+            _ => other(&first, &known, &mut chance),
+        };
+        let chance = Chance::of(load.shared().seed, ("decider", &known.inputs["n"].as_i64(), number));
+        deciders.spawn(Decider { load: load.clone(), known: known.clone(), person, verdict, chance }.say());
+    }
+    while deciders.join_next().await.is_some() {}
+}
+
+/// What another one says.
+fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
+    let edited = |by: i64| {
+        let mut inputs = known.inputs.clone();
+        let n = inputs["n"].as_i64().unwrap_or_default();
+        inputs["n"] = (n + EDIT * by).into();
+        Verdict::Approve(Some(inputs))
+    };
+    match chance.between(0, 100) {
+        0..55 => first.clone(),
+        55..75 => edited(1),
+        75..80 => edited(2),
+        _ if *first == Verdict::Reject => Verdict::Approve(None),
+        _ => Verdict::Reject,
+    }
+}
+
+/// When its time is over.
+async fn expires(load: &Load, known: &Known, chance: &mut Chance) -> Option<Micros> {
+    let replica = load.any_replica(chance);
+    // What is shown as text is not read: it expires so long after it was committed, which is about when it was told.
+    load.look_at(replica, &known.call, &known.owner.token).await?;
+    i64::try_from(PENDING_TTL.as_micros()).ok().map(|ttl| known.since + ttl)
+}
+
+impl Decider {
+    /// Says it, again until it is known to be said, and perhaps once more.
+    async fn say(mut self) {
+        let pause = self.chance.millis(0, 120);
+        sleep(pause).await;
+        for again in 0..TRIES {
+            let known = self.try_once().await;
+            let repeats = again == 0 && self.chance.percent(35);
+            if (known && !repeats) || self.load.is_stopping() {
+                return;
+            }
+            let pause = self.chance.millis(20, 300);
+            sleep(pause).await;
+        }
+    }
+
+    async fn try_once(&mut self) -> bool {
+        let replica = self.load.any_replica(&mut self.chance);
+        if self.load.batches && self.chance.percent(20) {
+            return self.in_a_batch(replica).await;
+        }
+        let mut body = decision(&self.known.call, &self.verdict);
+        if self.chance.percent(25) {
+            let shown = self.load.look_at(replica, &self.known.call, &self.person.token).await;
+            if let Some(hash) = shown.as_ref().and_then(|shown| shown.get("input_hash")) {
+                body["inputHash"] = hash.clone();
+            }
+        }
+        let leaves = self.chance.percent(self.load.amount.leaving);
+        let leave = leaves.then(|| leave(&self.load.amount, &mut self.chance)).flatten();
+        let begun = self.load.now();
+        let ask = Ask::post("/qa/validate_tool", &self.person.token, Some(body)).leaving(leave);
+        let reply = self.load.try_to_ask(replica, ask).await;
+        let span = Span { begun, ended: self.load.now() };
+        let answer = answer_of(reply);
+        let is_known = is_known(&answer);
+        self.record(&self.known.call, replica, Surface::One, span, answer);
+        is_known
+    }
+
+    /// Decides this call and others, the same for all.
+    async fn in_a_batch(&mut self, replica: usize) -> bool {
+        let others = self.load.board.latest(12).into_iter().filter(|other| {
+            other.owner.tenant == self.person.tenant && self.person.user != self.known.owner.user
+        });
+        let mut calls: Vec<String> = others.map(|other| other.call).take(3).collect();
+        if !calls.contains(&self.known.call) {
+            calls.push(self.known.call.clone());
+        }
+        let verdict = match &self.verdict {
+            // Another call takes other inputs.
+            Verdict::Approve(_) => Verdict::Approve(None),
+            Verdict::Reject => Verdict::Reject,
+        };
+        self.verdict = verdict;
+        let decisions: Vec<Value> = calls.iter().map(|call| decision(call, &self.verdict)).collect();
+        let begun = self.load.now();
+        let body = json!({ "decisions": decisions });
+        let reply =
+            self.load.ask(replica, Ask::post("/qa/validate_tools", &self.person.token, Some(body))).await;
+        let span = Span { begun, ended: self.load.now() };
+        let whole =
+            reply.filter(|reply| reply.cut.is_none() && reply.status == 200).map(|reply| reply.json());
+        let mut all_known = whole.is_some();
+        for (at, call) in calls.iter().enumerate() {
+            let item = whole.as_ref().and_then(|body| body["results"].as_array()?.get(at));
+            let answer = match item {
+                Some(item) => Answer::Said {
+                    status: item["status"]
+                        .as_u64()
+                        .and_then(|status| status.try_into().ok())
+                        .unwrap_or_default(),
+                    body: item.clone(),
+                    replayed: item["idempotentReplayed"] == true,
+                },
+                None => Answer::Unknown("no answer".to_owned()),
+            };
+            all_known &= is_known(&answer);
+            self.record(call, replica, Surface::Batch, span, answer);
+        }
+        all_known
+    }
+
+    fn record(&self, call: &str, replica: usize, surface: Surface, span: Span, answer: Answer) {
+        self.load.book().sights.lock().extend(seen(call, replica, span, &answer));
+        self.load.book().decidings.lock().push(Deciding {
+            call: call.to_owned(),
+            actor: self.person.actor(),
+            replica,
+            surface,
+            verdict: self.verdict.clone(),
+            span,
+            answer,
+        });
+    }
+}
+
+/// A decision as the routes take it.
+fn decision(call: &str, verdict: &Verdict) -> Value {
+    match verdict {
+        Verdict::Approve(None) => json!({ "toolCallId": call, "isValidated": true }),
+        Verdict::Approve(Some(inputs)) => {
+            json!({ "toolCallId": call, "isValidated": true, "validatedInputs": inputs })
+        }
+        Verdict::Reject => json!({ "toolCallId": call, "isValidated": false }),
+    }
+}
+
+fn answer_of(reply: Result<Reply, String>) -> Answer {
+    match reply {
+        Err(why) | Ok(Reply { cut: Some(why), .. }) => Answer::Unknown(why),
+        Ok(reply) => Answer::Said {
+            status: reply.status,
+            body: reply.json(),
+            replayed: reply.header("idempotent-replayed").is_some_and(|value| value == "true"),
+        },
+    }
+}
+
+fn is_known(answer: &Answer) -> bool {
+    matches!(answer, Answer::Said { status, .. } if *status < 500)
+}
+
+/// How the answer to a decision shows the call.
+fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight> {
+    let Answer::Said { body, .. } = answer else { return None };
+    let details = &body["error"]["details"];
+    let state = body["state"].as_str().or(details["state"].as_str())?;
+    let validated = match state {
+        "pending" => None,
+        "rejected" | "expired" | "invalid" => Some(false),
+        // Withdrawn before a yes, or behind one: that of who is not refused.
+        "cancelled" => Some(details.is_null() || details["decision"]["decision"] == "approve"),
+        _ => Some(true),
+    };
+    Some(Sight {
+        call: call.to_owned(),
+        replica,
+        route: "decision",
+        span,
+        state: state.to_owned(),
+        validated,
+        edit: body.get("validatedInputs").filter(|inputs| inputs.is_object()).cloned(),
+        result: body["result"].as_str().filter(|_| validated.is_some()).map(str::to_owned),
+    })
+}
+
+async fn withdraw(load: Arc<Load>, known: Known, mut chance: Chance) {
+    let pause = chance.millis(0, 150);
+    sleep(pause).await;
+    let replica = load.any_replica(&mut chance);
+    let path = format!("/tool_calls/{}/cancel", known.call);
+    let reply = load.ask(replica, Ask::post(path, &known.owner.token, None)).await;
+    load.book().count("withdraw", reply.is_some_and(|reply| reply.status < 500));
+}
+
+/// The owner's page posts their answer, and goes on with the message.
+async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
+    let approved = chance.percent(70);
+    let part = json!({
+        "type": format!("tool-{}", known.tool), "toolCallId": known.call, "state": "approval-responded",
+        "input": known.inputs, "approval": { "id": known.call, "approved": approved },
+    });
+    let message = json!({ "id": "page", "role": "assistant", "parts": [part] });
+    let body = json!({ "id": known.thread, "messages": [message], "trigger": "submit-message" });
+    let replica = load.any_replica(&mut chance);
+    let leaves = chance.percent(load.amount.leaving);
+    let leave = leaves.then(|| leave(&load.amount, &mut chance)).flatten();
+    let path = format!("/qa/chat_streamed/{}", known.thread);
+    let ask = Ask { dialect: Some(Dialect::UiV6.name()), ..Ask::post(path, &known.owner.token, Some(body)) };
+    let begun = load.now();
+    let reply = load.ask(replica, ask.leaving(leave)).await;
+    if leave.is_none() {
+        load.book().count("page", reply.as_ref().is_some_and(|reply| reply.status < 500));
+    }
+    let Some(reply) = reply.filter(|reply| reply.status == 200) else { return };
+    load.book().turns.lock().push(crate::record::Turn {
+        thread: known.thread,
+        replica,
+        dialect: Dialect::UiV6,
+        span: Span { begun, ended: load.now() },
+        status: reply.status,
+        told: Told::of(Dialect::UiV6, &reply.text),
+        cut: reply.cut,
+    });
+}

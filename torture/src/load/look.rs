@@ -1,0 +1,61 @@
+//! People who look, and people who pry.
+
+use super::Load;
+use crate::http::Ask;
+use crate::record::Intrusion;
+use hyper::Method;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::time::sleep;
+
+/// How many of the latest calls are looked at.
+const LATEST: usize = 40;
+
+/// Looks at calls, on whichever replica, until the run ends.
+pub(super) async fn read(load: Arc<Load>, number: usize) {
+    let mut chance = load.chance("reader", number);
+    while !load.is_stopping() {
+        sleep(chance.millis(40, 160)).await;
+        let latest = load.board.latest(LATEST);
+        let Some(known) = chance.pick(&latest) else { continue };
+        let replica = load.any_replica(&mut chance);
+        load.look_at(replica, &known.call, &known.owner.token).await;
+    }
+}
+
+/// Tries calls of others by their ids, until the run ends.
+pub(super) async fn pry(load: Arc<Load>, number: usize) {
+    let mut chance = load.chance("stranger", number);
+    while !load.is_stopping() {
+        sleep(chance.millis(30, 150)).await;
+        let latest = load.board.latest(LATEST);
+        let Some(known) = chance.pick(&latest) else { continue };
+        let strangers = load.people.strangers(known.owner.tenant);
+        let Some(stranger) = chance.pick(&strangers) else { continue };
+        let token = &stranger.token;
+        let (call, thread) = (&known.call, &known.thread);
+        let asks = [
+            Ask::get(format!("/tool_calls/{call}"), token),
+            Ask::post("/qa/validate_tool", token, Some(json!({ "toolCallId": call, "isValidated": true }))),
+            Ask::post("/qa/validate_tool", token, Some(json!({ "toolCallId": call, "isValidated": false }))),
+            Ask::post(format!("/tool_calls/{call}/cancel"), token, None),
+            Ask::get(format!("/threads/{thread}/messages"), token),
+            Ask::get(format!("/qa/chat_streamed/{thread}"), token),
+            Ask::post(format!("/qa/chat_streamed/{thread}"), token, Some(json!({ "content": "hello" }))),
+            Ask { method: Method::DELETE, ..Ask::get(format!("/threads/{thread}"), token) },
+        ];
+        let Some(ask) = chance.pick(&asks).cloned() else { continue };
+        let route = format!("{} {} as {}", ask.method, ask.path, stranger.user);
+        let replica = load.any_replica(&mut chance);
+        let reply = load.ask(replica, ask).await.filter(|reply| reply.cut.is_none());
+        load.book().count("pry", reply.as_ref().is_some_and(|reply| reply.status < 500));
+        let Some(reply) = reply else { continue };
+        load.book().intrusions.lock().push(Intrusion {
+            call: call.clone(),
+            route,
+            at: load.now(),
+            status: reply.status,
+            body: reply.json(),
+        });
+    }
+}

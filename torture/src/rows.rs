@@ -1,0 +1,171 @@
+//! The rows as they stand at the end, read beside the servers.
+
+use anyhow::{Context, Result};
+use sea_orm::{ConnectionTrait, DatabaseConnection, FromQueryResult, JsonValue, Statement};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde_json::Value;
+
+/// A call.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct CallRow {
+    pub(crate) tool_call_id: String,
+    pub(crate) thread_id: String,
+    pub(crate) message_id: String,
+    pub(crate) wire_call_id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    pub(crate) schema_hash: String,
+    #[serde(deserialize_with = "truth")]
+    pub(crate) held: bool,
+    #[serde(deserialize_with = "truth")]
+    pub(crate) idempotent: bool,
+    pub(crate) state: String,
+    #[serde(deserialize_with = "maybe_truth")]
+    pub(crate) validated: Option<bool>,
+    pub(crate) validated_inputs: Option<String>,
+    pub(crate) decided_by: Option<String>,
+    pub(crate) decided_at: Option<i64>,
+    pub(crate) expires_at: Option<i64>,
+    pub(crate) exec_id: Option<String>,
+    pub(crate) exec_attempt: i64,
+    pub(crate) lease_until: Option<i64>,
+    pub(crate) cancel_requested_at: Option<i64>,
+    pub(crate) output: Option<String>,
+    pub(crate) result: Option<String>,
+    pub(crate) finished_at: Option<i64>,
+}
+
+/// A decision.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct DecisionRow {
+    pub(crate) tool_call_id: String,
+    pub(crate) actor: String,
+    pub(crate) verdict: String,
+    #[serde(rename = "final", deserialize_with = "truth")]
+    pub(crate) is_final: bool,
+    pub(crate) input_hash: String,
+    pub(crate) at: i64,
+}
+
+/// An event.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct EventRow {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) at: i64,
+    pub(crate) actor: String,
+    pub(crate) tool_call_id: Option<String>,
+    pub(crate) data: String,
+}
+
+/// Words that the model was told of a call.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct SentRow {
+    pub(crate) tool_call_id: String,
+    pub(crate) n: i64,
+    pub(crate) text: String,
+}
+
+/// A run.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct RunRow {
+    pub(crate) run_id: String,
+    pub(crate) status: String,
+}
+
+/// A thread.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ThreadRow {
+    pub(crate) thread_id: String,
+    pub(crate) tenant_id: String,
+    pub(crate) user_id: String,
+}
+
+/// A message.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct MessageRow {
+    pub(crate) thread_id: String,
+    pub(crate) content: Option<String>,
+}
+
+/// A step of an answer.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct StepRow {
+    pub(crate) message_id: String,
+    pub(crate) parts: String,
+}
+
+/// All rows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rows {
+    pub(crate) calls: Vec<CallRow>,
+    pub(crate) decisions: Vec<DecisionRow>,
+    pub(crate) events: Vec<EventRow>,
+    pub(crate) sent: Vec<SentRow>,
+    pub(crate) runs: Vec<RunRow>,
+    pub(crate) threads: Vec<ThreadRow>,
+    pub(crate) messages: Vec<MessageRow>,
+    pub(crate) steps: Vec<StepRow>,
+}
+
+impl CallRow {
+    /// What ran, or would.
+    pub(crate) fn effective_inputs(&self) -> Option<Value> {
+        serde_json::from_str(self.validated_inputs.as_ref().unwrap_or(&self.arguments)).ok()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state.as_str(), "pending" | "approved" | "executing")
+    }
+}
+
+impl StepRow {
+    /// Its words.
+    pub(crate) fn text(&self) -> String {
+        let parts: Value = serde_json::from_str(&self.parts).unwrap_or_default();
+        let texts = parts.as_array().into_iter().flatten().filter(|part| part["type"] == "text");
+        texts.filter_map(|part| part["text"].as_str()).collect()
+    }
+}
+
+impl Rows {
+    pub(crate) async fn read(db: &DatabaseConnection) -> Result<Self> {
+        Ok(Self {
+            calls: all(db, "SELECT * FROM tool_calls").await?,
+            decisions: all(db, "SELECT * FROM decisions").await?,
+            events: all(db, "SELECT * FROM events").await?,
+            sent: all(db, "SELECT * FROM sent_answers ORDER BY tool_call_id, n").await?,
+            runs: all(db, "SELECT * FROM runs").await?,
+            threads: all(db, "SELECT * FROM threads").await?,
+            messages: all(db, "SELECT * FROM messages").await?,
+            steps: all(db, "SELECT * FROM message_steps ORDER BY message_id, n").await?,
+        })
+    }
+}
+
+async fn all<T: DeserializeOwned>(db: &DatabaseConnection, sql: &'static str) -> Result<Vec<T>> {
+    let statement = Statement::from_string(db.get_database_backend(), sql);
+    let rows = JsonValue::find_by_statement(statement).all(db).await.context(sql)?;
+    rows.into_iter().map(|row| serde_json::from_value(row).context(sql)).collect()
+}
+
+/// Rows of a query, as they are.
+pub(crate) async fn count(db: &DatabaseConnection, sql: &'static str) -> Result<i64> {
+    let statement = Statement::from_string(db.get_database_backend(), sql);
+    let row = db.query_one_raw(statement).await?.context("a count gives a row")?;
+    Ok(row.try_get_by_index(0)?)
+}
+
+/// SQLite has numbers for them.
+fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(maybe_truth(deserializer)?.unwrap_or_default())
+}
+
+fn maybe_truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Bool(truth) => Some(truth),
+        Value::Number(number) => Some(number.as_i64() != Some(0)),
+        _ => None,
+    })
+}

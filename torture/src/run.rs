@@ -1,0 +1,224 @@
+//! One run, from an empty database to the verdict.
+
+use crate::checks::{self, Records, Violation};
+use crate::clock::Clock;
+use crate::figures::Figures;
+use crate::gates;
+use crate::load::{Amount, Load};
+use crate::nemesis::{self, Mix};
+use crate::progress::Progress;
+use crate::record::Book;
+use crate::rows::{self, Rows};
+use crate::world::{Db, LEASE, PENDING_TTL, START_DEADLINE, SWEEP, Setup, Shared, World};
+use crate::{files, http::Ask};
+use anyhow::Result;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long it may take until nothing is under way any more, when nobody does harm any more.
+const QUIET: Duration =
+    LEASE.saturating_add(SWEEP).saturating_add(START_DEADLINE).saturating_add(Duration::from_secs(5));
+
+/// How long what is left to do may take in the end, of each kind.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) db: Db,
+    pub(crate) replicas: usize,
+    pub(crate) seed: u64,
+    pub(crate) time: Duration,
+    pub(crate) server: PathBuf,
+    pub(crate) amount: Amount,
+    pub(crate) mix: Mix,
+    /// Arguments of every server.
+    pub(crate) always: Vec<String>,
+    /// Whether the database refuses nothing.
+    pub(crate) unguarded: bool,
+    /// When there was enough.
+    pub(crate) until: Until,
+}
+
+/// How long harm is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// So long.
+    Time,
+    /// So long, and longer where the machine was too slow for what a run has to have seen.
+    Seen,
+    /// Until people were asked about so many calls, and at most so long.
+    Calls(usize),
+}
+
+/// What came of it.
+pub(crate) struct Outcome {
+    pub(crate) records: Records,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl Settings {
+    pub(crate) fn minutes(&self) -> f64 {
+        self.time.as_secs_f64() / 60.0
+    }
+
+    /// As much as two cores bear.
+    pub(crate) fn usual(db: Db, replicas: usize, seed: u64, time: Duration, server: &Path) -> Self {
+        Self {
+            db,
+            replicas: if db == Db::Sqlite { 1 } else { replicas },
+            seed,
+            time,
+            server: server.to_owned(),
+            amount: Amount {
+                users: 10,
+                readers: 2,
+                strangers: 1,
+                leaving: 30,
+                leaving_ms: (0, 800),
+                slow: 3,
+                slow_ms: (2600, 4400),
+            },
+            mix: Mix::everything(db),
+            always: Vec::new(),
+            unguarded: false,
+            until: Until::Seen,
+        }
+    }
+}
+
+/// Runs it and judges.
+pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress) -> Result<Outcome> {
+    progress.phase("starting");
+    let book = Arc::new(Book::default());
+    let clock = Clock::start();
+    let shared =
+        Arc::new(Shared { book: book.clone(), clock, seed: settings.seed, progress: AtomicU64::new(0) });
+    let setup = Setup {
+        db: settings.db,
+        replicas: settings.replicas,
+        server: settings.server.clone(),
+        always: settings.always.clone(),
+        mix: settings.mix.clone(),
+        unguarded: settings.unguarded,
+    };
+    let world = Arc::new(World::start(&setup, shared, folder).await?);
+    let done = torture(settings, &world, progress).await;
+    let records = match done {
+        Ok(rows) => Records::gather(rows, &world),
+        Err(error) => Err(error),
+    };
+    progress.phase("ending");
+    // Whoever still holds it keeps nothing alive that counts.
+    if let Ok(world) = Arc::try_unwrap(world).map_err(|_| ()) {
+        world.end().await?;
+    }
+    let records = records?;
+    files::keep(folder, &records)?;
+    let violations = checks::all(&records);
+    Ok(Outcome { records, violations })
+}
+
+async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -> Result<Rows> {
+    let load = Load::new(world.clone(), settings.amount.clone()).await?;
+    progress.phase("harm");
+    let mut everybody = load.begin();
+    let until = Instant::now() + settings.time;
+    {
+        let harm = nemesis::rage(world.clone(), settings.mix.clone());
+        let watch = async {
+            while Instant::now() < until {
+                progress.tick(until.saturating_duration_since(Instant::now()), &load);
+                if matches!(settings.until, Until::Calls(enough) if load.calls_known() >= enough) {
+                    break;
+                }
+                sleep(Duration::from_millis(500)).await;
+            }
+            if settings.until == Until::Seen {
+                seen(settings, world, &load, progress).await;
+            }
+        };
+        tokio::select! {
+            () = async { harm.await; std::future::pending::<()>().await } => {}
+            () = watch => {}
+        }
+    }
+    progress.phase("quiet");
+    load.stop();
+    world.spare().await;
+    // They stop at their next look; who waits for an answer is left to wait.
+    let _left =
+        timeout(Duration::from_secs(10), async { while everybody.join_next().await.is_some() {} }).await;
+    everybody.shutdown().await;
+    let _left = timeout(PENDING_TTL, load.deciders_done()).await;
+    let db = world.rows().await?;
+    // A server that does not start any more is found by the checks.
+    let _left = timeout(PATIENCE, decide_the_rest(&load, &db)).await;
+    quiet(&db).await?;
+    let _left = timeout(PATIENCE, look_everywhere(&load, &db)).await;
+    let rows = Rows::read(&db).await?;
+    db.close().await?;
+    Ok(rows)
+}
+
+/// Waits until a run of that time has seen what it has to, and at most as long again as it was to last.
+async fn seen(settings: &Settings, world: &World, load: &Load, progress: &Progress) {
+    let until = Instant::now() + settings.time;
+    while Instant::now() < until {
+        // The database may be gone at the moment.
+        let figures = async {
+            let db = world.rows().await?;
+            let rows = Rows::read(&db).await?;
+            db.close().await?;
+            anyhow::Ok(Figures::of(&Records::gather(rows, world)?))
+        };
+        if let Ok(figures) = figures.await
+            && gates::too_few(&figures, settings.db, settings.minutes()).is_empty()
+        {
+            return;
+        }
+        progress.tick(Duration::ZERO, load);
+        sleep(Duration::from_secs(3)).await;
+    }
+}
+
+/// Says no to whatever still waits, so that nothing is left to wait for.
+async fn decide_the_rest(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
+    let rows = Rows::read(db).await?;
+    for call in rows.calls.iter().filter(|call| call.state == "pending") {
+        let Some(token) = load.token_of(&rows, call) else { continue };
+        let body = json!({ "toolCallId": call.tool_call_id, "isValidated": false });
+        load.ask(0, Ask::post("/qa/validate_tool", &token, Some(body))).await;
+    }
+    Ok(())
+}
+
+/// Waits until nothing is under way, or it took too long: what is left then is found by the checks.
+async fn quiet(db: &sea_orm::DatabaseConnection) -> Result<()> {
+    const OPEN: &str = "SELECT count(*) FROM tool_calls WHERE state IN ('pending', 'approved', 'executing')";
+    const RUNNING: &str = "SELECT count(*) FROM runs WHERE status = 'running'";
+    let until = Instant::now() + QUIET;
+    while Instant::now() < until {
+        if rows::count(db, OPEN).await? + rows::count(db, RUNNING).await? == 0 {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
+/// Looks at each call by each replica in turn.
+async fn look_everywhere(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
+    let rows = Rows::read(db).await?;
+    let replicas = load.world.replicas.len();
+    for (number, call) in rows.calls.iter().enumerate() {
+        if let Some(token) = load.token_of(&rows, call) {
+            load.look_at(number % replicas.max(1), &call.tool_call_id, &token).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! A Postgres server of the run's own. It belongs to a shell that waits for its stdin to be closed, so that it and its
+//! folder are gone when the run is, however that ends.
+
+use anyhow::{Context, Result, bail};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpListener;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+const SCRIPT: &str = include_str!("../../../tests/it/support/postgres.sh");
+
+const MISSING: &str = "Postgres is needed (Debian: apt install postgresql); what went wrong stands above";
+
+/// A running one.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) address: SocketAddr,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+    shell: Child,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Result<Self> {
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", SCRIPT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .current_dir("/")
+            // What ends the run at the terminal must not end what puts the server away.
+            .process_group(0);
+        // Postgres refuses to run as root.
+        if rustix::process::geteuid().is_root() {
+            shell.uid(id("-u")?).gid(id("-g")?);
+        }
+        let mut shell = Command::from(shell).spawn().context("sh")?;
+        let orders = shell.stdin.take().context("the shell's stdin")?;
+        let answers = BufReader::new(shell.stdout.take().context("the shell's stdout")?).lines();
+        let port = TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?.port();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut cluster = Self { address, orders, answers, shell };
+        cluster.answered().await?;
+        cluster.start_again().await?;
+        Ok(cluster)
+    }
+
+    pub(crate) fn url(&self, address: SocketAddr, database: &str) -> String {
+        format!("postgres://postgres@{address}/{database}")
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub(crate) async fn stop_now(&mut self) -> Result<()> {
+        self.order("stop").await
+    }
+
+    /// Starts it where it was, with what was committed.
+    pub(crate) async fn start_again(&mut self) -> Result<()> {
+        self.order(&format!("start {}", self.address.port())).await
+    }
+
+    /// Puts it away.
+    pub(crate) async fn end(self) -> Result<()> {
+        let Self { orders, mut shell, answers, .. } = self;
+        drop((orders, answers));
+        shell.wait().await?;
+        Ok(())
+    }
+
+    async fn order(&mut self, order: &str) -> Result<()> {
+        self.orders.write_all(format!("{order}\n").as_bytes()).await?;
+        self.answered().await
+    }
+
+    async fn answered(&mut self) -> Result<()> {
+        match self.answers.next_line().await? {
+            Some(answer) if answer == "ok" => Ok(()),
+            _ => bail!(MISSING),
+        }
+    }
+}
+
+/// A number of the user `postgres`.
+fn id(which: &str) -> Result<u32> {
+    let output = std::process::Command::new("id").args([which, "postgres"]).output()?;
+    String::from_utf8(output.stdout)?.trim().parse().context(MISSING)
+}

@@ -1,0 +1,235 @@
+//! A server under test: begun, killed, paused, replaced by another build, and begun again when it died by itself.
+
+use super::Shared;
+use crate::chance::Chance;
+use crate::clock::Micros;
+use crate::nemesis::{self, Mix};
+use crate::record::{Deed, DeedKind, LogLine};
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// How long a server may take to say its address. After an outage of the database it tries again.
+const START: Duration = Duration::from_secs(20);
+/// How long it may take to stop by itself.
+const STOP: Duration = Duration::from_secs(15);
+
+/// What to do with a replica.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// `kill -9`.
+    Kill,
+    /// Have it stand still for a while.
+    Pause(Duration),
+    /// Ask it to stop, and begin another with these arguments.
+    Deploy(Vec<String>),
+}
+
+/// A handle on it.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    orders: mpsc::Sender<(Order, oneshot::Sender<()>)>,
+    pub(crate) address: watch::Receiver<Option<SocketAddr>>,
+}
+
+/// Who sees to it that it runs.
+pub(super) struct Keeper {
+    pub(super) number: usize,
+    pub(super) program: PathBuf,
+    pub(super) folder: PathBuf,
+    pub(super) shared: Arc<Shared>,
+    pub(super) chance: Chance,
+    /// Arguments of every build.
+    pub(super) always: Vec<String>,
+    /// What of the rest goes wrong at each start.
+    pub(super) mix: watch::Receiver<Mix>,
+}
+
+struct Running {
+    child: Child,
+    pid: u32,
+    _listeners: JoinSet<()>,
+}
+
+impl Replica {
+    /// Does it, and comes back when it is done. False if there is nobody who would.
+    pub(crate) async fn order(&self, order: Order) -> bool {
+        let (done, is_done) = oneshot::channel();
+        self.orders.send((order, done)).await.is_ok() && is_done.await.is_ok()
+    }
+
+    pub(super) fn start(keeper: Keeper, keeping: &mut JoinSet<()>, first: Vec<String>) -> Self {
+        let (orders, received) = mpsc::channel(4);
+        let (publish, address) = watch::channel(None);
+        keeping.spawn(keeper.keep(received, publish, first));
+        Self { orders, address }
+    }
+}
+
+impl Keeper {
+    async fn keep(
+        mut self,
+        mut orders: mpsc::Receiver<(Order, oneshot::Sender<()>)>,
+        address: watch::Sender<Option<SocketAddr>>,
+        mut arguments: Vec<String>,
+    ) {
+        loop {
+            let faults = nemesis::faults(&self.mix.borrow(), self.number, &mut self.chance);
+            let arguments_now = [arguments.as_slice(), &faults].concat();
+            let started = self.start(&address, &arguments_now).await;
+            let mut running = match started {
+                Ok(running) => running,
+                Err(error) => {
+                    self.log(format!("did not start: {error:#}"));
+                    sleep(Duration::from_millis(200)).await;
+                    continue;
+                }
+            };
+            self.deed(DeedKind::Start, running.pid, self.shared.clock.now(), arguments_now.join(" "));
+            // Until this process is gone.
+            loop {
+                tokio::select! {
+                    status = running.child.wait() => {
+                        let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                        self.deed(DeedKind::Died, running.pid, self.shared.clock.now(), how);
+                        break;
+                    }
+                    order = orders.recv() => {
+                        let Some((order, done)) = order else { return };
+                        let goes_on = self.obey(order, &mut running, &mut arguments).await;
+                        let _nobody_waits = done.send(());
+                        if !goes_on {
+                            break;
+                        }
+                    }
+                }
+            }
+            address.send_replace(None);
+            let pause = self.chance.millis(0, 600);
+            sleep(pause).await;
+        }
+    }
+
+    /// False if the process is gone.
+    async fn obey(&self, order: Order, running: &mut Running, arguments: &mut Vec<String>) -> bool {
+        let at = self.shared.clock.now();
+        match order {
+            Order::Kill => {
+                let _gone_already = running.child.kill().await;
+                self.deed(DeedKind::Kill, running.pid, at, String::new());
+                false
+            }
+            Order::Pause(time) => {
+                signal(running.pid, Signal::STOP);
+                sleep(time).await;
+                signal(running.pid, Signal::CONT);
+                self.deed(DeedKind::Pause, running.pid, at, String::new());
+                true
+            }
+            Order::Deploy(next) => {
+                signal(running.pid, Signal::TERM);
+                if timeout(STOP, running.child.wait()).await.is_err() {
+                    self.shared
+                        .book
+                        .broken
+                        .lock()
+                        .push((at, format!("replica {} does not stop", self.number)));
+                    let _gone_already = running.child.kill().await;
+                }
+                self.deed(DeedKind::Deploy, running.pid, at, next.join(" "));
+                *arguments = next;
+                false
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        address: &watch::Sender<Option<SocketAddr>>,
+        arguments: &[String],
+    ) -> Result<Running> {
+        let gone = arguments.iter().skip_while(|argument| *argument != "--without").nth(1);
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--config")
+            .arg(config_file(&self.folder, self.number, gone.map(String::as_str)))
+            .args(&self.always)
+            .args(arguments)
+            .env_remove("DATABASE_URL")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().with_context(|| self.program.display().to_string())?;
+        let pid = child.id().context("it is gone")?;
+        let stdout = child.stdout.take().context("stdout")?;
+        let stderr = child.stderr.take().context("stderr")?;
+        let mut listeners = JoinSet::new();
+        listeners.spawn(listen(stderr, self.shared.clone(), self.number));
+        let mut lines = BufReader::new(stdout).lines();
+        let found = async {
+            while let Some(line) = lines.next_line().await? {
+                if let Some((_, url)) = line.split_once("holdpoint listens on http://") {
+                    return Ok(url.trim().parse::<SocketAddr>()?);
+                }
+            }
+            anyhow::bail!("it ended without an address")
+        };
+        let at = timeout(START, found).await.context("no address in time")??;
+        let (shared, number) = (self.shared.clone(), self.number);
+        listeners.spawn(async move {
+            // Whatever else it prints is read, so that it never waits for a reader.
+            while let Ok(Some(line)) = lines.next_line().await {
+                keep(&shared, number, line);
+            }
+        });
+        address.send_replace(Some(at));
+        Ok(Running { child, pid, _listeners: listeners })
+    }
+
+    fn log(&self, text: String) {
+        keep(&self.shared, self.number, text);
+    }
+
+    fn deed(&self, kind: DeedKind, pid: u32, at: Micros, what: String) {
+        let until = self.shared.clock.now();
+        let deed = Deed { at, until, kind, replica: Some(self.number), pid: Some(pid), what };
+        self.shared.book.deeds.lock().push(deed);
+    }
+}
+
+/// The configuration of a replica, in a build that lacks this tool.
+pub(super) fn config_file(folder: &Path, replica: usize, gone: Option<&str>) -> PathBuf {
+    folder.join(format!(
+        "replica-{replica}{}.toml",
+        gone.map(|tool| format!("-without-{tool}")).unwrap_or_default()
+    ))
+}
+
+async fn listen(from: impl AsyncRead + Unpin, shared: Arc<Shared>, number: usize) {
+    let mut lines = BufReader::new(from).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        keep(&shared, number, line);
+    }
+}
+
+fn keep(shared: &Shared, replica: usize, text: String) {
+    shared.book.logs.lock().push(LogLine { at: shared.clock.now(), replica, text });
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may be gone already.
+        let _sent = kill_process(pid, signal);
+    }
+}
