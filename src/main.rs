@@ -220,7 +220,7 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     }
     // It draws on a terminal alone.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} conversations")?);
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} threads")?);
     let fenced = operator.fence(by, |done, all| {
         if bar.is_hidden() && bar.elapsed() > SHOW_AFTER {
             bar.set_draw_target(ProgressDrawTarget::stderr());

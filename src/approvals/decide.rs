@@ -100,16 +100,19 @@ impl Approvals {
         self.decide_and_begin(principal, &request).instrument(span).await
     }
 
-    /// What follows an answer: the call at its end, or after `wait` as far as it came.
+    /// What follows answers: the calls at their ends, or after `wait` as far as they came.
     pub(crate) async fn follow(
         &self,
         principal: &Principal,
-        Decided { call, replayed }: Decided,
-    ) -> Result<Decided, DecideError> {
-        let call = self.outcome(principal, call).await?;
+        decided: &mut [&mut Decided],
+    ) -> Result<(), DecideError> {
+        let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
+        self.await_ends(principal, &mut calls).await?;
         #[cfg(feature = "torture")]
-        Point::of("decision.told", Some(&call.id)).before().await;
-        Ok(Decided { call, replayed })
+        for call in calls {
+            Point::of("decision.told", Some(&call.id)).before().await;
+        }
+        Ok(())
     }
 
     async fn decide_and_begin(

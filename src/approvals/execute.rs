@@ -94,23 +94,36 @@ impl Approvals {
         principal: &Principal,
         mut call: ToolCall,
     ) -> Result<ToolCall, StoreError> {
+        self.await_ends(principal, &mut [&mut call]).await?;
+        Ok(call)
+    }
+
+    /// Waits until these calls have ended, at most `wait`; then they are as they are. One look is for all of them: the
+    /// connections for what is urgent are few.
+    pub(super) async fn await_ends(
+        &self,
+        principal: &Principal,
+        calls: &mut [&mut ToolCall],
+    ) -> Result<(), StoreError> {
         let patience = self.tasks().patience(self.times.wait);
         tokio::pin!(patience);
         let mut settled = self.settlements();
         let mut last_look = false;
-        loop {
-            if call.validated().is_none() || call.end().is_some() {
-                return Ok(call);
-            }
+        while calls.iter().any(|call| is_under_way(call)) {
+            // Asked before the look: what is not begun when the process is leaving is not begun here, and who waits for
+            // another to begin would keep it.
+            let begins = !self.tasks().is_stopping();
             let read = self.store.urgent_read().await?;
-            if let Some((now, _)) = self.seen(&read, principal, call.id).await? {
-                call = now;
+            for call in calls.iter_mut().filter(|call| is_under_way(call)) {
+                if let Some((now, _)) = self.seen(&read, principal, call.id).await? {
+                    **call = now;
+                }
             }
             drop(read);
-            // A process that leaves begins nothing; who waits here for another to begin would keep it.
-            let unbegun = matches!(call.state, State::Approved(_)) && self.tasks().is_stopping();
-            if call.end().is_some() || last_look || unbegun {
-                return Ok(call);
+            let waits =
+                |call: &ToolCall| is_under_way(call) && (begins || !matches!(call.state, State::Approved(_)));
+            if last_look || !calls.iter().any(|call| waits(call)) {
+                return Ok(());
             }
             tokio::select! {
                 // The sender lives as long as `self`; an error would only mean looking again sooner.
@@ -118,6 +131,7 @@ impl Approvals {
                 () = &mut patience => last_look = true,
             }
         }
+        Ok(())
     }
 }
 
@@ -128,4 +142,8 @@ fn may_begin(tool: &Registered, call: &ToolCall) -> bool {
     let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
     let as_decided = call.decision.as_ref().is_some_and(|decision| decision.input_hash == here);
     as_decided && (call.held || !tool.spec.hil)
+}
+
+fn is_under_way(call: &ToolCall) -> bool {
+    call.validated().is_some() && call.end().is_none()
 }

@@ -25,8 +25,24 @@ pub(super) struct ErrorBody {
     error: Box<ErrorDetail>,
 }
 
+/// A failure as one of several answers.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) error: Box<ErrorDetail>,
+    /// In so many seconds it may go.
+    pub(super) retry_after: Option<u64>,
+}
+
+impl Refusal {
+    /// Whether the database, or this server, is not there.
+    pub(super) fn is_unavailable(&self) -> bool {
+        self.status == 503
+    }
+}
+
 /// What failed.
-#[derive(Debug, Object)]
+#[derive(Debug, Clone, Object)]
 pub(super) struct ErrorDetail {
     /// What failed, for programs.
     code: String,
@@ -160,8 +176,8 @@ impl ApiError {
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
-    /// The same as one of several answers: its status, what failed, and in how many seconds it may go.
-    pub(super) fn of_one(self) -> (u16, Box<ErrorDetail>, Option<u64>) {
+    /// The same as one of several answers.
+    pub(super) fn refusal(self) -> Refusal {
         let (status, Json(body), retry_after) = match self {
             Self::BadRequest(body) => (400, body, None),
             Self::Unauthenticated(body, _) => (401, body, None),
@@ -176,7 +192,8 @@ impl ApiError {
             Self::Internal(body) => (500, body, None),
             Self::Unavailable(body, seconds) => (503, body, Some(seconds)),
         };
-        (status, body.error, retry_after.and_then(|seconds| seconds.parse().ok()))
+        let retry_after = retry_after.and_then(|seconds| seconds.parse().ok());
+        Refusal { status, error: body.error, retry_after }
     }
 
     fn conflict(code: &str, message: &str, details: Option<Value>) -> Self {

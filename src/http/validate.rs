@@ -3,23 +3,17 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::{JsonObject, Strict};
-use super::error::{ApiError, ErrorDetail};
+use super::error::{ApiError, ErrorDetail, Refusal};
 use super::payload::{Json, Tag};
 use crate::approvals::{Decided, DecisionRequest};
 use crate::domain::call::{State, ToolCall, words};
 use crate::domain::decision::{Answer, Surface};
-use futures::future::join_all;
-use futures::stream::{self, StreamExt};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde::Deserialize;
 use std::collections::HashSet;
 
 /// Longest reason of a rejection, in characters.
 pub(super) const REASON_MAX: usize = 2000;
-
-/// How many decisions of one request are written at the same time: the connections that are kept for what is urgent
-/// are few, and others decide as well.
-const AT_ONCE: usize = 4;
 
 /// A decision about a held call.
 #[derive(Debug, Object, Deserialize)]
@@ -125,8 +119,9 @@ impl Validate {
         body: Strict<ValidateTool>,
     ) -> Result<ValidateAnswer, ApiError> {
         body.0.check("")?;
-        let decided = self.decide(&caller, body.0).await?;
-        let Decided { call, replayed } = self.outcome(&caller, decided).await?;
+        let mut decided = self.decide(&caller, body.0).await?;
+        self.0.approvals.follow(&caller.0, &mut [&mut decided]).await?;
+        let Decided { call, replayed } = decided;
         let replayed = replayed.then(|| "true".to_owned());
         Ok(match call.end() {
             Some(_) => ValidateAnswer::Done(Json(ValidateToolResult::of(&call)), replayed),
@@ -149,11 +144,27 @@ impl Validate {
         let decisions = body.0.decisions;
         self.check_all(&decisions)?;
         let ids: Vec<String> = decisions.iter().map(|decision| decision.tool_call_id.clone()).collect();
-        // A tool that takes its time must not keep the next call from being decided.
-        let decided = decisions.into_iter().map(|decision| self.decide(&caller, decision));
-        let decided: Vec<_> = stream::iter(decided).buffered(AT_ONCE).collect().await;
-        let outcomes = decided.into_iter().map(async |decided| self.outcome(&caller, decided?).await);
-        let outcomes = join_all(outcomes).await;
+        let mut outcomes: Vec<Result<Decided, Refusal>> = Vec::with_capacity(ids.len());
+        // One after the other, each is soon written: the connections for what is urgent are few, and others decide as
+        // well. A tool that takes its time keeps no call behind it from being decided.
+        for decision in decisions {
+            let unavailable =
+                outcomes.last().and_then(|last| last.as_ref().err()).filter(|it| it.is_unavailable());
+            outcomes.push(match unavailable.cloned() {
+                // So would the next be, after as long a wait.
+                Some(refusal) => Err(refusal),
+                None => self.decide(&caller, decision).await.map_err(ApiError::refusal),
+            });
+        }
+        let mut decided: Vec<&mut Decided> = outcomes.iter_mut().filter_map(|it| it.as_mut().ok()).collect();
+        if let Err(error) = self.0.approvals.follow(&caller.0, &mut decided).await {
+            let refusal = ApiError::from(error).refusal();
+            for outcome in &mut outcomes {
+                if outcome.as_ref().is_ok_and(|decided| decided.call.end().is_none()) {
+                    *outcome = Err(refusal.clone());
+                }
+            }
+        }
         let results = ids.into_iter().zip(outcomes).map(|(id, outcome)| DecisionResult::of(id, outcome));
         Ok(Json(ValidateToolsResult { results: results.collect() }))
     }
@@ -175,11 +186,6 @@ impl Validate {
         let decision =
             DecisionRequest { tool_call_id, answer, input_hash: said.input_hash, surface: Surface::Rest };
         Ok(self.0.approvals.answer(&caller.0, decision).await?)
-    }
-
-    /// What became of it, as far as it came in the time that deciders wait.
-    async fn outcome(&self, caller: &Caller, decided: Decided) -> Result<Decided, ApiError> {
-        Ok(self.0.approvals.follow(&caller.0, decided).await?)
     }
 
     fn check_all(&self, decisions: &[ValidateTool]) -> Result<(), ApiError> {
@@ -229,7 +235,7 @@ impl ValidateToolResult {
 }
 
 impl DecisionResult {
-    fn of(tool_call_id: String, outcome: Result<Decided, ApiError>) -> Self {
+    fn of(tool_call_id: String, outcome: Result<Decided, Refusal>) -> Self {
         match outcome {
             Ok(Decided { call, replayed }) => {
                 let status = if call.end().is_some() { 200 } else { 202 };
@@ -247,20 +253,17 @@ impl DecisionResult {
                     retry_after: None,
                 }
             }
-            Err(error) => {
-                let (status, error, retry_after) = error.of_one();
-                Self {
-                    tool_call_id,
-                    status,
-                    success: None,
-                    result: None,
-                    state: None,
-                    validated_inputs: None,
-                    idempotent_replayed: None,
-                    error: Some(error),
-                    retry_after,
-                }
-            }
+            Err(Refusal { status, error, retry_after }) => Self {
+                tool_call_id,
+                status,
+                success: None,
+                result: None,
+                state: None,
+                validated_inputs: None,
+                idempotent_replayed: None,
+                error: Some(error),
+                retry_after,
+            },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Connecting: pools, time-outs, and who may serve from a SQLite file.
 
+use super::limited::answered;
 use super::{Store, StoreError, WRITE_TIMEOUT};
 use crate::domain::clock::Clock;
 #[cfg(feature = "torture")]
@@ -7,14 +8,18 @@ use crate::faults::{self, Bug};
 use crate::metrics::Metrics;
 use futures::FutureExt;
 use sea_orm::sqlx;
-use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend};
+use sea_orm::sqlx::postgres::PgConnectOptions;
+use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sea_orm::sqlx::{Database as Driver, Sqlite};
+use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend, DbErr, RuntimeErr};
+use sqlx_core::transaction::TransactionManager;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use url::Url;
 
 /// How long a request waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,6 +41,10 @@ impl Store {
         make_private_file(url);
         let reserved = reserved(url, max_connections);
         let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
+        let shared_sessions = keeps_no_statements(url);
+        if db.get_database_backend() == DbBackend::Postgres && !shared_sessions {
+            answered(check_sessions(url)).await??;
+        }
         let urgent = match reserved {
             0 => db.clone(),
             some => pool(url, some, URGENT_ACQUIRE_TIMEOUT).await?,
@@ -44,7 +53,8 @@ impl Store {
             DbBackend::Sqlite => 1,
             _ => Semaphore::MAX_PERMITS,
         };
-        Ok(Self { db, urgent, clock, metrics, writers: Arc::new(Semaphore::new(writers)), sole: None })
+        let writers = Arc::new(Semaphore::new(writers));
+        Ok(Self { db, urgent, clock, metrics, writers, sole: None, shared_sessions })
     }
 
     /// Whether there is a database to connect to, as far as a file tells.
@@ -98,7 +108,10 @@ async fn pool(
                 .foreign_keys(true)
                 .busy_timeout(WRITE_TIMEOUT)
         })
-        .map_sqlx_postgres_opts(|postgres| postgres.application_name("holdpoint"))
+        .map_sqlx_sqlite_pool_opts(|pool| {
+            pool.after_release(|connection, _| forget_transaction(connection).boxed())
+        })
+        .map_sqlx_postgres_opts(postgres_options)
         .map_sqlx_postgres_pool_opts(|pool| {
             // The pool itself would wait for ever for a connection that swallows everything, and with it for a
             // place of its own.
@@ -125,6 +138,66 @@ async fn pool(
             .boxed()
         });
     Ok(Database::connect(options).await?)
+}
+
+/// When a COMMIT fails for want of room SQLite ends the transaction, and sqlx goes on counting it: what is written over
+/// that connection later would be acknowledged inside another, and never committed. So sqlx is given one to roll back.
+/// False if that cannot be, and the connection has to be closed. They are not closed at once: with the last one goes
+/// the file beside the database that they read by, and without room it cannot be made again.
+async fn forget_transaction(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    // The rollback of what was dropped may be under way.
+    sqlx::Connection::ping(connection).await?;
+    if sqlx::Connection::is_in_transaction(connection) {
+        sqlx::Executor::execute(&mut *connection, "BEGIN").await?;
+        <Sqlite as Driver>::TransactionManager::rollback(connection).await?;
+    }
+    Ok(!sqlx::Connection::is_in_transaction(connection))
+}
+
+fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {
+    // There is no fraction in the schema, and pgbouncer refuses a session that wants them rounded its own way.
+    postgres.application_name("holdpoint").extra_float_digits(None)
+}
+
+/// Whether the URL says that nothing stays prepared, because a pooler gives each transaction another session: by the
+/// option that sqlx has for it.
+fn keeps_no_statements(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    url.query_pairs().any(|(option, value)| option == "statement-cache-capacity" && value == "0")
+}
+
+/// Refuses a pooler that gives one session to several clients in turn, while statements stay prepared in sessions:
+/// each would find those of the others there under the names of its own, and run them.
+async fn check_sessions(url: &str) -> Result<Result<(), StoreError>, DbErr> {
+    // Already prepared, and no such statement.
+    const TAKEN: [&str; 2] = ["42P05", "26000"];
+    let connect = async || {
+        let options: PgConnectOptions = url.parse()?;
+        sqlx::ConnectOptions::connect(&postgres_options(options)).await
+    };
+    let check = async {
+        let (mut one, mut other) = (connect().await?, connect().await?);
+        // Both get the same name for these. Twice, for a pooler that has them go round.
+        for _ in 0..2 {
+            for (connection, sql, own) in
+                [(&mut one, "SELECT $1 || ' one'", "1 one"), (&mut other, "SELECT $1 || ' other'", "1 other")]
+            {
+                let said = sqlx::query_scalar::<_, String>(sql).bind("1").fetch_one(connection).await;
+                match said {
+                    Ok(said) if said == own => {}
+                    Ok(_) => return Ok(Err(StoreError::SharedSessions)),
+                    Err(sqlx::Error::Database(error))
+                        if error.code().is_some_and(|code| TAKEN.contains(&code.as_ref())) =>
+                    {
+                        return Ok(Err(StoreError::SharedSessions));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(Ok(()))
+    };
+    check.await.map_err(|error| DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error))))
 }
 
 /// Makes a SQLite file that is not there yet. SQLite would make it for everybody to read, and gives the files beside

@@ -73,6 +73,11 @@ const BEGIN_WRITE: &str = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 10000
     set_config('statement_timeout', '5000', true),
     set_config('idle_in_transaction_session_timeout', '10000', true)";
 
+/// Begins a transaction in a session that others had before. sqlx gives every statement a name there, even if it keeps
+/// none, and counts from one in each connection: what the others left behind has the same names.
+const BEGIN_SHARED_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; DEALLOCATE ALL";
+const BEGIN_SHARED_WRITE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DEALLOCATE ALL";
+
 /// How long a writer waits for its turn.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -85,6 +90,13 @@ pub(crate) enum StoreError {
     /// Another process serves from the same SQLite file, and only one may.
     #[error("another process serves from this database; SQLite takes one, use Postgres for more")]
     InUse,
+    /// A pooler gives a session to several clients in turn, and this one would keep statements in it.
+    #[error(
+        "a pooler gives one session of this database to several clients in turn, as pgbouncer does in transaction \
+         mode; say so with statement-cache-capacity=0 in the URL, or have it keep prepared statements apart \
+         (pgbouncer 1.21 and later: max_prepared_statements)"
+    )]
+    SharedSessions,
     /// The file that says who serves could not be opened.
     #[error("the lock file {path}: {why}")]
     LockFile {
@@ -113,7 +125,11 @@ impl StoreError {
             Self::Database(
                 DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)),
             ) => is_unavailable(error),
-            Self::Database(_) | Self::InUse | Self::LockFile { .. } | Self::Inconsistent { .. } => false,
+            Self::Database(_)
+            | Self::InUse
+            | Self::SharedSessions
+            | Self::LockFile { .. }
+            | Self::Inconsistent { .. } => false,
         }
     }
 }
@@ -151,6 +167,8 @@ pub(crate) struct Store {
     writers: Arc<Semaphore>,
     /// Held as long as the server is there: nobody else serves from this SQLite file.
     sole: Option<Arc<File>>,
+    /// A pooler gives each transaction a session that others had before.
+    shared_sessions: bool,
 }
 
 /// What a renewal found.
@@ -206,7 +224,7 @@ impl Store {
     /// Brings the schema up to date: everything in one transaction that holds a lock. Where it is, nothing is written,
     /// and a role that may not make tables will do.
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let tx = begin(&self.db, Mode::Write).await?;
+        let tx = self.begin_over(&self.db, Mode::Write).await?;
         if tx.get_database_backend() == DbBackend::Postgres {
             tx.execute_unprepared(MIGRATION_LOCK).await?;
         }
@@ -219,7 +237,7 @@ impl Store {
 
     /// Whether the schema is the one of this version.
     pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
-        let tx = begin(&self.db, Mode::Read).await?;
+        let tx = self.begin_over(&self.db, Mode::Read).await?;
         Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
     }
 
@@ -296,7 +314,7 @@ impl Store {
             Pool::Chat => &self.db,
             Pool::Urgent => &self.urgent,
         };
-        let begun = answered(begin(db, mode)).await;
+        let begun = answered(self.begin_over(db, mode)).await;
         match &begun {
             Ok(_) => self.metrics.connection_waited(pool.as_str(), since.elapsed()),
             Err(DbErr::ConnectionAcquire(_)) => self.metrics.connection_timed_out(pool.as_str()),
@@ -306,30 +324,16 @@ impl Store {
         let begun = begun.map(planted::Connection::Whole);
         Ok(Limited(begun?))
     }
-}
 
-#[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
-async fn begin(db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
-    let options = match (db.get_database_backend(), mode) {
-        (DbBackend::Sqlite, Mode::Read) => TransactionOptions {
-            sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
-            ..Default::default()
-        },
-        // A deferred transaction that goes from reading to writing fails at once when another wrote.
-        (DbBackend::Sqlite, Mode::Write) => TransactionOptions {
-            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-            ..Default::default()
-        },
-        (_, Mode::Read) => TransactionOptions {
-            isolation_level: Some(IsolationLevel::RepeatableRead),
-            access_mode: Some(AccessMode::ReadOnly),
-            ..Default::default()
-        },
-        (_, Mode::Write) => {
-            TransactionOptions { isolation_level: Some(IsolationLevel::ReadCommitted), ..Default::default() }
+    #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
+    async fn begin_over(&self, db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
+        if self.shared_sessions {
+            let tx = db.begin().await?;
+            tx.execute_unprepared(mode.begin_shared()).await?;
+            return Ok(tx);
         }
-    };
-    db.begin_with_options(options).await
+        db.begin_with_options(mode.options(db.get_database_backend())).await
+    }
 }
 
 /// Which connections.
@@ -352,6 +356,38 @@ impl Pool {
 enum Mode {
     Read,
     Write,
+}
+
+impl Mode {
+    fn options(self, backend: DbBackend) -> TransactionOptions {
+        match (backend, self) {
+            (DbBackend::Sqlite, Self::Read) => TransactionOptions {
+                sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
+                ..Default::default()
+            },
+            // A deferred transaction that goes from reading to writing fails at once when another wrote.
+            (DbBackend::Sqlite, Self::Write) => TransactionOptions {
+                sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+                ..Default::default()
+            },
+            (_, Self::Read) => TransactionOptions {
+                isolation_level: Some(IsolationLevel::RepeatableRead),
+                access_mode: Some(AccessMode::ReadOnly),
+                ..Default::default()
+            },
+            (_, Self::Write) => TransactionOptions {
+                isolation_level: Some(IsolationLevel::ReadCommitted),
+                ..Default::default()
+            },
+        }
+    }
+
+    const fn begin_shared(self) -> &'static str {
+        match self {
+            Self::Read => BEGIN_SHARED_READ,
+            Self::Write => BEGIN_SHARED_WRITE,
+        }
+    }
 }
 
 impl Write {

@@ -1,6 +1,6 @@
 //! A server that dies: what was under way is `interrupted`, what waited still waits, and nothing runs twice.
 
-use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
+use crate::support::{Client, Place, UNKNOWN, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -235,39 +235,20 @@ async fn killed_in_a_turn_that_was_to_stop_it_is_cancelled() {
     assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
 }
 
-/// Forbids the database to let anybody begin a call: what a claim finds when the database goes away.
-async fn forbid_claims(place: &Place, rows: &Rows) {
-    let forbid = if place.is_postgres() {
-        "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
-             BEGIN RAISE EXCEPTION 'not now'; END $$;
-         CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
-             WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
-    } else {
-        "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
-             BEGIN SELECT RAISE(ABORT, 'not now'); END"
-    };
-    rows.change(forbid).await.unwrap();
-}
-
-async fn allow_claims(place: &Place, rows: &Rows) {
-    let on = if place.is_postgres() { " ON tool_calls" } else { "" };
-    rows.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
-}
-
 /// A server that has committed a yes and not begun, killed; with the thread and the call.
 async fn killed_before_the_claim(place: &Place) -> (String, String) {
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
     let id = place.hold(&server.client, &thread, "10").await;
     let rows = place.rows().await;
-    forbid_claims(place, &rows).await;
+    place.forbid_claims(&rows).await;
     let approved = server.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")));
     server.kill();
     let calls = rows.all("SELECT state, validated, exec_attempt FROM tool_calls").await;
     assert_eq!((&calls[0]["state"], &calls[0]["exec_attempt"]), (&json!("approved"), &json!(0)));
     assert_eq!(place.ledger(), Vec::<String>::new());
-    allow_claims(place, &rows).await;
+    place.allow_claims(&rows).await;
     (thread, id)
 }
 

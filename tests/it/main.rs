@@ -21,6 +21,7 @@ mod deploying;
 mod deploys;
 mod duplicates;
 mod examples;
+mod faults;
 mod fence;
 mod following;
 mod gone;

@@ -192,11 +192,7 @@ async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_no
 #[tokio::test]
 async fn on_postgres_a_wire_that_swallows_everything_takes_nobody_with_it() {
     let url = postgres().await;
-    let (before, database) = url.rsplit_once('/').unwrap();
-    let server = before.rsplit_once('@').unwrap().1.parse().unwrap();
-    let proxy = Proxy::to(server).await;
-    let through = url.replace(&server.to_string(), &proxy.address.to_string());
-    assert_ne!(url, through, "{database} is behind the proxy");
+    let (proxy, through) = Proxy::before(&url).await;
     let app = Embedded::with(|config| {
         config.database.url = through.into();
         // Two for what is urgent: both are taken.

@@ -165,7 +165,8 @@ async fn the_last_step_has_no_tools() {
     let turn = app.client.say(&thread, "look").await;
     assert_eq!(turn.text(), "Enough.");
     let tools: Vec<usize> = app.scene.requests().iter().map(|request| request.tools.len()).collect();
-    assert_eq!(tools, [7, 7, 0]);
+    let [first, second, last] = tools[..] else { panic!("{tools:?}") };
+    assert!(first > 0 && second == first && last == 0, "{tools:?}");
 }
 
 #[tokio::test]

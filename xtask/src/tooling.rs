@@ -56,8 +56,16 @@ pub(crate) fn require_node() -> Result<()> {
     Ok(())
 }
 
-/// The tests start Postgres servers of their own; a server that runs already is neither asked nor touched.
+/// The tests start Postgres servers of their own, one behind a pooler, and servers with clocks that differ; a server
+/// that runs already is neither asked nor touched.
 pub(crate) fn require_postgres() -> Result<()> {
+    require(
+        "command -v pgbouncer || ls /usr/sbin/pgbouncer",
+        "pgbouncer",
+        "there is no pooler for Postgres",
+    )?;
+    let there = "ls /usr/lib/*/faketime/libfaketimeMT.so.1";
+    require(there, "libfaketime", "there is no libfaketime, and the tests set the clocks of servers apart")?;
     // Debian keeps the programs of each version in a folder of its own, off PATH. The client's package has such
     // a folder too, without this one.
     let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";

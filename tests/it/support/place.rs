@@ -11,6 +11,7 @@ use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
+use holdpoint::telemetry;
 use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -149,7 +150,8 @@ impl Tool for Deliver {
     }
 }
 
-/// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`.
+/// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`. Told to `ponder`
+/// it says nothing for long, and then does what else it was told.
 #[derive(Debug)]
 struct Parrot;
 
@@ -173,6 +175,19 @@ impl LanguageModel for Parrot {
                     stream::iter([ModelEvent::Text("answer.".to_owned()), end(FinishReason::Stop)])
                 });
                 return begun.chain(rest.map(Ok)).boxed();
+            }
+            Some(ModelMessage::User(words)) if let Some(words) = words.strip_prefix("ponder ") => {
+                let mut asked = request.clone();
+                asked.messages.pop();
+                asked.messages.push(ModelMessage::User(words.to_owned()));
+                let answer = self.stream(&asked);
+                let pondered = record_and_wait("ponder".to_owned());
+                return stream::once(async move {
+                    pondered.await;
+                    answer
+                })
+                .flatten()
+                .boxed();
             }
             Some(ModelMessage::User(words)) if let Some(note) = words.strip_prefix("slowly ") => {
                 return slowly(note.to_owned(), end(FinishReason::ToolCalls));
@@ -234,6 +249,7 @@ fn child_server() {
     }
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let config = Config::load(&Flags::default()).unwrap();
+        let telemetry = telemetry::begin(&config.log).unwrap();
         let mut tools = ToolRegistry::new();
         tools.register(Transfer).unwrap();
         tools.register(Sync).unwrap();
@@ -252,6 +268,7 @@ fn child_server() {
             terminate.recv().await;
         };
         app.serve(listener, stop).await.unwrap();
+        telemetry.end().await;
     });
 }
 
@@ -267,9 +284,16 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 impl Place {
     /// On the database that the tests stand on.
     pub(crate) async fn new() -> Self {
+        match postgres_if_chosen().await {
+            Some(url) => Self::at(url),
+            None => Self::on_sqlite(),
+        }
+    }
+
+    /// On SQLite, whatever the others stand on.
+    pub(crate) fn on_sqlite() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let sqlite = format!("sqlite://{}/holdpoint.db", dir.path().display());
-        Self { database: postgres_if_chosen().await.unwrap_or(sqlite), dir }
+        Self { database: super::sqlite(&dir), dir }
     }
 
     /// On Postgres, where several servers may stand side by side.
@@ -301,6 +325,7 @@ impl Place {
             .env(CHILD, "1")
             .env("RUST_BACKTRACE", "0")
             .env("HOLDPOINT_DATABASE__URL", &self.database)
+            .env("HOLDPOINT_LOG__LEVEL", "off")
             .env("HOLDPOINT_APPROVAL__LEASE", format!("{}ms", LEASE.as_millis()))
             .env("HOLDPOINT_APPROVAL__SWEEP", "100ms")
             .env("HOLDPOINT_APPROVAL__WAIT", wait);
@@ -352,6 +377,36 @@ impl Place {
     /// Has them wait no more.
     pub(crate) fn now(&self) {
         std::fs::remove_file(self.dir.path().join(NOT_YET)).unwrap();
+    }
+
+    /// Forbids the database to let anybody begin a call.
+    pub(crate) async fn forbid_claims(&self, rows: &Rows) {
+        let forbid = if self.is_postgres() {
+            "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
+                 BEGIN RAISE EXCEPTION 'not now'; END $$;
+             CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
+                 WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
+        } else {
+            "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
+                 BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        };
+        rows.change(forbid).await.unwrap();
+    }
+
+    /// Has it let them again.
+    pub(crate) async fn allow_claims(&self, rows: &Rows) {
+        let on = if self.is_postgres() { " ON tool_calls" } else { "" };
+        rows.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
+    }
+
+    /// Has whoever writes wait until `ROLLBACK` over these rows.
+    pub(crate) async fn hold_writers(&self, rows: &Rows) {
+        let lock = if self.is_postgres() {
+            "BEGIN; LOCK TABLE threads IN EXCLUSIVE MODE"
+        } else {
+            "BEGIN IMMEDIATE"
+        };
+        rows.change(lock).await.unwrap();
     }
 
     pub(crate) async fn rows(&self) -> Rows {

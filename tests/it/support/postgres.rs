@@ -86,14 +86,8 @@ impl Keeper {
             .args(["-c", include_str!("postgres.sh")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .current_dir("/")
-            // What ends the tests at the terminal must not end what puts the server away.
-            .process_group(0);
-        // Postgres refuses to run as root.
-        if id(&["-u"]) == Some(0) {
-            shell.uid(id(&["-u", "postgres"]).expect(MISSING)).gid(id(&["-g", "postgres"]).expect(MISSING));
-        }
-        let mut shell = shell.spawn().unwrap();
+            .current_dir("/");
+        let mut shell = as_postgres(&mut shell).spawn().unwrap();
         let answers = BufReader::new(shell.stdout.take().unwrap()).lines();
         Self { shell, answers }
     }
@@ -115,12 +109,21 @@ impl Drop for Keeper {
     }
 }
 
+/// A shell that puts a server away when its stdin is closed, and that is not root: such servers refuse that.
+pub(super) fn as_postgres(shell: &mut Command) -> &mut Command {
+    if id(&["-u"]) == Some(0) {
+        shell.uid(id(&["-u", "postgres"]).expect(MISSING)).gid(id(&["-g", "postgres"]).expect(MISSING));
+    }
+    // What ends the tests at the terminal must not end it.
+    shell.process_group(0)
+}
+
 /// A number of a user or a group, where there is one.
 fn id(args: &[&str]) -> Option<u32> {
     let output = Command::new("id").args(args).stderr(Stdio::null()).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().parse().ok()
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

@@ -132,8 +132,13 @@ impl Process {
         self.signal("-CONT");
     }
 
+    /// The number that the system knows it by.
+    pub(crate) fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+
     fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill").args([signal, &self.id()]).status().unwrap();
         assert!(sent.success());
     }
 

@@ -17,6 +17,8 @@ impl Rows {
     pub(crate) async fn open(url: &str) -> Self {
         let mut options = ConnectOptions::new(url);
         options.max_connections(1).sqlx_logging(false);
+        // A pooler may be between.
+        options.map_sqlx_postgres_opts(|postgres| postgres.extra_float_digits(None));
         Self(Database::connect(options).await.unwrap())
     }
 

@@ -25,7 +25,7 @@ struct Cli {
     /// Where the tools write down what they do; several processes may share it
     #[arg(long)]
     ledger: PathBuf,
-    /// before|after:POINT=die|refuse|lose|pause:MILLISECONDS[@PROBABILITY]
+    /// What goes wrong at a failpoint, as `after:tool.started=die@0.02`
     #[arg(long)]
     fault: Vec<Fault>,
     /// What the luck of the faults is made of

@@ -1,0 +1,105 @@
+//! Processes whose clocks differ: on Postgres the time of leases and deadlines is the database's.
+
+use crate::support::{LEASE, Place, Process, eventually};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Ten minutes between them, which is longer than any lease or deadline of these tests.
+const AHEAD: &str = "+300s";
+const BEHIND: &str = "-300s";
+const APART_MS: i64 = 600_000;
+
+/// Starts a server whose clock is so far off.
+fn start(place: &Place, off: &str) -> Process {
+    let mut command = place.command("0s");
+    command
+        .env("LD_PRELOAD", libfaketime())
+        .env("FAKETIME", off)
+        // What is measured in a process is measured by a clock that nobody sets.
+        .env("DONT_FAKE_MONOTONIC", "1")
+        .env("HOLDPOINT_APPROVAL__PENDING_TTL", "1m")
+        .env("HOLDPOINT_APPROVAL__START_DEADLINE", "1m");
+    Process::spawn(&mut command)
+}
+
+fn libfaketime() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
+    let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
+    library.expect("these tests need libfaketime (Debian: apt install libfaketime)")
+}
+
+/// When an id was made, in milliseconds of the clock of who made it.
+fn made_at(id: &str) -> i64 {
+    i64::from_str_radix(&id.replace('-', "")[..12], 16).unwrap()
+}
+
+#[tokio::test]
+async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early() {
+    let place = Place::on_postgres().await;
+    let servers = [start(&place, AHEAD), start(&place, BEHIND)];
+    let rows = place.rows().await;
+    let (mut run, mut pending, mut threads) = (Vec::new(), Vec::new(), Vec::new());
+    for (n, server) in servers.iter().enumerate() {
+        let thread = server.client.thread().await;
+        run.push(place.hold(&server.client, &thread, &n.to_string()).await);
+        pending.push(place.hold(&server.client, &thread, &format!("later {n}")).await);
+        threads.push(thread);
+    }
+    assert!(made_at(&threads[0]) - made_at(&threads[1]) > APART_MS - 30_000, "the clocks do differ");
+    place.forbid_claims(&rows).await;
+    for (server, id) in servers.iter().zip(&run) {
+        assert_eq!(server.client.approve(id).await.body["state"], "executing");
+    }
+    let yes = "tool_calls WHERE state = 'approved' AND start_deadline = decided_at + 60000000";
+    assert_eq!(rows.count(yes).await, 2);
+    // Either may claim either, a while after the yes.
+    place.allow_claims(&rows).await;
+    let renewed = format!(
+        "tool_calls WHERE state = 'executing' AND lease_until > started_at + {}",
+        3 * LEASE.as_micros()
+    );
+    let renewed = async || (rows.count(&renewed).await == 2).then_some(());
+    eventually("both leases are renewed, and ended by nobody", renewed).await;
+    for (server, id) in servers.iter().zip(&pending) {
+        assert_eq!(server.client.call(id).await["state"], "pending");
+    }
+    place.go();
+    for (server, id) in servers.iter().zip(&run) {
+        assert_eq!(server.client.becomes(id, "succeeded").await["tool_name"], "transfer");
+    }
+    let mut ledger = place.ledger();
+    ledger.sort_unstable();
+    assert_eq!(ledger, ["transfer 0", "transfer 0 done", "transfer 1", "transfer 1 done"]);
+}
+
+#[tokio::test]
+async fn on_postgres_clocks_ten_minutes_apart_end_leases_and_deadlines_when_they_are_over() {
+    for (who_dies, who_finds) in [(AHEAD, BEHIND), (BEHIND, AHEAD)] {
+        let place = Place::on_postgres().await;
+        let (mut dies, finds) = (start(&place, who_dies), start(&place, who_finds));
+        let rows = place.rows().await;
+        let thread = dies.client.thread().await;
+        let (id, late) =
+            (place.hold(&dies.client, &thread, "1").await, place.hold(&dies.client, &thread, "2").await);
+        let soon = format!(
+            "UPDATE tool_calls SET expires_at = CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)
+                 + 1000000 WHERE tool_call_id = '{late}'"
+        );
+        assert_eq!(rows.change(&soon).await, Ok(1));
+        assert_eq!(dies.client.approve(&id).await.status, 202);
+        place.wait_begun(&["transfer 1"]).await;
+        dies.kill();
+        finds.client.becomes(&id, "interrupted").await;
+        finds.client.becomes(&late, "expired").await;
+        // By the one clock that counts neither was early.
+        let early = format!(
+            "tool_calls WHERE (state = 'interrupted' AND finished_at < started_at + {})
+                 OR (state = 'expired' AND decided_at < expires_at)",
+            LEASE.as_micros()
+        );
+        assert_eq!(rows.count(&early).await, 0);
+        let ends = "SELECT state FROM tool_calls ORDER BY state";
+        assert_eq!(rows.all(ends).await, [json!({ "state": "expired" }), json!({ "state": "interrupted" })]);
+        assert_eq!(place.ledger(), ["transfer 1"]);
+    }
+}

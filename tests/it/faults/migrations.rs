@@ -1,0 +1,36 @@
+//! A change of the schema that fails in the middle.
+
+use crate::support::{Embedded, Rows, postgres_if_chosen, sqlite};
+use holdpoint::app::migrate;
+use holdpoint::config::Config;
+
+#[tokio::test]
+async fn a_migration_that_fails_leaves_nothing_behind_and_the_next_start_makes_it_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
+    let rows = if url.starts_with("sqlite:") {
+        Rows::open(&format!("{url}?mode=rwc")).await
+    } else {
+        Rows::open(&url).await
+    };
+    // The last of its tables is in the way.
+    rows.change("CREATE TABLE events (theirs INTEGER)").await.unwrap();
+    let tables = if rows.is_postgres() {
+        "pg_tables WHERE schemaname = 'public'"
+    } else {
+        "sqlite_master WHERE type = 'table'"
+    };
+    let mut config = Config::default();
+    config.database.url = url.clone().into();
+    let failed = migrate(&config).await.unwrap_err().to_string();
+    assert!(failed.starts_with("database.url: ") && failed.contains("events"), "{failed}");
+    assert_eq!(rows.count(tables).await, 1, "what is theirs");
+
+    rows.change("DROP TABLE events").await.unwrap();
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    let (thread, id) = app.held("pay", "10").await;
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}

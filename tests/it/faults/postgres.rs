@@ -1,0 +1,161 @@
+//! A Postgres that is away, or that sessions to it are lost to: what is not acknowledged is not done, and what is
+//! acknowledged stays.
+
+use super::assert_unavailable;
+use crate::support::{Cluster, Embedded, Proxy, Rows, eventually, postgres};
+use serde_json::json;
+use std::process::Command;
+use std::time::Duration;
+
+#[tokio::test]
+async fn on_postgres_a_tool_that_ends_while_the_database_is_away_is_settled_when_it_is_back() {
+    let cluster = Cluster::start();
+    let url = cluster.database().await;
+    let app = Embedded::with(|config| {
+        config.database.url = url.into();
+        config.approval.wait = Duration::ZERO;
+        config.approval.sweep = Duration::from_millis(100);
+    })
+    .await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    let (_, other) = app.held("pay", "11").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    cluster.stop_now();
+    app.ledger.go.add_permits(1);
+    // Each waits some seconds for the database.
+    assert_unavailable(&app.client.approve(&other).await);
+    assert_unavailable(&app.client.get(&format!("/tool_calls/{id}")).await);
+    cluster.start_again();
+    let ready = async || (app.client.get("/readyz").await.status == 200).then_some(());
+    eventually("the server has its database again", ready).await;
+    assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "waited": "10" }));
+    app.scene.says("Waited.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Waited.");
+    assert_eq!(app.client.call(&other).await["state"], "pending");
+    assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_server_that_finds_no_database_at_its_start_says_so_and_ends() {
+    let cluster = Cluster::start();
+    let url = cluster.database().await;
+    cluster.stop_now();
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+    server.args(["--bind", "127.0.0.1:0", "--database-url", &url]).env_clear().current_dir(dir.path());
+    let output = server.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("database.url: "), "{said}");
+}
+
+/// A decision that waits for a lock loses its session so.
+async fn a_decision_loses_its_session(lose: impl AsyncFnOnce(&Proxy, &Rows)) {
+    let url = postgres().await;
+    let (proxy, through) = Proxy::before(&url).await;
+    let app = Embedded::with(|config| config.database.url = through.into()).await;
+    // Within its transaction the one that locks would see the others as they were when it first looked.
+    let (lock, eye) = (Rows::open(&url).await, Rows::open(&url).await);
+    let (_, id) = app.held("pay", "10").await;
+    lock.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.unwrap();
+    let lost = async {
+        eye.somebody_waits_for_a_lock().await;
+        lose(&proxy, &eye).await;
+    };
+    let (refused, ()) = tokio::join!(app.client.approve(&id), lost);
+    assert_unavailable(&refused);
+    lock.change("ROLLBACK").await.unwrap();
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    let again = app.client.approve(&id).await;
+    assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
+    assert_eq!(again.header("idempotent-replayed"), None);
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_whose_session_is_ended_by_an_operator_is_refused_and_not_made() {
+    a_decision_loses_its_session(async |_, rows| {
+        let end = "SELECT pg_terminate_backend(pid) AS ended FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        assert_eq!(rows.all(end).await, [json!({ "ended": true })]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_whose_wire_breaks_is_refused_and_not_made() {
+    a_decision_loses_its_session(async |proxy, _| proxy.cut()).await;
+}
+
+/// A transaction that nobody knows of is open in every session of the pools.
+async fn a_decision_finds_a_transaction_left_open(begin: &'static str) {
+    let url = postgres().await;
+    let (proxy, through) = Proxy::before(&url).await;
+    let app = Embedded::with(|config| {
+        config.database.url = through.into();
+        config.approval.sweep = Duration::from_secs(3600);
+    })
+    .await;
+    let rows = Rows::open(&url).await;
+    let (_, id) = app.held("pay", "10").await;
+    let busy = "pg_stat_activity WHERE datname = current_database() AND application_name = 'holdpoint'
+                    AND state <> 'idle'";
+    let at_rest = async || (rows.count(busy).await == 0).then_some(());
+    eventually("no session is at work", at_rest).await;
+    assert!(proxy.say(begin).await >= 2, "chats and decisions have one each");
+    let left_open = busy.replace("state <> 'idle'", "state = 'idle in transaction'");
+    assert!(rows.count(&left_open).await >= 2);
+
+    let approved = app.client.approve(&id).await;
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    // What is not committed by now is gone with its session.
+    proxy.cut();
+    let stored = "SELECT state, (SELECT count(*) FROM decisions) AS decisions FROM tool_calls";
+    assert_eq!(rows.all(stored).await, [json!({ "state": "succeeded", "decisions": 1 })]);
+    let repeat = async || Some(app.client.approve(&id).await).filter(|answer| answer.status != 503);
+    let repeat = eventually("there are sessions again", repeat).await;
+    assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_transaction_that_was_left_open_in_the_pool_loses_no_acknowledged_decision() {
+    a_decision_finds_a_transaction_left_open("BEGIN").await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_view_that_was_left_open_in_the_pool_stops_no_decision() {
+    a_decision_finds_a_transaction_left_open("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
+        .await;
+}
+
+#[tokio::test]
+async fn on_postgres_without_a_connection_left_chats_are_told_to_come_again_and_decisions_are_made() {
+    let url = postgres().await;
+    let eye = Rows::open(&url).await;
+    let app = Embedded::with(|config| {
+        config.database.url = url.into();
+        // One for chats, one for what is urgent.
+        config.database.max_connections = 2;
+        config.approval.sweep = Duration::from_secs(3600);
+    })
+    .await;
+    let (_, id) = app.held("pay", "10").await;
+    let thread = app.client.thread().await;
+    let lock = format!("BEGIN; SELECT 1 FROM threads WHERE thread_id = '{thread}' FOR UPDATE");
+    app.rows.change(&lock).await.unwrap();
+    app.scene.says("At last.");
+    let meanwhile = async {
+        eye.somebody_waits_for_a_lock().await;
+        let (read, approved) = tokio::join!(app.client.get("/threads"), app.client.approve(&id));
+        assert_unavailable(&read);
+        assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{approved:?}");
+        assert_eq!(app.client.get("/healthz").await.status, 200);
+        app.rows.change("COMMIT").await.unwrap();
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "hi"), meanwhile);
+    assert_eq!(turn.text(), "At last.");
+    assert_eq!(app.client.get("/threads").await.status, 200);
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}

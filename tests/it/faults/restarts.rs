@@ -1,0 +1,86 @@
+//! A server that is killed where nobody was told anything yet.
+
+use super::question;
+use crate::support::{Client, Place, eventually};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::timeout;
+
+const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
+
+/// Not answered for a while: it waits for who holds the writers up.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn killed_before_a_question_is_committed_it_was_never_asked_and_is_taken_when_it_is_posted_again() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let rows = place.rows().await;
+    place.hold_writers(&rows).await;
+    let client = server.client.clone();
+    assert!(timeout(A_WHILE, client.turn_by_id(&question())).await.is_err());
+    server.kill();
+    rows.change("ROLLBACK").await.unwrap();
+
+    let server = place.start("0s");
+    for table in ["threads", "messages", "runs"] {
+        assert_eq!(rows.count(table).await, 0, "{table}");
+    }
+    assert_eq!(server.client.turn_by_id(&question()).await.text(), "hi");
+    assert_eq!(rows.count("messages WHERE role = 'user'").await, 1);
+}
+
+#[tokio::test]
+async fn killed_before_a_decision_is_committed_the_call_is_pending_and_the_next_yes_decides_it() {
+    let place = Place::new().await;
+    place.go();
+    let mut server = place.start("30s");
+    let thread = server.client.thread().await;
+    let id = place.hold(&server.client, &thread, "10").await;
+    let rows = place.rows().await;
+    place.hold_writers(&rows).await;
+    let client = server.client.clone();
+    assert!(timeout(A_WHILE, client.approve(&id)).await.is_err());
+    server.kill();
+    rows.change("ROLLBACK").await.unwrap();
+
+    let server = place.start("30s");
+    assert_eq!(server.client.call(&id).await["state"], "pending");
+    assert_eq!(rows.count("decisions").await, 0);
+    let approved = server.client.approve(&id).await;
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    assert_eq!(approved.header("idempotent-replayed"), None);
+    assert_eq!(server.client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), RAN);
+}
+
+async fn broken_off(client: &Client, thread: &str) -> Value {
+    let broken = async || {
+        let last = client.messages(thread).await.pop();
+        last.filter(|message| message["status"] == "interrupted")
+    };
+    eventually("the answer is shown as broken off", broken).await
+}
+
+#[tokio::test]
+async fn killed_before_the_model_says_a_word_the_question_stands_and_is_answered_when_somebody_asks() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let turn = server.client.begin(&thread, &json!({ "content": "ponder hi" })).await;
+    place.wait_begun(&["ponder"]).await;
+    server.kill();
+    drop(turn);
+
+    let server = place.start("0s");
+    let client = &server.client;
+    let broken = broken_off(client, &thread).await;
+    assert_eq!(broken["parts"], json!([{ "type": "step_start" }]), "nothing was said");
+    assert_eq!(client.questions(&thread).await, ["ponder hi"]);
+    assert_eq!(place.ledger(), ["ponder"], "nobody asks again by themselves");
+    place.go();
+    let again = client.go_on(&thread).await;
+    assert_eq!(again.text(), "hi", "{}", again.raw);
+    assert_eq!(again.one('f')["messageId"], broken["message_id"]);
+    assert_eq!(place.ledger(), ["ponder", "ponder"]);
+}

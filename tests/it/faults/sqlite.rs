@@ -1,0 +1,206 @@
+//! A SQLite file that cannot be written: there is no room, another process writes, or it may only be read.
+
+use super::assert_unavailable;
+use crate::support::{Embedded, Place, Process, eventually, sqlite};
+use serde_json::json;
+use std::process::Command;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
+
+/// A server whose disk can be full: for the system that is a process whose files may not grow, and which is not
+/// ended when they would.
+struct Full {
+    place: Place,
+    server: Process,
+}
+
+impl Full {
+    async fn start(settings: &[(&str, &str)]) -> Self {
+        let place = Place::on_sqlite();
+        let plain = place.command("1s");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(plain.get_program())
+            .args(plain.get_args());
+        shell.envs(plain.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        shell.env("HOLDPOINT_LOG__LEVEL", "warn").envs(settings.iter().copied());
+        let server = Process::spawn_heard(shell.current_dir(plain.get_current_dir().unwrap()));
+        Self { place, server }
+    }
+
+    /// From now on no page of the database can be written; the lines of the ledger can.
+    fn fill(&self) {
+        self.limit("2048");
+    }
+
+    /// There is room again.
+    fn clear(&self) {
+        self.limit("unlimited");
+    }
+
+    fn limit(&self, bytes: &str) {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.arg(format!("--fsize={bytes}:")).args(["--pid", &self.server.id()]);
+        assert!(prlimit.status().unwrap().success());
+    }
+
+    async fn logs(&self, words: &str) {
+        let logged = async || self.server.printed().contains(words).then_some(());
+        eventually(&format!("it is logged that {words:?}"), logged).await;
+    }
+}
+
+#[tokio::test]
+async fn on_sqlite_with_a_full_disk_a_decision_is_refused_and_reads_are_answered() {
+    let full = Full::start(&[]).await;
+    let (place, client) = (&full.place, &full.server.client);
+    place.go();
+    let thread = client.thread().await;
+    let id = place.hold(client, &thread, "10").await;
+    full.fill();
+    assert_unavailable(&client.approve(&id).await);
+    assert_unavailable(&client.reject(&id).await);
+    assert_eq!(client.say(&thread, "hi").await.refused(), (503, "unavailable".to_owned()));
+    assert_eq!(client.call(&id).await["state"], "pending");
+    assert_eq!(client.messages(&thread).await.len(), 2);
+    assert_eq!(place.ledger(), Vec::<String>::new());
+
+    full.clear();
+    let approved = client.approve(&id).await;
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    assert_eq!(approved.header("idempotent-replayed"), None, "nothing was decided before");
+    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), RAN);
+}
+
+#[tokio::test]
+async fn on_sqlite_with_a_full_disk_an_approved_call_is_not_begun_and_is_once_there_is_room() {
+    let full = Full::start(&[]).await;
+    let (place, client) = (&full.place, &full.server.client);
+    place.go();
+    let thread = client.thread().await;
+    let id = place.hold(client, &thread, "10").await;
+    let rows = place.rows().await;
+    place.forbid_claims(&rows).await;
+    assert_eq!(client.approve(&id).await.body["state"], "executing");
+    full.fill();
+    place.allow_claims(&rows).await;
+    // The sweeper tries.
+    full.logs("whether a call was claimed is looked up").await;
+    full.logs("disk I/O error").await;
+    assert_eq!(client.call(&id).await["state"], "approved");
+    assert_eq!(place.ledger(), Vec::<String>::new());
+
+    full.clear();
+    client.becomes(&id, "succeeded").await;
+    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), RAN);
+}
+
+#[tokio::test]
+async fn on_sqlite_with_a_full_disk_an_outcome_waits_for_room() {
+    let full = Full::start(&[("HOLDPOINT_APPROVAL__LEASE", "20s")]).await;
+    let (place, client) = (&full.place, &full.server.client);
+    let thread = client.thread().await;
+    let id = place.hold(client, &thread, "10").await;
+    assert_eq!(client.approve(&id).await.status, 202);
+    full.fill();
+    place.go();
+    full.logs("not written yet").await;
+    assert_eq!(client.call(&id).await["state"], "executing");
+
+    full.clear();
+    let call = client.becomes(&id, "succeeded").await;
+    assert_eq!(call["output"], json!({ "transferred": "10" }));
+    assert_eq!(client.go_on(&thread).await.text(), "{\"transferred\":\"10\"}");
+    assert_eq!(place.ledger(), RAN);
+}
+
+#[tokio::test]
+async fn on_sqlite_with_a_disk_that_stays_full_an_outcome_is_unknown_in_the_end() {
+    let full = Full::start(&[]).await;
+    let (place, client) = (&full.place, &full.server.client);
+    let thread = client.thread().await;
+    let id = place.hold(client, &thread, "10").await;
+    assert_eq!(client.approve(&id).await.status, 202);
+    full.fill();
+    place.go();
+    full.logs("the outcome of a call could not be written").await;
+    assert_eq!(client.call(&id).await["state"], "executing");
+
+    full.clear();
+    client.becomes(&id, "interrupted").await;
+    assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+    assert_eq!(client.approve(&id).await.body["state"], "interrupted");
+    assert_eq!(place.ledger(), RAN);
+}
+
+#[tokio::test]
+async fn on_sqlite_with_a_full_disk_a_step_asks_for_nothing_and_its_thread_goes_on_once_there_is_room() {
+    let full = Full::start(&[]).await;
+    let (place, client) = (&full.place, &full.server.client);
+    let thread = client.thread().await;
+    let fill = async {
+        place.wait_begun(&["ponder"]).await;
+        full.fill();
+        place.go();
+    };
+    let (turn, ()) = tokio::join!(client.say(&thread, "ponder transfer 10"), fill);
+    assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
+    assert!(turn.one('3').as_str().unwrap().starts_with("internal: "), "{}", turn.raw);
+    let rows = place.rows().await;
+    assert_eq!(rows.count("tool_calls").await, 0);
+
+    full.clear();
+    let closed = async || (rows.count("runs WHERE status = 'failed'").await == 1).then_some(());
+    eventually("the turn that could not say its end is closed", closed).await;
+    let again = client.go_on(&thread).await;
+    let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
+    let approved = client.approve(id).await;
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    assert_eq!(place.ledger()[2..], RAN);
+}
+
+#[tokio::test]
+async fn on_sqlite_while_another_process_writes_a_decision_waits_and_then_is_refused_and_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::on_sqlite(&dir).await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.rows.change("BEGIN IMMEDIATE").await.unwrap();
+    assert_unavailable(&app.client.approve(&id).await);
+    assert_eq!(app.client.call(&id).await["state"], "pending", "who reads waits for no writer");
+    assert_eq!(app.client.messages(&thread).await.len(), 2);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+
+    // One that does not write for long is waited for.
+    let mut decision = std::pin::pin!(app.client.approve(&id));
+    assert!(timeout(Duration::from_millis(500), &mut decision).await.is_err(), "it waits");
+    app.rows.change("ROLLBACK").await.unwrap();
+    let approved = decision.await;
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    assert_eq!(approved.header("idempotent-replayed"), None);
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_sqlite_a_file_that_may_only_be_read_is_read_and_decides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = Embedded::on_sqlite(&dir).await;
+    let (thread, id) = app.held("pay", "10").await;
+    let before = app.client.call(&id).await;
+    let tools = crate::support::probes(&app.ledger);
+    let url = format!("{}?mode=ro", sqlite(&dir));
+    let app = app.redeploy_with(tools, |config| config.database.url = url.into()).await;
+    assert_unavailable(&app.client.approve(&id).await);
+    assert_eq!(app.client.say(&thread, "hi").await.refused(), (503, "unavailable".to_owned()));
+    assert_eq!(app.client.call(&id).await, before);
+    assert_eq!(app.client.messages(&thread).await.len(), 2);
+
+    let (tools, url) = (crate::support::probes(&app.ledger), sqlite(&dir));
+    let app = app.redeploy_with(tools, |config| config.database.url = url.into()).await;
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}

@@ -1,0 +1,320 @@
+//! Commits that nobody heard of: made or not, whoever asks again is told what is so, and nothing happens twice.
+
+use super::{assert_unavailable, question};
+use crate::support::{Commit, Embedded, Proxy, Rows, UNKNOWN, call, eventually, postgres};
+use holdpoint::config::Config;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A server behind a proxy, and a look at its rows beside it.
+struct Place {
+    proxy: Proxy,
+    app: Embedded,
+    rows: Rows,
+}
+
+impl Place {
+    async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let url = postgres().await;
+        let (proxy, through) = Proxy::before(&url).await;
+        let app = Embedded::with(|config| {
+            config.database.url = through.into();
+            // Nothing is done behind the back of the test.
+            config.approval.sweep = Duration::from_secs(3600);
+            change(config);
+        })
+        .await;
+        Self { proxy, app, rows: Rows::open(&url).await }
+    }
+
+    async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With a sweeper that soon finds what was left behind.
+    async fn swept(lease: Duration) -> Self {
+        Self::with(|config| {
+            config.approval.lease = lease;
+            config.approval.sweep = Duration::from_millis(50);
+        })
+        .await
+    }
+
+    async fn state(&self, id: &str) -> Value {
+        self.rows.all(&format!("SELECT state FROM tool_calls WHERE tool_call_id = '{id}'")).await[0]["state"]
+            .clone()
+    }
+
+    /// How often each thing happened, in the order in which it first did.
+    async fn events(&self, of: &str) -> Vec<(String, i64)> {
+        let sql = format!(
+            "SELECT type, count(*) AS times FROM events WHERE type LIKE '{of}.%' GROUP BY type ORDER BY min(event_id)"
+        );
+        let events = self.rows.all(&sql).await;
+        let event =
+            |event: &Value| (event["type"].as_str().unwrap().to_owned(), event["times"].as_i64().unwrap());
+        events.iter().map(event).collect()
+    }
+
+    fn assert_struck(&self) {
+        assert!(self.proxy.has_struck(), "the commit went through unharmed");
+    }
+}
+
+fn once(events: &[&str]) -> Vec<(String, i64)> {
+    events.iter().map(|event| ((*event).to_owned(), 1)).collect()
+}
+
+const DECIDED_AND_RUN: [&str; 5] =
+    ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
+
+async fn a_decision_is_asked_again(commit: Commit) {
+    let place = Place::new().await;
+    let app = &place.app;
+    let (thread, id) = app.held("pay", "10").await;
+    place.proxy.strike("tool.approved", commit);
+    assert_unavailable(&app.client.approve(&id).await);
+    place.assert_struck();
+    let made = commit != Commit::Lost;
+    assert_eq!(place.state(&id).await, if made { "approved" } else { "pending" });
+    assert_eq!(app.ledger.lines(), Vec::<String>::new(), "who does not know does not run");
+
+    if made {
+        assert_eq!(app.client.reject(&id).await.code(), "already_decided");
+    }
+    let again = app.client.approve(&id).await;
+    assert_eq!((again.status, &again.body["state"]), (200, &json!("succeeded")), "{:?}", again.body);
+    assert_eq!(again.header("idempotent-replayed"), made.then_some("true"));
+    assert_eq!(place.rows.count("decisions").await, 1);
+    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_that_was_made_unheard_is_replayed_and_runs_once() {
+    a_decision_is_asked_again(Commit::Made).await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_that_was_made_in_silence_is_replayed_and_runs_once() {
+    a_decision_is_asked_again(Commit::MadeInSilence).await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_decision_that_was_lost_on_its_way_is_made_by_the_next_try() {
+    a_decision_is_asked_again(Commit::Lost).await;
+}
+
+/// A claim fares so; the tool runs once all the same, at the first attempt that the rows know of.
+async fn a_claim_is_looked_up(commit: Commit) {
+    let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
+    let app = &place.app;
+    let (thread, id) = app.held("pay", "10").await;
+    place.proxy.strike("tool.started", commit);
+    let approved = app.client.approve(&id).await;
+    place.assert_struck();
+    assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
+    assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);
+    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_claim_that_was_made_unheard_is_found_by_who_made_it_and_runs_once() {
+    a_claim_is_looked_up(Commit::Made).await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_claim_that_was_made_in_silence_is_found_by_who_made_it_and_runs_once() {
+    a_claim_is_looked_up(Commit::MadeInSilence).await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_call_that_is_cancelled_while_its_claim_is_in_doubt_is_not_run() {
+    let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
+    let app = &place.app;
+    let (_, id) = app.held("pay", "10").await;
+    place.proxy.strike("tool.started", Commit::MadeInSilence);
+    let cancel = async {
+        let claimed = async || (place.state(&id).await == "executing").then_some(());
+        eventually("the claim is made", claimed).await;
+        app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await
+    };
+    let (approved, cancelled) = tokio::join!(app.client.approve(&id), cancel);
+    place.assert_struck();
+    assert_eq!(
+        (approved.status, &approved.body["state"]),
+        (200, &json!("interrupted")),
+        "{:?}",
+        approved.body
+    );
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn on_postgres_a_claim_that_was_lost_on_its_way_runs_nothing_until_the_next() {
+    let place = Place::with(|config| config.approval.wait = Duration::ZERO).await;
+    let app = &place.app;
+    let (thread, id) = app.held("pay", "10").await;
+    place.proxy.strike("tool.started", Commit::Lost);
+    let approved = app.client.approve(&id).await;
+    assert_eq!((approved.status, &approved.body["state"]), (202, &json!("executing")), "{:?}", approved.body);
+    eventually("the claim is struck", async || place.proxy.has_struck().then_some(())).await;
+    assert_eq!(place.state(&id).await, "approved");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    // A repeat of the yes is the next to claim it.
+    assert!(matches!(app.client.approve(&id).await.status, 200 | 202));
+    app.client.becomes(&id, "succeeded").await;
+    assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);
+    assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN));
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_an_outcome_whose_commit_nobody_heard_of_is_written_once_and_told_as_it_was() {
+    for commit in [Commit::Made, Commit::Lost] {
+        let place = Place::new().await;
+        let app = &place.app;
+        let (thread, id) = app.held("pay", "10").await;
+        place.proxy.strike("tool.succeeded", commit);
+        let approved = app.client.approve(&id).await;
+        place.assert_struck();
+        assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{commit:?}");
+        assert_eq!(app.client.call(&id).await["output"], json!({ "paid": "10" }));
+        assert_eq!(place.events("tool").await, once(&DECIDED_AND_RUN), "{commit:?}");
+        app.scene.says("Paid.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        assert_eq!(app.ledger.lines(), ["pay 10"]);
+    }
+}
+
+/// The ids of the calls that the thread shows as pending when it is loaded anew.
+async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
+    let messages = app.client.messages(thread).await;
+    let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap());
+    let pending = parts.filter(|part| part["tool_call"]["state"] == "pending");
+    pending.map(|part| part["tool_call"]["tool_call_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn on_postgres_a_hold_whose_commit_nobody_heard_of_is_there_when_the_page_is_loaded_anew() {
+    let place = Place::new().await;
+    let app = &place.app;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+    place.proxy.strike("tool.requires_approval", Commit::Made);
+    let broken = app.client.say(&thread, "pay").await;
+    place.assert_struck();
+    assert_eq!(broken.pending(), Vec::<String>::new(), "nothing is told that may not be: {}", broken.raw);
+    assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
+
+    let [id] = &shown_as_pending(app, &thread).await[..] else { panic!("one card") };
+    assert_eq!(app.client.go_on(&thread).await.pending(), [id.as_str()]);
+    assert_eq!(app.scene.requests().len(), 1, "the model is not asked past it");
+    assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_hold_that_was_lost_on_its_way_is_shown_nowhere_and_asked_for_anew() {
+    let place = Place::new().await;
+    let app = &place.app;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+    place.proxy.strike("tool.requires_approval", Commit::Lost);
+    let broken = app.client.say(&thread, "pay").await;
+    place.assert_struck();
+    assert_eq!(broken.pending(), Vec::<String>::new(), "{}", broken.raw);
+    assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
+    assert_eq!(shown_as_pending(app, &thread).await, Vec::<String>::new());
+    assert_eq!(place.rows.count("tool_calls").await, 0);
+
+    app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+    let again = app.client.go_on(&thread).await;
+    let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
+    assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn on_postgres_an_ungated_call_whose_commit_nobody_heard_of_is_run_by_nobody() {
+    let place = Place::swept(Duration::from_secs(1)).await;
+    let app = &place.app;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
+    place.proxy.strike("tool.called", Commit::Made);
+    let broken = app.client.say(&thread, "look").await;
+    place.assert_struck();
+    assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
+    let over = async || (place.rows.count("tool_calls WHERE state = 'interrupted'").await == 1).then_some(());
+    eventually("its lease is over", over).await;
+    assert_eq!(place.rows.all("SELECT result FROM tool_calls").await, [json!({ "result": UNKNOWN })]);
+    app.scene.says("I do not know whether I looked.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "I do not know whether I looked.");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+async fn a_question_is_posted_again(commit: Commit) {
+    let place = Place::swept(Duration::from_secs(1)).await;
+    let app = &place.app;
+    place.proxy.strike("run.started", commit);
+    let refused = app.client.turn_by_id(&question()).await;
+    place.assert_struck();
+    assert_eq!(refused.refused(), (503, "unavailable".to_owned()), "{}", refused.raw);
+    assert_eq!(app.scene.requests().len(), 0, "the model is not asked in a run that may not be");
+    let made = i64::from(commit == Commit::Made);
+    assert_eq!(place.rows.count("runs").await, made);
+
+    // What was begun and is run by nobody is closed when its lease is over.
+    let closed = async || (place.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
+    eventually("no run is running", closed).await;
+    app.scene.says("Hello.");
+    let again = app.client.turn_by_id(&question()).await;
+    assert_eq!(again.text(), "Hello.", "{}", again.raw);
+    assert_eq!(place.rows.count("messages WHERE role = 'user'").await, 1, "one message, posted twice");
+    assert_eq!(place.rows.count("threads").await, 1);
+    assert_eq!(app.scene.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn on_postgres_a_question_that_was_taken_unheard_is_the_same_when_it_is_posted_again() {
+    a_question_is_posted_again(Commit::Made).await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_question_that_was_lost_on_its_way_is_taken_when_it_is_posted_again() {
+    a_question_is_posted_again(Commit::Lost).await;
+}
+
+#[tokio::test]
+async fn on_postgres_the_end_of_a_turn_whose_commit_nobody_heard_of_is_told_as_it_was() {
+    for commit in [Commit::Made, Commit::Lost] {
+        let place = Place::new().await;
+        let app = &place.app;
+        let thread = app.client.thread().await;
+        app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
+        place.proxy.strike("run.waiting", commit);
+        let turn = app.client.say(&thread, "pay").await;
+        place.assert_struck();
+        let [id] = &turn.pending()[..] else { panic!("{commit:?}: {}", turn.raw) };
+        assert!(turn.codes().ends_with("8ed"), "{commit:?}: {}", turn.raw);
+        assert_eq!(app.client.reject(id).await.body["state"], "rejected");
+        app.scene.says("Well.");
+        place.proxy.strike("run.completed", commit);
+        let turn = app.client.go_on(&thread).await;
+        place.assert_struck();
+        assert!(turn.codes().ends_with("f0ed"), "{commit:?}: {}", turn.raw);
+        let expected = once(&["run.started", "run.waiting", "run.resumed", "run.completed"]);
+        assert_eq!(place.events("run").await, expected, "{commit:?}");
+        assert_eq!(place.rows.all("SELECT status FROM runs").await, [json!({ "status": "completed" })]);
+    }
+}

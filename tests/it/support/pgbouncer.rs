@@ -1,0 +1,46 @@
+//! A pgbouncer in transaction mode before the tests' Postgres.
+
+use super::eventually;
+use super::postgres::{as_postgres, free_port};
+use std::process::{Child, Command, Stdio};
+use tokio::net::TcpStream;
+
+/// A pooler that gives each transaction any of few sessions. It ends with this value, and with the process.
+#[derive(Debug)]
+pub(crate) struct Pgbouncer {
+    port: u16,
+    shell: Child,
+}
+
+impl Pgbouncer {
+    /// Before the server of this URL, with so many sessions there.
+    pub(crate) async fn before(url: &str, sessions: usize) -> Self {
+        let port = free_port();
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", include_str!("pgbouncer.sh"), "pgbouncer"])
+            .args([port.to_string(), server_port(url).to_owned(), sessions.to_string()])
+            .stdin(Stdio::piped())
+            .current_dir("/");
+        let pooler = Self { port, shell: as_postgres(&mut shell).spawn().unwrap() };
+        let there = async || TcpStream::connect(("127.0.0.1", port)).await.ok();
+        eventually("pgbouncer takes connections (Debian: apt install pgbouncer)", there).await;
+        pooler
+    }
+
+    /// The same database, through it.
+    pub(crate) fn url(&self, url: &str) -> String {
+        url.replace(&format!(":{}/", server_port(url)), &format!(":{}/", self.port))
+    }
+}
+
+impl Drop for Pgbouncer {
+    fn drop(&mut self) {
+        // This closes its stdin first.
+        let _ended = self.shell.wait();
+    }
+}
+
+fn server_port(url: &str) -> &str {
+    url.rsplit_once('/').unwrap().0.rsplit_once(':').unwrap().1
+}
