@@ -31,7 +31,7 @@ pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
-pub(crate) use executions::Claimed;
+pub(crate) use executions::{Again, Claimed};
 pub(crate) use fence::FencedThread;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use listing::ListedCall;
