@@ -3,7 +3,7 @@
 use crate::checks::{Records, Violation};
 use crate::clock::micros;
 use crate::http;
-use crate::record::{Answer, Deciding, Deed, DeedKind};
+use crate::record::{Answer, Deciding, Deed, DeedKind, Surface};
 use crate::world::LEASE;
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,17 +41,24 @@ pub(crate) struct Figures {
     pub(crate) states: BTreeMap<String, usize>,
     /// How often each failpoint was passed, and struck.
     pub(crate) points: BTreeMap<String, (usize, usize)>,
+    /// How often a failpoint did what, by the first word of it.
+    pub(crate) strikes: BTreeMap<String, usize>,
 }
 
 impl Figures {
     pub(crate) fn of(records: &Records) -> Self {
         let mut points: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let mut strikes: BTreeMap<String, usize> = BTreeMap::new();
         let mut lost = 0;
         for hit in &records.hits {
             let (passed, struck) = points.entry(hit.point.clone()).or_default();
             *passed += 1;
             *struck += usize::from(hit.action.is_some());
-            lost += u64::from(hit.action.as_deref() == Some("lose"));
+            let action = hit.action.as_deref().and_then(|action| action.split(':').next());
+            lost += u64::from(action == Some("lose"));
+            if let Some(action) = action {
+                *strikes.entry(action.to_owned()).or_default() += 1;
+            }
         }
         let mut states: BTreeMap<String, usize> = BTreeMap::new();
         for call in &records.rows.calls {
@@ -89,6 +96,7 @@ impl Figures {
             ok_share: ok_share(records),
             states,
             points,
+            strikes,
         }
     }
 
@@ -176,7 +184,7 @@ fn ok_share(records: &Records) -> f64 {
     for deciding in &records.decidings {
         match &deciding.answer {
             Answer::Said { status, .. } => good += u64::from(*status < 500),
-            Answer::Unknown(why) if why == http::LEFT => continue,
+            Answer::Unknown(why) if why == http::LEFT || deciding.surface == Surface::Page => continue,
             Answer::Unknown(_) => {}
         }
         all += 1;

@@ -1,11 +1,13 @@
 //! What the servers and their tools wrote down, and what is kept of a run.
 
-use crate::checks::Records;
+use crate::record::Book;
+use crate::rows::Rows;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::fs;
-use std::io::Write;
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// A line of the ledger: what a tool did.
@@ -49,25 +51,46 @@ pub(crate) fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     whole.lines().map(read).collect()
 }
 
-/// Keeps what a run wrote down beside what its servers did.
-pub(crate) fn keep(folder: &Path, records: &Records) -> Result<()> {
-    let write = |name: &str, lines: Vec<String>| -> Result<()> {
-        let mut file = fs::File::create(folder.join(name))?;
-        for line in lines {
-            writeln!(file, "{line}")?;
-        }
-        Ok(())
-    };
-    let rows = &records.rows;
-    write("calls.txt", rows.calls.iter().map(|it| format!("{it:?}")).collect())?;
-    write("events.txt", rows.events.iter().map(|it| format!("{it:?}")).collect())?;
-    write("decisions.txt", records.decidings.iter().map(|it| format!("{it:?}")).collect())?;
-    write("sights.txt", records.sights.iter().map(|it| format!("{it:?}")).collect())?;
-    write("turns.txt", records.turns.iter().map(|it| format!("{it:?}")).collect())?;
-    write("model.txt", records.asked.iter().map(|it| format!("{it:?}")).collect())?;
-    write("nemesis.txt", records.deeds.iter().map(|it| format!("{it:?}")).collect())?;
-    write(
-        "servers.txt",
-        records.logs.iter().map(|it| format!("{} {} {}", it.at, it.replica, it.text)).collect(),
-    )
+/// How much of a file its end is.
+const END_BYTES: u64 = 64 * 1024;
+
+/// The lines at the end of a file that others write.
+pub(crate) fn last_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let mut file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(END_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    // The first is half of one.
+    let first_cut = usize::from(length > END_BYTES);
+    Ok(text.lines().skip(first_cut).filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Keeps what a run wrote down beside what its servers did, whatever became of it.
+pub(crate) fn keep(folder: &Path, book: &Book, rows: Option<&Rows>) -> Result<()> {
+    debug(folder, "decidings.txt", &book.decidings.lock())?;
+    debug(folder, "sights.txt", &book.sights.lock())?;
+    debug(folder, "turns.txt", &book.turns.lock())?;
+    debug(folder, "model.txt", &book.asked.lock())?;
+    debug(folder, "strangers.txt", &book.intrusions.lock())?;
+    debug(folder, "nemesis.txt", &book.deeds.lock())?;
+    debug(folder, "servers.txt", &book.logs.lock())?;
+    debug(folder, "broken.txt", &book.broken.lock())?;
+    if let Some(rows) = rows {
+        debug(folder, "rows-calls.txt", &rows.calls)?;
+        debug(folder, "rows-decisions.txt", &rows.decisions)?;
+        debug(folder, "rows-events.txt", &rows.events)?;
+        debug(folder, "rows-sent.txt", &rows.sent)?;
+        debug(folder, "rows-runs.txt", &rows.runs)?;
+    }
+    Ok(())
+}
+
+fn debug<T: Debug>(folder: &Path, name: &str, lines: &[T]) -> Result<()> {
+    let mut file = BufWriter::new(fs::File::create(folder.join(name))?);
+    for line in lines {
+        writeln!(file, "{line:?}")?;
+    }
+    Ok(file.flush()?)
 }

@@ -38,6 +38,10 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
             figures.ok_share
         ));
     }
+    for (action, wanted) in [("die", 1.0), ("refuse", 0.5), ("lose", 0.5), ("pause", 1.0)] {
+        let seen = figures.strikes.get(action).copied().unwrap_or_default() as u64;
+        missing.extend(Gate { what: action, seen, wanted }.missing(minutes));
+    }
     let passed = |name: &str| figures.points.get(name).is_some_and(|(passed, _)| *passed > 0);
     for point in crate::nemesis::POINTS {
         for side in ["before", "after"] {
@@ -53,7 +57,7 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
 impl Gate {
     fn missing(&self, minutes: f64) -> Option<String> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and not negative")]
-        let wanted = (self.wanted * minutes).floor() as u64;
+        let wanted = ((self.wanted * minutes).floor() as u64).max(u64::from(self.wanted > 0.0));
         (self.seen < wanted).then(|| format!("{}: {}, at least {wanted} wanted", self.what, self.seen))
     }
 }
@@ -79,6 +83,7 @@ mod tests {
             ok_share: 90.0,
             states: states.map(|state| (state.to_owned(), 1000)).into(),
             points: points.map(|point| (point, (1, 0))).collect(),
+            strikes: ["die", "refuse", "lose", "pause"].map(|action| (action.to_owned(), 1000)).into(),
             ..Figures::default()
         }
     }

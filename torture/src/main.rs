@@ -30,7 +30,6 @@ mod world;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use figures::Figures;
 use progress::Progress;
 use run::{Outcome, Settings, Until};
 use std::path::{Path, PathBuf};
@@ -110,11 +109,11 @@ async fn torture(cli: &Cli) -> Result<bool> {
         settings.until = Until::Time;
     }
     if cli.mutate {
-        let all_caught = mutate::mutate(&settings, cli.bug.as_deref(), folder.path()).await?;
-        if !all_caught || cli.keep.is_some() {
+        let all_caught = mutate::mutate(&settings, cli.bug.as_deref(), folder.path()).await;
+        if !matches!(all_caught, Ok(true)) || cli.keep.is_some() {
             println!("everything is kept in {}", folder.keep().display());
         }
-        return Ok(all_caught);
+        return all_caught;
     }
     let progress = Progress::new("torture", time);
     let outcome = run::run(&settings, folder.path(), &progress).await;
@@ -123,8 +122,7 @@ async fn torture(cli: &Cli) -> Result<bool> {
         Ok(outcome) => outcome,
         Err(error) => return Err(error.context(format!("what there is lies in {}", folder.keep().display()))),
     };
-    let Outcome { records, violations } = outcome;
-    let figures = Figures::of(&records);
+    let Outcome { records, violations, figures } = outcome;
     let missing = if cli.gentle { Vec::new() } else { gates::too_few(&figures, cli.db, settings.minutes()) };
     println!("{}", report::table(&figures, &violations, cli.seed));
     let well = violations.is_empty() && missing.is_empty();
@@ -151,6 +149,10 @@ impl Folder {
         Ok(match named {
             Some(path) => {
                 std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+                // What an earlier run wrote down would be judged too.
+                if path.read_dir()?.next().is_some() {
+                    bail!("--keep: {} is not empty", path.display());
+                }
                 Self::Named(path.canonicalize()?)
             }
             // Not /tmp, which may be in memory.

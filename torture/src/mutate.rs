@@ -1,11 +1,13 @@
 //! Whether the run would see it: it is made again for each of ten planted bugs, once with the guards of the database,
-//! which have to refuse what they can see, and once without, where only the checks are left.
+//! which have to refuse what they can see, and once without, where only the checks are left. What brings a bug out is
+//! tried without the bug too: then nothing may be found.
 
+use crate::checks::Violation;
 use crate::nemesis::{Harming, Mix};
 use crate::progress::Progress;
-use crate::run::{self, Outcome, Settings, Until};
+use crate::run::{self, Settings, Until};
 use anyhow::Result;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -15,123 +17,232 @@ const TIME: Duration = Duration::from_secs(25);
 /// About how many calls people are asked in each run.
 const ENOUGH: usize = 40;
 
-/// What servers and databases say is not for the checks to have found.
-const NOT_BY_A_CHECK: [&str; 3] = ["G", "P", "E"];
-
-/// A planted bug, and what brings it out.
-pub(crate) struct Planted {
+/// A planted bug.
+struct Planted {
     /// As the server under test calls it.
     name: &'static str,
-    /// Whether the database can refuse what it does.
-    guarded: bool,
-    bring_out: fn(&mut Settings),
+    /// What the database says that refuses it; nothing where no database can see it.
+    refused: &'static [&'static str],
+    /// The checks of which one has to find it.
+    found_by: &'static [&'static str],
+    bring_out: BringOut,
 }
+
+/// What brings bugs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum BringOut {
+    /// The load alone.
+    Load,
+    /// A tool ends between the sweeper's look and its move.
+    EndsWhileReaped,
+    /// Servers die when a tool has run.
+    DiesBehindTools,
+    /// Servers die before a hold is durable.
+    DiesBeforeHolds,
+    /// Many strangers.
+    Strangers,
+    /// Nearly everybody leaves in the middle of the tool.
+    Leaves,
+    /// Servers are killed.
+    Kills,
+    /// A tool ends when the model was told already that nobody knows.
+    EndsLate,
+}
+
+/// What the database says of a decision that is changed.
+const FINAL: &[&str] = &["a decision is final", "illegal transition of a tool call"];
 
 /// All ten.
-pub(crate) const PLANTED: [Planted; 10] = [
-    Planted { name: "decide-any-state", guarded: true, bring_out: |_| {} },
-    Planted { name: "claim-after-tool", guarded: false, bring_out: |_| {} },
-    Planted { name: "reap-by-id", guarded: true, bring_out: ends_while_reaped },
-    Planted { name: "reap-to-approved", guarded: true, bring_out: |it| it.fails("after:tool.run=die@0.15") },
+const PLANTED: [Planted; 10] = [
+    Planted { name: "decide-any-state", refused: FINAL, found_by: &["S4", "S5"], bring_out: BringOut::Load },
+    Planted { name: "claim-after-tool", refused: &[], found_by: &["S1", "S7"], bring_out: BringOut::Load },
+    Planted {
+        name: "reap-by-id",
+        refused: &["illegal transition of a tool call"],
+        found_by: &["S5", "C2", "D3"],
+        bring_out: BringOut::EndsWhileReaped,
+    },
+    Planted {
+        name: "reap-to-approved",
+        refused: &["a call runs once", "check constraint", "CHECK constraint failed"],
+        found_by: &["S2", "SQL"],
+        bring_out: BringOut::DiesBehindTools,
+    },
     Planted {
         name: "tell-before-commit",
-        guarded: false,
-        bring_out: |it| it.fails("before:tool.requires_approval=die@0.2"),
+        refused: &[],
+        found_by: &["D2"],
+        bring_out: BringOut::DiesBeforeHolds,
     },
-    Planted { name: "no-tenant", guarded: false, bring_out: |it| it.amount.strangers = 3 },
-    Planted { name: "request-owns-work", guarded: false, bring_out: everybody_leaves },
-    Planted { name: "leaked-transaction", guarded: false, bring_out: kills },
-    Planted { name: "late-rewrites", guarded: true, bring_out: ends_late },
-    Planted { name: "last-wins", guarded: true, bring_out: |_| {} },
+    Planted { name: "no-tenant", refused: &[], found_by: &["T1"], bring_out: BringOut::Strangers },
+    Planted { name: "request-owns-work", refused: &[], found_by: &["I1"], bring_out: BringOut::Leaves },
+    Planted {
+        name: "leaked-transaction",
+        refused: &[],
+        found_by: &["D1", "S4", "C2", "D2"],
+        bring_out: BringOut::Kills,
+    },
+    Planted {
+        name: "late-rewrites",
+        refused: &["never change", "does not change"],
+        found_by: &["H3"],
+        bring_out: BringOut::EndsLate,
+    },
+    Planted { name: "last-wins", refused: FINAL, found_by: &["D1", "S4", "C2"], bring_out: BringOut::Load },
 ];
 
-impl Settings {
-    /// Has every server fail so.
-    fn fails(&mut self, fault: &str) {
-        self.mix.faults.push(fault.to_owned());
+impl BringOut {
+    fn change(self, settings: &mut Settings) {
+        let mut fails = |fault: &str| settings.mix.faults.push(fault.to_owned());
+        match self {
+            Self::Load => {}
+            Self::EndsWhileReaped => {
+                fails("before:call.renewed=refuse");
+                fails("before:sweep.found=pause:1500");
+                takes(settings, 2500, 3300);
+            }
+            Self::DiesBehindTools => fails("after:tool.run=die@0.15"),
+            Self::DiesBeforeHolds => fails("before:tool.requires_approval=die@0.2"),
+            Self::Strangers => settings.amount.strangers = 3,
+            Self::Leaves => {
+                takes(settings, 2500, 3500);
+                settings.amount.leaving = 95;
+                settings.amount.leaving_ms = (300, 2500);
+            }
+            Self::Kills => {
+                settings.mix.weights = vec![(Harming::Kill, 1)];
+                settings.mix.mean = Duration::from_millis(1500);
+            }
+            Self::EndsLate => {
+                fails("before:call.renewed=refuse");
+                takes(settings, 4000, 4800);
+            }
+        }
+    }
+}
+
+/// Most tools take so long, in milliseconds.
+fn takes(settings: &mut Settings, from: u64, to: u64) {
+    settings.amount.slow = 70;
+    settings.amount.slow_ms = (from, to);
+}
+
+/// What came of a run.
+struct Found {
+    violations: Vec<Violation>,
+    /// It did not come to its end.
+    error: Option<String>,
+}
+
+impl Found {
+    /// The guards that refused something, in these words.
+    fn refused(&self, words: &[&str]) -> bool {
+        let of_a_guard = self.violations.iter().filter(|it| it.id == "G");
+        of_a_guard.into_iter().any(|it| words.iter().any(|words| it.what.contains(words)))
     }
 
-    /// Most tools take so long, in milliseconds.
-    fn takes(&mut self, from: u64, to: u64) {
-        self.amount.slow = 70;
-        self.amount.slow_ms = (from, to);
+    fn by(&self, ids: &[&str]) -> bool {
+        self.violations.iter().any(|it| ids.contains(&it.id))
+    }
+
+    fn told(&self, right: bool) -> String {
+        let ids: BTreeSet<&str> = self.violations.iter().map(|it| it.id).collect();
+        let ids = ids.into_iter().collect::<Vec<_>>().join(" ");
+        let error = self.error.as_ref().map(|error| format!(" ended early: {error}")).unwrap_or_default();
+        format!("{}{ids}{error}", if right { "" } else { "WRONG " })
     }
 }
 
-/// A tool ends between the sweeper's look and its move.
-fn ends_while_reaped(settings: &mut Settings) {
-    settings.takes(2500, 3300);
-    settings.fails("before:call.renewed=refuse");
-    settings.fails("before:sweep.found=pause:1500");
-}
-
-/// A tool ends when the model was told already that nobody knows.
-fn ends_late(settings: &mut Settings) {
-    settings.takes(4000, 4800);
-    settings.fails("before:call.renewed=refuse");
-}
-
-fn everybody_leaves(settings: &mut Settings) {
-    // In the middle of the tool.
-    settings.takes(2500, 3500);
-    settings.amount.leaving = 95;
-    settings.amount.leaving_ms = (300, 2500);
-}
-
-fn kills(settings: &mut Settings) {
-    settings.mix.weights = vec![(Harming::Kill, 1)];
-    settings.mix.mean = Duration::from_millis(1500);
-}
-
-/// What came of one bug in one run.
-struct Caught {
-    /// The guards of the database.
-    refused: bool,
-    /// The checks that found it.
-    checks: BTreeSet<&'static str>,
-}
-
-/// Runs all of them, or that of this name. Whether each was caught in both its runs.
+/// Runs all of them, or that of this name. Whether each was caught in both its runs, and nothing without it.
 pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) -> Result<bool> {
-    let mut table = format!("{:<22} {:<34} {}\n", "bug", "guards on", "guards dropped");
-    let (mut right, mut all) = (0, 0);
-    for planted in PLANTED.iter().filter(|planted| only.is_none_or(|only| only == planted.name)) {
-        let with = try_it(planted, usual, false, folder).await?;
-        let without = try_it(planted, usual, true, folder).await?;
-        let caught_with = if planted.guarded { with.refused } else { !with.checks.is_empty() };
-        let caught_without = !without.checks.is_empty();
-        let told = |caught: bool, it: &Caught| {
-            let checks = it.checks.iter().copied().collect::<Vec<_>>().join(" ");
-            let refused = if it.refused { "refused " } else { "" };
-            if caught { format!("{refused}{checks}") } else { format!("NOT CAUGHT {refused}{checks}") }
-        };
+    let chosen: Vec<&Planted> =
+        PLANTED.iter().filter(|planted| only.is_none_or(|only| only == planted.name)).collect();
+    let mut table = format!("{:<22} {:<36} {}\n", "bug", "guards on", "guards dropped");
+    let mut line = |name: &str, on: &str, dropped: &str| {
         // Writing to memory cannot fail.
-        let _infallible = writeln!(
-            table,
-            "{:<22} {:<34} {}",
-            planted.name,
-            told(caught_with, &with),
-            told(caught_without, &without)
-        );
-        all += 1;
-        right += usize::from(caught_with && caught_without);
+        let _infallible = writeln!(table, "{name:<22} {on:<36} {dropped}");
+    };
+    let mut caught = 0;
+    for planted in &chosen {
+        let on = try_it(Some(planted.name), planted.bring_out, usual, false, folder).await;
+        let dropped = try_it(Some(planted.name), planted.bring_out, usual, true, folder).await;
+        let on_is_right = match planted.refused {
+            [] => on.by(planted.found_by),
+            words => on.refused(words),
+        };
+        let dropped_is_right = dropped.by(planted.found_by);
+        line(planted.name, &on.told(on_is_right), &dropped.told(dropped_is_right));
+        caught += usize::from(on_is_right && dropped_is_right);
     }
-    println!("{table}\n{right}/{all} caught in both runs");
-    Ok(right == all && all > 0)
+    let mut clean = true;
+    let ways: BTreeMap<BringOut, ()> = chosen.iter().map(|planted| (planted.bring_out, ())).collect();
+    for way in ways.into_keys() {
+        let on = try_it(None, way, usual, false, folder).await;
+        let dropped = try_it(None, way, usual, true, folder).await;
+        let nothing = |found: &Found| found.violations.is_empty() && found.error.is_none();
+        line(&format!("none, {way:?}"), &on.told(nothing(&on)), &dropped.told(nothing(&dropped)));
+        clean &= nothing(&on) && nothing(&dropped);
+    }
+    println!("{table}\n{caught}/{} caught in both runs", chosen.len());
+    if !clean {
+        println!("something was found where no bug is: what was caught proves nothing");
+    }
+    Ok(caught == chosen.len() && caught > 0 && clean)
 }
 
-async fn try_it(planted: &Planted, usual: &Settings, dropped: bool, folder: &Path) -> Result<Caught> {
-    let mut settings =
-        Settings { mix: Mix::nothing(), time: TIME, until: Until::Calls(ENOUGH), ..usual.clone() };
-    (planted.bring_out)(&mut settings);
-    settings.always = ["--bug", planted.name].map(str::to_owned).to_vec();
-    settings.unguarded = dropped;
-    let guards = if dropped { "without guards" } else { "with guards" };
-    let progress = Progress::new(&format!("{} {guards}", planted.name), TIME);
-    let own = folder.join(format!("{}-{}", planted.name, if dropped { "dropped" } else { "on" }));
-    std::fs::create_dir_all(&own)?;
-    let Outcome { violations, .. } = run::run(&settings, &own, &progress).await?;
+async fn try_it(
+    bug: Option<&str>,
+    bring_out: BringOut,
+    usual: &Settings,
+    unguarded: bool,
+    folder: &Path,
+) -> Found {
+    let mut settings = Settings {
+        mix: Mix::nothing(),
+        time: TIME,
+        until: Until::Calls(ENOUGH),
+        always: bug.map(|bug| ["--bug", bug].map(str::to_owned).to_vec()).unwrap_or_default(),
+        unguarded,
+        ..usual.clone()
+    };
+    bring_out.change(&mut settings);
+    let what = bug.map_or_else(|| format!("none-{bring_out:?}"), str::to_owned);
+    let name = format!("{what}-{}", if unguarded { "dropped" } else { "on" });
+    let progress = Progress::new(&name, TIME);
+    let own = folder.join(&name);
+    let done = match std::fs::create_dir_all(&own) {
+        Ok(()) => run::run(&settings, &own, &progress).await,
+        Err(error) => Err(error.into()),
+    };
     progress.end();
-    let checks = violations.iter().map(|it| it.id).filter(|id| !NOT_BY_A_CHECK.contains(id)).collect();
-    Ok(Caught { refused: violations.iter().any(|it| it.id == "G"), checks })
+    match done {
+        Ok(outcome) => Found { violations: outcome.violations, error: None },
+        Err(error) => Found { violations: Vec::new(), error: Some(format!("{error:#}")) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::CHECKS;
+
+    #[test]
+    fn every_bug_is_to_be_found_by_checks_that_there_are() {
+        let known: BTreeSet<&str> = CHECKS.iter().map(|(id, _)| *id).collect();
+        for planted in PLANTED {
+            assert!(planted.found_by.iter().all(|id| known.contains(id)), "{}", planted.name);
+        }
+    }
+
+    #[test]
+    fn what_another_check_finds_does_not_catch_a_bug() {
+        let found = |id, what: &str| Found {
+            violations: vec![Violation { id, call: None, what: what.to_owned() }],
+            error: None,
+        };
+        assert!(found("S2", "twice").by(&["S2", "SQL"]) && !found("D4", "words").by(&["S2", "SQL"]));
+        assert!(found("G", "error: a decision is final").refused(FINAL));
+        assert!(!found("G", "error: a call runs once").refused(FINAL));
+        assert!(!found("S4", "a decision is final").refused(FINAL));
+    }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -160,25 +161,39 @@ pub(crate) fn has_an_after(point: &str) -> bool {
 /// How many requests are to be answered between two deeds.
 const WORK: u64 = 12;
 
-/// Does harm until it is dropped.
-pub(crate) async fn rage(world: Arc<World>, mix: Mix) {
+/// Does harm until it is to stop, and then comes back when all that was begun is over.
+///
+/// # Errors
+/// Something is broken that has to be whole for the run to go on.
+pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool>) -> Result<()> {
     let mut chance = Chance::of(world.shared.seed, "nemesis");
     let mut under_way = JoinSet::new();
+    let mut stopping = stop.clone();
     if mix.weights.is_empty() {
-        return;
+        let _stopped = stopping.wait_for(|stop| *stop).await;
+        return Ok(());
     }
-    loop {
+    while !*stop.borrow() {
         let before = world.shared.progress.load(Ordering::Relaxed);
-        sleep(chance.exponential(mix.mean).min(mix.mean * 4)).await;
+        let pause = chance.exponential(mix.mean).min(mix.mean * 4);
         // Harm to what does nothing proves nothing: on a slow machine it comes slower.
         let works = async {
             while world.shared.progress.load(Ordering::Relaxed) < before + WORK {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        let _slow = timeout(mix.mean * 8, works).await;
-        while under_way.try_join_next().is_some() {}
-        let Some(harming) = chance.weighted(&mix.weights) else { return };
+        let next = async {
+            sleep(pause).await;
+            let _slow = timeout(mix.mean * 8, works).await;
+        };
+        tokio::select! {
+            () = next => {}
+            _ = stopping.wait_for(|stop| *stop) => break,
+        }
+        while let Some(done) = under_way.try_join_next() {
+            done??;
+        }
+        let Some(harming) = chance.weighted(&mix.weights) else { break };
         let replicas = u64::try_from(world.replicas.len()).unwrap_or(1);
         let replica = usize::try_from(chance.between(0, replicas)).unwrap_or_default();
         let number = chance.between(0, 1 << 40);
@@ -186,14 +201,15 @@ pub(crate) async fn rage(world: Arc<World>, mix: Mix) {
             Act { world: world.clone(), replica, chance: Chance::of(world.shared.seed, ("deed", number)) };
         // Two deeds at once leave the only server no time to do anything.
         let alone = replicas == 1;
-        under_way.spawn(async move {
-            // A database that is down already is not worth a word.
-            let _done = act.commit(harming).await;
-        });
-        if alone {
-            let _done = under_way.join_next().await;
+        under_way.spawn(act.commit(harming));
+        if alone && let Some(done) = under_way.join_next().await {
+            done??;
         }
     }
+    while let Some(done) = under_way.join_next().await {
+        done??;
+    }
+    Ok(())
 }
 
 struct Act {
@@ -236,7 +252,10 @@ impl Act {
             }
             Harming::Lock => {
                 let rows = self.world.rows().await?;
-                rows.execute_unprepared("BEGIN IMMEDIATE").await?;
+                // Who writes just now is left to.
+                if rows.execute_unprepared("BEGIN IMMEDIATE").await.is_err() {
+                    return Ok(());
+                }
                 let time = self.chance.millis(200, 4500);
                 sleep(time).await;
                 rows.execute_unprepared("ROLLBACK").await?;
@@ -251,7 +270,7 @@ impl Act {
         if self.chance.percent(30) {
             return;
         }
-        let lines: Vec<LedgerLine> = files::lines(&self.world.ledger()).unwrap_or_default();
+        let lines: Vec<LedgerLine> = files::last_lines(&self.world.ledger()).unwrap_or_default();
         let mut running: BTreeMap<String, u32> = BTreeMap::new();
         for line in lines {
             match line.what.as_str() {

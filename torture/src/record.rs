@@ -29,6 +29,8 @@ pub(crate) enum Surface {
     One,
     /// `POST /qa/validate_tools`.
     Batch,
+    /// The parts of a page's POST, whose answer says nothing of a decision.
+    Page,
 }
 
 /// What they were told.
@@ -176,6 +178,21 @@ impl Sight {
 }
 
 impl Book {
+    /// Writes down that somebody is about to say something; whether it counts is not known until they are answered.
+    pub(crate) fn decides(&self, deciding: Deciding) -> usize {
+        let mut decidings = self.decidings.lock();
+        decidings.push(deciding);
+        decidings.len() - 1
+    }
+
+    /// What they were told.
+    pub(crate) fn answered(&self, place: usize, ended: Micros, answer: Answer) {
+        if let Some(deciding) = self.decidings.lock().get_mut(place) {
+            deciding.span.ended = ended;
+            deciding.answer = answer;
+        }
+    }
+
     /// Counts a request that says nothing but whether it went well.
     pub(crate) fn count(&self, what: &'static str, well: bool) {
         let mut others = self.others.lock();

@@ -12,11 +12,16 @@ use crate::rows::{self, Rows};
 use crate::world::{Db, LEASE, PENDING_TTL, START_DEADLINE, SWEEP, Setup, Shared, World};
 use crate::{files, http::Ask};
 use anyhow::Result;
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long it may take until nothing is under way any more, when nobody does harm any more.
@@ -24,7 +29,10 @@ const QUIET: Duration =
     LEASE.saturating_add(SWEEP).saturating_add(START_DEADLINE).saturating_add(Duration::from_secs(5));
 
 /// How long what is left to do may take in the end, of each kind.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How many calls are looked at, at once.
+const LOOKS: usize = 4;
 
 /// What a run is made of.
 #[derive(Debug, Clone)]
@@ -59,6 +67,7 @@ pub(crate) enum Until {
 pub(crate) struct Outcome {
     pub(crate) records: Records,
     pub(crate) violations: Vec<Violation>,
+    pub(crate) figures: Figures,
 }
 
 impl Settings {
@@ -108,19 +117,18 @@ pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress)
     };
     let world = Arc::new(World::start(&setup, shared, folder).await?);
     let done = torture(settings, &world, progress).await;
-    let records = match done {
-        Ok(rows) => Records::gather(rows, &world),
-        Err(error) => Err(error),
-    };
-    progress.phase("ending");
-    // Whoever still holds it keeps nothing alive that counts.
-    if let Ok(world) = Arc::try_unwrap(world).map_err(|_| ()) {
-        world.end().await?;
-    }
-    let records = records?;
-    files::keep(folder, &records)?;
-    let violations = checks::all(&records);
-    Ok(Outcome { records, violations })
+    progress.phase("judging");
+    world.end().await?;
+    files::keep(folder, &book, done.as_ref().ok())?;
+    let rows = done?;
+    // Whoever wants the run to end is heard meanwhile.
+    let judging = tokio::task::spawn_blocking(move || {
+        let records = Records::gather(rows, &world)?;
+        let violations = checks::all(&records);
+        let figures = Figures::of(&records);
+        anyhow::Ok(Outcome { records, violations, figures })
+    });
+    judging.await?
 }
 
 async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -> Result<Rows> {
@@ -129,7 +137,8 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     let mut everybody = load.begin();
     let until = Instant::now() + settings.time;
     {
-        let harm = nemesis::rage(world.clone(), settings.mix.clone());
+        let stop = watch::Sender::new(false);
+        let harm = nemesis::rage(world.clone(), settings.mix.clone(), stop.subscribe());
         let watch = async {
             while Instant::now() < until {
                 progress.tick(until.saturating_duration_since(Instant::now()), &load);
@@ -142,9 +151,16 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
                 seen(settings, world, &load, progress).await;
             }
         };
+        let watch = async {
+            watch.await;
+            stop.send_replace(true);
+        };
+        let mut harm = pin!(harm);
+        let mut watch = pin!(watch);
         tokio::select! {
-            () = async { harm.await; std::future::pending::<()>().await } => {}
-            () = watch => {}
+            // It does not end before it is told to, but for a failure.
+            harmed = &mut harm => harmed?,
+            () = &mut watch => harm.await?,
         }
     }
     progress.phase("quiet");
@@ -154,7 +170,7 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     let _left =
         timeout(Duration::from_secs(10), async { while everybody.join_next().await.is_some() {} }).await;
     everybody.shutdown().await;
-    let _left = timeout(PENDING_TTL, load.deciders_done()).await;
+    load.deciders_done(PENDING_TTL).await;
     let db = world.rows().await?;
     // A server that does not start any more is found by the checks.
     let _left = timeout(PATIENCE, decide_the_rest(&load, &db)).await;
@@ -211,14 +227,15 @@ async fn quiet(db: &sea_orm::DatabaseConnection) -> Result<()> {
     Ok(())
 }
 
-/// Looks at each call by each replica in turn.
+/// Looks at each call, by each replica.
 async fn look_everywhere(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
     let rows = Rows::read(db).await?;
-    let replicas = load.world.replicas.len();
-    for (number, call) in rows.calls.iter().enumerate() {
-        if let Some(token) = load.token_of(&rows, call) {
-            load.look_at(number % replicas.max(1), &call.tool_call_id, &token).await;
-        }
-    }
+    let looks = |replica| {
+        let owned = rows.calls.iter().filter_map(|call| Some((call, load.token_of(&rows, call)?)));
+        stream::iter(owned).for_each_concurrent(LOOKS, move |(call, token)| async move {
+            load.look_again(replica, &call.tool_call_id, &token).await;
+        })
+    };
+    join_all((0..load.world.replicas.len()).map(looks)).await;
     Ok(())
 }

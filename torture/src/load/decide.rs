@@ -138,13 +138,12 @@ impl Decider {
         }
         let leaves = self.chance.percent(self.load.amount.leaving);
         let leave = leaves.then(|| leave(&self.load.amount, &mut self.chance)).flatten();
-        let begun = self.load.now();
+        let asked = self.asks(&self.known.call, replica, Surface::One);
         let ask = Ask::post("/qa/validate_tool", &self.person.token, Some(body)).leaving(leave);
         let reply = self.load.try_to_ask(replica, ask).await;
-        let span = Span { begun, ended: self.load.now() };
         let answer = answer_of(reply);
         let is_known = is_known(&answer);
-        self.record(&self.known.call, replica, Surface::One, span, answer);
+        self.is_answered(&asked, &self.known.call, replica, answer);
         is_known
     }
 
@@ -164,15 +163,14 @@ impl Decider {
         };
         self.verdict = verdict;
         let decisions: Vec<Value> = calls.iter().map(|call| decision(call, &self.verdict)).collect();
-        let begun = self.load.now();
+        let asked: Vec<Asked> = calls.iter().map(|call| self.asks(call, replica, Surface::Batch)).collect();
         let body = json!({ "decisions": decisions });
         let reply =
             self.load.ask(replica, Ask::post("/qa/validate_tools", &self.person.token, Some(body))).await;
-        let span = Span { begun, ended: self.load.now() };
         let whole =
             reply.filter(|reply| reply.cut.is_none() && reply.status == 200).map(|reply| reply.json());
         let mut all_known = whole.is_some();
-        for (at, call) in calls.iter().enumerate() {
+        for (at, (call, asked)) in calls.iter().zip(&asked).enumerate() {
             let item = whole.as_ref().and_then(|body| body["results"].as_array()?.get(at));
             let answer = match item {
                 Some(item) => Answer::Said {
@@ -186,23 +184,37 @@ impl Decider {
                 None => Answer::Unknown("no answer".to_owned()),
             };
             all_known &= is_known(&answer);
-            self.record(call, replica, Surface::Batch, span, answer);
+            self.is_answered(asked, call, replica, answer);
         }
         all_known
     }
 
-    fn record(&self, call: &str, replica: usize, surface: Surface, span: Span, answer: Answer) {
-        self.load.book().sights.lock().extend(seen(call, replica, span, &answer));
-        self.load.book().decidings.lock().push(Deciding {
+    /// Written down before it is said: who is cut off may have been heard.
+    fn asks(&self, call: &str, replica: usize, surface: Surface) -> Asked {
+        let begun = self.load.now();
+        let place = self.load.book().decides(Deciding {
             call: call.to_owned(),
             actor: self.person.actor(),
             replica,
             surface,
             verdict: self.verdict.clone(),
-            span,
-            answer,
+            span: Span { begun, ended: Micros::MAX },
+            answer: Answer::Unknown("under way".to_owned()),
         });
+        Asked { place, begun }
     }
+
+    fn is_answered(&self, asked: &Asked, call: &str, replica: usize, answer: Answer) {
+        let span = Span { begun: asked.begun, ended: self.load.now() };
+        self.load.book().sights.lock().extend(seen(call, replica, span, &answer));
+        self.load.book().answered(asked.place, span.ended, answer);
+    }
+}
+
+/// A decision that was asked for, by its place in the book.
+struct Asked {
+    place: usize,
+    begun: Micros,
 }
 
 /// A decision as the routes take it.
@@ -279,6 +291,15 @@ async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
     let path = format!("/qa/chat_streamed/{}", known.thread);
     let ask = Ask { dialect: Some(Dialect::UiV6.name()), ..Ask::post(path, &known.owner.token, Some(body)) };
     let begun = load.now();
+    load.book().decides(Deciding {
+        call: known.call.clone(),
+        actor: known.owner.actor(),
+        replica,
+        surface: Surface::Page,
+        verdict: if approved { Verdict::Approve(None) } else { Verdict::Reject },
+        span: Span { begun, ended: Micros::MAX },
+        answer: Answer::Unknown("a stream does not say".to_owned()),
+    });
     let reply = load.ask(replica, ask.leaving(leave)).await;
     if leave.is_none() {
         load.book().count("page", reply.as_ref().is_some_and(|reply| reply.status < 500));

@@ -19,8 +19,10 @@ use hyper::Method;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// How much of it.
 #[derive(Debug, Clone)]
@@ -97,10 +99,11 @@ impl Load {
         self.stopping.send_replace(true);
     }
 
-    /// Waits for those who decide.
-    pub(crate) async fn deciders_done(&self) {
+    /// Waits so long for those who decide, and then ends them.
+    pub(crate) async fn deciders_done(&self, time: Duration) {
         let mut deciders = std::mem::take(&mut *self.deciders.lock().await);
-        while deciders.join_next().await.is_some() {}
+        let _late = timeout(time, async { while deciders.join_next().await.is_some() {} }).await;
+        deciders.shutdown().await;
     }
 
     fn is_stopping(&self) -> bool {
@@ -184,8 +187,17 @@ impl Load {
 
     /// Looks at a call, and writes down how it stands.
     pub(crate) async fn look_at(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
+        self.see(replica, call, token, "tool_calls").await
+    }
+
+    /// The same when all is over.
+    pub(crate) async fn look_again(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
+        self.see(replica, call, token, "final").await
+    }
+
+    async fn see(&self, replica: usize, call: &str, token: &str, route: &'static str) -> Option<Value> {
         let (shown, span) = self.fetch(replica, format!("/tool_calls/{call}"), token, "look").await?;
-        self.book().sights.lock().extend(Sight::of(&shown, replica, "tool_calls", span));
+        self.book().sights.lock().extend(Sight::of(&shown, replica, route, span));
         Some(shown)
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct World {
     pub(crate) url: String,
     mix: watch::Sender<Mix>,
     cluster: Mutex<Option<Cluster>>,
-    keeping: JoinSet<()>,
+    keeping: Mutex<JoinSet<()>>,
     model: Model,
 }
 
@@ -117,7 +117,7 @@ impl World {
             url,
             mix: watch::Sender::new(setup.mix.clone()),
             cluster: Mutex::new(cluster),
-            keeping: JoinSet::new(),
+            keeping: Mutex::new(JoinSet::new()),
             model: model,
         };
         world.begin(setup).await?;
@@ -145,7 +145,7 @@ impl World {
         }
         for number in 0..setup.replicas {
             let keeper = self.keeper(setup, number);
-            self.replicas.push(Replica::start(keeper, &mut self.keeping, Vec::new()));
+            self.replicas.push(Replica::start(keeper, self.keeping.get_mut(), Vec::new()));
         }
         for replica in &self.replicas {
             let mut address = replica.address.clone();
@@ -209,7 +209,15 @@ impl World {
         if let Some(cluster) = self.cluster.lock().await.as_mut() {
             cluster.stop_now().await?;
             sleep(time).await;
-            cluster.start_again().await?;
+            // Somebody may have its port for a moment.
+            let mut tries = 10;
+            while let Err(error) = cluster.start_again().await {
+                tries -= 1;
+                if tries == 0 {
+                    return Err(error.context("the database does not start again"));
+                }
+                sleep(Duration::from_millis(500)).await;
+            }
         }
         Ok(())
     }
@@ -229,8 +237,8 @@ impl World {
     }
 
     /// Ends the servers and the database.
-    pub(crate) async fn end(mut self) -> Result<()> {
-        self.keeping.shutdown().await;
+    pub(crate) async fn end(&self) -> Result<()> {
+        self.keeping.lock().await.shutdown().await;
         if let Some(cluster) = self.cluster.lock().await.take() {
             cluster.end().await?;
         }

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -22,6 +22,9 @@ use tokio::time::{sleep, timeout};
 const START: Duration = Duration::from_secs(20);
 /// How long it may take to stop by itself.
 const STOP: Duration = Duration::from_secs(15);
+
+/// How long an order may take, behind those before it.
+const OBEYED: Duration = Duration::from_secs(40);
 
 /// What to do with a replica.
 #[derive(Debug)]
@@ -57,14 +60,17 @@ pub(super) struct Keeper {
 struct Running {
     child: Child,
     pid: u32,
+    /// It ends by itself when this is closed, however the run ends.
+    _tether: ChildStdin,
     _listeners: JoinSet<()>,
 }
 
 impl Replica {
-    /// Does it, and comes back when it is done. False if there is nobody who would.
+    /// Does it, and comes back when it is done. False if nobody did, in time.
     pub(crate) async fn order(&self, order: Order) -> bool {
         let (done, is_done) = oneshot::channel();
-        self.orders.send((order, done)).await.is_ok() && is_done.await.is_ok()
+        let ordered = async { self.orders.send((order, done)).await.is_ok() && is_done.await.is_ok() };
+        timeout(OBEYED, ordered).await.unwrap_or_default()
     }
 
     pub(super) fn start(keeper: Keeper, keeping: &mut JoinSet<()>, first: Vec<String>) -> Self {
@@ -85,7 +91,18 @@ impl Keeper {
         loop {
             let faults = nemesis::faults(&self.mix.borrow(), self.number, &mut self.chance);
             let arguments_now = [arguments.as_slice(), &faults].concat();
-            let started = self.start(&address, &arguments_now).await;
+            let started = tokio::select! {
+                started = self.start(&address, &arguments_now) => started,
+                order = orders.recv() => {
+                    // One that does not run yet is begun anew.
+                    let Some((order, done)) = order else { return };
+                    if let Order::Deploy(next) = order {
+                        arguments = next;
+                    }
+                    let _nobody_waits = done.send(());
+                    continue;
+                }
+            };
             let mut running = match started {
                 Ok(running) => running,
                 Err(error) => {
@@ -124,8 +141,12 @@ impl Keeper {
         let at = self.shared.clock.now();
         match order {
             Order::Kill => {
-                let _gone_already = running.child.kill().await;
-                self.deed(DeedKind::Kill, running.pid, at, String::new());
+                if let Ok(Some(status)) = running.child.try_wait() {
+                    self.deed(DeedKind::Died, running.pid, at, status.to_string());
+                } else {
+                    let _gone_already = running.child.kill().await;
+                    self.deed(DeedKind::Kill, running.pid, at, String::new());
+                }
                 false
             }
             Order::Pause(time) => {
@@ -165,12 +186,14 @@ impl Keeper {
             .args(&self.always)
             .args(arguments)
             .env_remove("DATABASE_URL")
-            .stdin(Stdio::null())
+            .arg("--tethered")
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let mut child = command.spawn().with_context(|| self.program.display().to_string())?;
         let pid = child.id().context("it is gone")?;
+        let tether = child.stdin.take().context("stdin")?;
         let stdout = child.stdout.take().context("stdout")?;
         let stderr = child.stderr.take().context("stderr")?;
         let mut listeners = JoinSet::new();
@@ -193,7 +216,7 @@ impl Keeper {
             }
         });
         address.send_replace(Some(at));
-        Ok(Running { child, pid, _listeners: listeners })
+        Ok(Running { child, pid, _tether: tether, _listeners: listeners })
     }
 
     fn log(&self, text: String) {
