@@ -3,6 +3,7 @@
 use crate::checks::{Records, Violation};
 use crate::clock::micros;
 use crate::http;
+use crate::json::At;
 use crate::record::{Answer, Deciding, Deed, DeedKind, Surface};
 use crate::world::LEASE;
 use std::collections::{BTreeMap, HashMap};
@@ -118,7 +119,7 @@ fn is_user(actor: &str) -> bool {
 
 fn code(deciding: &Deciding) -> Option<&str> {
     match &deciding.answer {
-        Answer::Said { status: 409, body, .. } => body["error"]["code"].as_str(),
+        Answer::Said { status: 409, body, .. } => body.at("/error/code").as_str(),
         _ => None,
     }
 }

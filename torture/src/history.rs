@@ -1,5 +1,6 @@
 //! What every provider demands of a conversation (`/chat/completions`), checked before anybody answers.
 
+use crate::json::At;
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ fn check(messages: &[Value]) -> Result<(), String> {
     let mut begun = false;
     let mut rest = messages.iter().enumerate().peekable();
     while let Some((at, message)) = rest.next() {
-        let role = message["role"].as_str().unwrap_or_default();
+        let role = message.at("/role").as_str().unwrap_or_default();
         match role {
             "system" if begun => return Err(format!("instructions come late, at {at}")),
             "system" => {}
@@ -24,7 +25,7 @@ fn check(messages: &[Value]) -> Result<(), String> {
             }
             _ if !begun => return Err("it does not begin with the user".to_owned()),
             "assistant" => {
-                let Some(calls) = message["tool_calls"].as_array() else {
+                let Some(calls) = message.at("/tool_calls").as_array() else {
                     words(message, at)?;
                     continue;
                 };
@@ -36,11 +37,14 @@ fn check(messages: &[Value]) -> Result<(), String> {
                     if !ids.insert(id.clone()) {
                         return Err(format!("the id {id} is there twice"));
                     }
-                    let answer = rest.next_if(|(_, next)| next["role"] == "tool");
+                    let answer = rest.next_if(|(_, next)| next.at("/role") == "tool");
                     let (place, answer) =
                         answer.ok_or(format!("call {id} has no answer directly behind its message"))?;
-                    if answer["tool_call_id"] != id.as_str() {
-                        return Err(format!("{} is answered where {id} has to be", answer["tool_call_id"]));
+                    if answer.at("/tool_call_id") != id.as_str() {
+                        return Err(format!(
+                            "{} is answered where {id} has to be",
+                            answer.at("/tool_call_id")
+                        ));
                     }
                     words(answer, place)?;
                 }
@@ -51,15 +55,15 @@ fn check(messages: &[Value]) -> Result<(), String> {
     }
     match messages.last() {
         None => Err("nobody says anything".to_owned()),
-        Some(last) if last["role"] == "assistant" => Err("the last word is the model's".to_owned()),
+        Some(last) if last.at("/role") == "assistant" => Err("the last word is the model's".to_owned()),
         Some(_) => Ok(()),
     }
 }
 
 /// The id of a call that can be read.
 fn called(call: &Value) -> Result<String, String> {
-    let id = call["id"].as_str().filter(|id| !id.is_empty()).ok_or("a call without an id")?;
-    let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+    let id = call.at("/id").as_str().filter(|id| !id.is_empty()).ok_or("a call without an id")?;
+    let arguments = call.at("/function/arguments").as_str().unwrap_or_default();
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(_)) => Ok(id.to_owned()),
         _ => Err(format!("the arguments of {id} are no JSON object: {arguments}")),
@@ -67,7 +71,7 @@ fn called(call: &Value) -> Result<String, String> {
 }
 
 fn words(message: &Value, at: usize) -> Result<(), String> {
-    match message["content"].as_str() {
+    match message.at("/content").as_str() {
         Some(words) if !words.is_empty() => Ok(()),
         _ => Err(format!("nothing is said at {at}")),
     }

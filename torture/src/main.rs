@@ -14,6 +14,7 @@ mod gates;
 mod guards;
 mod history;
 mod http;
+mod json;
 mod load;
 mod model;
 mod mutate;
@@ -109,14 +110,14 @@ async fn torture(cli: &Cli) -> Result<bool> {
         settings.until = Until::Time;
     }
     if cli.mutate {
-        let all_caught = mutate::mutate(&settings, cli.bug.as_deref(), folder.path()).await;
+        let all_caught = Box::pin(mutate::mutate(&settings, cli.bug.as_deref(), folder.path())).await;
         if !matches!(all_caught, Ok(true)) || cli.keep.is_some() {
             println!("everything is kept in {}", folder.keep().display());
         }
         return all_caught;
     }
     let progress = Progress::new("torture", time);
-    let outcome = run::run(&settings, folder.path(), &progress).await;
+    let outcome = Box::pin(run::run(&settings, folder.path(), &progress)).await;
     progress.end();
     let outcome = match outcome {
         Ok(outcome) => outcome,

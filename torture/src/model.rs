@@ -3,6 +3,7 @@
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::history;
+use crate::json::At;
 use crate::plan::{self, Plan};
 use crate::record::{Asked, Book};
 use anyhow::Result;
@@ -67,7 +68,7 @@ impl Model {
 async fn answer(mind: Arc<Mind>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let read = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&read).unwrap_or_default();
-    let messages: Vec<Value> = body["messages"].as_array().cloned().unwrap_or_default();
+    let messages: Vec<Value> = body.at("/messages").as_array().cloned().unwrap_or_default();
     let wrong = history::wrong_with(&messages);
     let refused = wrong.clone();
     let conversation = plan::conversation(&messages).unwrap_or_default();
@@ -133,11 +134,13 @@ fn said(words: &str, calls: &[Value]) -> Vec<Bytes> {
     let mut deltas: Vec<Value> =
         words.split_inclusive(' ').map(|word| json!({ "role": "assistant", "content": word })).collect();
     for call in calls {
-        let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+        let arguments = call.at("/function/arguments").as_str().unwrap_or_default();
         let (first, second) = arguments.split_at_checked(arguments.len() / 2).unwrap_or((arguments, ""));
         let mut begun = call.clone();
-        begun["function"]["arguments"] = first.into();
-        let more = json!({ "index": call["index"], "function": { "arguments": second } });
+        if let Some(arguments) = begun.pointer_mut("/function/arguments") {
+            *arguments = first.into();
+        }
+        let more = json!({ "index": call.at("/index"), "function": { "arguments": second } });
         deltas.extend([begun, more].map(|piece| json!({ "tool_calls": [piece] })));
     }
     let reason = if calls.is_empty() { "stop" } else { "tool_calls" };

@@ -211,7 +211,7 @@ async fn try_it(
     let progress = Progress::new(&name, TIME);
     let own = folder.join(&name);
     let done = match std::fs::create_dir_all(&own) {
-        Ok(()) => run::run(&settings, &own, &progress).await,
+        Ok(()) => Box::pin(run::run(&settings, &own, &progress)).await,
         Err(error) => Err(error.into()),
     };
     progress.end();

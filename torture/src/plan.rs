@@ -1,5 +1,6 @@
 //! What the model is to do: it stands in the user's own words, so that a model without a memory can do it.
 
+use crate::json::At;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -49,13 +50,13 @@ impl PlannedCall {
 /// The plan that these messages are about, and how many of its steps were taken.
 pub(crate) fn under_way(messages: &[Value]) -> Option<(Plan, usize)> {
     let planned = |message: &Value| {
-        let is_user = message["role"] == "user";
-        serde_json::from_str::<Plan>(message["content"].as_str().filter(|_| is_user)?).ok()
+        let is_user = message.at("/role") == "user";
+        serde_json::from_str::<Plan>(message.at("/content").as_str().filter(|_| is_user)?).ok()
     };
     let (place, plan) =
         messages.iter().enumerate().rev().find_map(|(place, message)| Some((place, planned(message)?)))?;
     let since = messages.iter().skip(place + 1);
-    let steps = since.filter(|message| message["tool_calls"].is_array()).count();
+    let steps = since.filter(|message| message.at("/tool_calls").is_array()).count();
     Some((plan, steps))
 }
 

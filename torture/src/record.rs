@@ -1,6 +1,7 @@
 //! What everybody saw and did: the one book of a run.
 
 use crate::clock::Micros;
+use crate::json::At;
 use crate::told::{Dialect, Told};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -165,14 +166,14 @@ impl Sight {
     /// How a call stands that is shown in the shape of `GET /tool_calls/{id}`.
     pub(crate) fn of(shown: &Value, replica: usize, route: &'static str, span: Span) -> Option<Self> {
         Some(Self {
-            call: shown["tool_call_id"].as_str()?.to_owned(),
+            call: shown.at("/tool_call_id").as_str()?.to_owned(),
             replica,
             route,
             span,
-            state: shown["state"].as_str()?.to_owned(),
-            validated: shown["validated"].as_bool(),
+            state: shown.at("/state").as_str()?.to_owned(),
+            validated: shown.at("/validated").as_bool(),
             edit: shown.get("validated_inputs").filter(|inputs| inputs.is_object()).cloned(),
-            result: shown["result"].as_str().map(str::to_owned),
+            result: shown.at("/result").as_str().map(str::to_owned),
         })
     }
 }

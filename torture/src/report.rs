@@ -3,6 +3,7 @@
 use crate::checks::{Records, Violation, threads};
 use crate::clock::Micros;
 use crate::figures::{self, Figures};
+use crate::json::At;
 use crate::record::DeedKind;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -133,8 +134,11 @@ pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
         let threads = threads(records);
         let here = |name: &String| threads.get(name) == Some(&row.thread_id.as_str());
         for asked in records.asked.iter().filter(|asked| here(&asked.conversation)) {
-            let answer = asked.messages.iter().find(|message| message["tool_call_id"] == *row.wire_call_id);
-            let read = answer.map(|answer| answer["content"].to_string()).unwrap_or_default();
+            let answer = asked
+                .messages
+                .iter()
+                .find(|message| message.at("/tool_call_id") == row.wire_call_id.as_str());
+            let read = answer.map(|answer| answer.at("/content").to_string()).unwrap_or_default();
             let what = format!(
                 "model    is asked, with {} messages; of the call it reads {read}",
                 asked.messages.len()

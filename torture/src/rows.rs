@@ -1,5 +1,6 @@
 //! The rows as they stand at the end, read beside the servers.
 
+use crate::json::At;
 use anyhow::{Context, Result};
 use sea_orm::{ConnectionTrait, DatabaseConnection, FromQueryResult, JsonValue, Statement};
 use serde::Deserialize;
@@ -124,8 +125,8 @@ impl StepRow {
     /// Its words.
     pub(crate) fn text(&self) -> String {
         let parts: Value = serde_json::from_str(&self.parts).unwrap_or_default();
-        let texts = parts.as_array().into_iter().flatten().filter(|part| part["type"] == "text");
-        texts.filter_map(|part| part["text"].as_str()).collect()
+        let texts = parts.as_array().into_iter().flatten().filter(|part| part.at("/type") == "text");
+        texts.filter_map(|part| part.at("/text").as_str()).collect()
     }
 }
 

@@ -116,7 +116,7 @@ pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress)
         unguarded: settings.unguarded,
     };
     let world = Arc::new(World::start(&setup, shared, folder).await?);
-    let done = torture(settings, &world, progress).await;
+    let done = Box::pin(torture(settings, &world, progress)).await;
     progress.phase("judging");
     world.end().await?;
     files::keep(folder, &book, done.as_ref().ok())?;

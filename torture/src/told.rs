@@ -1,5 +1,6 @@
 //! What a stream told: only what is in whole lines, wherever it was cut.
 
+use crate::json::At;
 use serde_json::Value;
 
 /// How a page is told.
@@ -79,7 +80,7 @@ impl Told {
     }
 
     fn fact(&mut self, value: &Value, said: Said) {
-        if let Some(call) = value["toolCallId"].as_str() {
+        if let Some(call) = value.at("/toolCallId").as_str() {
             self.facts.push(Fact { call: call.to_owned(), said });
         }
     }
@@ -88,20 +89,20 @@ impl Told {
         let Some((code, json)) = line.split_once(':') else { return };
         let Ok(value) = serde_json::from_str::<Value>(json) else { return };
         match code {
-            "f" => self.message_id = text(&value["messageId"]),
+            "f" => self.message_id = text(value.at("/messageId")),
             "0" => self.text.push_str(value.as_str().unwrap_or_default()),
             "9" => {
-                let tool = text(&value["toolName"]).unwrap_or_default();
-                self.fact(&value, Said::Stored { tool, inputs: value["args"].clone() });
+                let tool = text(value.at("/toolName")).unwrap_or_default();
+                self.fact(&value, Said::Stored { tool, inputs: value.at("/args").clone() });
             }
             "8" => {
                 for entry in value.as_array().into_iter().flatten() {
-                    let word = text(&entry["validated"]).unwrap_or_default();
+                    let word = text(entry.at("/validated")).unwrap_or_default();
                     self.fact(entry, Said::Stands(word));
                 }
             }
             "a" => {
-                let result = &value["result"];
+                let result = value.at("/result");
                 let error = result.as_object().filter(|fields| fields.len() == 1);
                 let said = match error.and_then(|fields| fields.get("error")?.as_str()) {
                     Some(error) => Said::Error(error.to_owned()),
@@ -118,22 +119,22 @@ impl Told {
     fn event(&mut self, line: &str) {
         let Some(data) = line.strip_prefix("data: ") else { return };
         let Ok(chunk) = serde_json::from_str::<Value>(data) else { return };
-        match chunk["type"].as_str().unwrap_or_default() {
-            "start" => self.message_id = text(&chunk["messageId"]),
-            "text-delta" => self.text.push_str(chunk["delta"].as_str().unwrap_or_default()),
+        match chunk.at("/type").as_str().unwrap_or_default() {
+            "start" => self.message_id = text(chunk.at("/messageId")),
+            "text-delta" => self.text.push_str(chunk.at("/delta").as_str().unwrap_or_default()),
             "tool-input-available" => {
-                let tool = text(&chunk["toolName"]).unwrap_or_default();
-                self.fact(&chunk, Said::Stored { tool, inputs: chunk["input"].clone() });
+                let tool = text(chunk.at("/toolName")).unwrap_or_default();
+                self.fact(&chunk, Said::Stored { tool, inputs: chunk.at("/input").clone() });
             }
             "tool-approval-request" => self.fact(&chunk, Said::Pending),
-            "tool-output-available" => self.fact(&chunk, Said::Output(chunk["output"].clone())),
+            "tool-output-available" => self.fact(&chunk, Said::Output(chunk.at("/output").clone())),
             "tool-output-error" => {
-                let error = text(&chunk["errorText"]).unwrap_or_default();
+                let error = text(chunk.at("/errorText")).unwrap_or_default();
                 self.fact(&chunk, Said::Error(error));
             }
             "tool-output-denied" => self.fact(&chunk, Said::Error("denied".to_owned())),
             "finish" => self.finished = true,
-            "error" => self.failure = text(&chunk["errorText"]),
+            "error" => self.failure = text(chunk.at("/errorText")),
             _ => {}
         }
     }

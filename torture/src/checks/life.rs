@@ -110,11 +110,8 @@ pub(super) fn d3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         if let Some(what) = dishonest(case) {
             found.push(Violation::of("D3", call, what));
         }
-        let last: Option<&&Sight> = case
-            .sights
-            .iter()
-            .filter(|sight| sight.route == "tool_calls")
-            .max_by_key(|sight| sight.span.begun);
+        let last: Option<&&Sight> =
+            case.sights.iter().filter(|sight| sight.route == "final").max_by_key(|sight| sight.span.begun);
         let differs = |sight: &&&Sight| {
             let settled = case.row.finished_at.is_some_and(|at| at < sight.span.begun);
             settled && (sight.state != case.row.state || sight.result != case.row.result)

@@ -85,7 +85,7 @@ fn sight(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Sight 
     Sight {
         call: CALL.to_owned(),
         replica: 0,
-        route: "tool_calls",
+        route: "final",
         span: span(begun, ended),
         state: state.to_owned(),
         validated,

@@ -8,6 +8,7 @@ use super::talk::leave;
 use crate::chance::Chance;
 use crate::clock::Micros;
 use crate::http::{Ask, Reply};
+use crate::json::At;
 use crate::record::{Answer, Deciding, Sight, Span, Surface, Verdict};
 use crate::told::{Dialect, Told};
 use crate::world::PENDING_TTL;
@@ -47,7 +48,7 @@ struct Decider {
 }
 
 pub(super) async fn decide(load: Arc<Load>, known: Known) {
-    let mut chance = Chance::of(load.shared().seed, ("call", known.inputs["n"].as_i64(), &known.tool));
+    let mut chance = Chance::of(load.shared().seed, ("call", known.inputs.at("/n").as_i64(), &known.tool));
     let fates =
         [(Fate::Quick, 68), (Fate::Late, 8), (Fate::Withdrawn, 7), (Fate::OnThePage, 12), (Fate::Nobody, 5)];
     let fate = chance.weighted(&fates).unwrap_or(Fate::Quick);
@@ -77,7 +78,7 @@ pub(super) async fn decide(load: Arc<Load>, known: Known) {
             0 => first.clone(),
             _ => other(&first, &known, &mut chance),
         };
-        let chance = Chance::of(load.shared().seed, ("decider", &known.inputs["n"].as_i64(), number));
+        let chance = Chance::of(load.shared().seed, ("decider", known.inputs.at("/n").as_i64(), number));
         deciders.spawn(Decider { load: load.clone(), known: known.clone(), person, verdict, chance }.say());
     }
     while deciders.join_next().await.is_some() {}
@@ -87,8 +88,9 @@ pub(super) async fn decide(load: Arc<Load>, known: Known) {
 fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
     let edited = |by: i64| {
         let mut inputs = known.inputs.clone();
-        let n = inputs["n"].as_i64().unwrap_or_default();
-        inputs["n"] = (n + EDIT * by).into();
+        if let Some(n) = inputs.get_mut("n") {
+            *n = (n.as_i64().unwrap_or_default() + EDIT * by).into();
+        }
         Verdict::Approve(Some(inputs))
     };
     match chance.between(0, 100) {
@@ -132,8 +134,9 @@ impl Decider {
         let mut body = decision(&self.known.call, &self.verdict);
         if self.chance.percent(25) {
             let shown = self.load.look_at(replica, &self.known.call, &self.person.token).await;
-            if let Some(hash) = shown.as_ref().and_then(|shown| shown.get("input_hash")) {
-                body["inputHash"] = hash.clone();
+            let hash = shown.as_ref().and_then(|shown| shown.get("input_hash"));
+            if let (Some(hash), Some(fields)) = (hash, body.as_object_mut()) {
+                fields.insert("inputHash".to_owned(), hash.clone());
             }
         }
         let leaves = self.chance.percent(self.load.amount.leaving);
@@ -171,15 +174,16 @@ impl Decider {
             reply.filter(|reply| reply.cut.is_none() && reply.status == 200).map(|reply| reply.json());
         let mut all_known = whole.is_some();
         for (at, (call, asked)) in calls.iter().zip(&asked).enumerate() {
-            let item = whole.as_ref().and_then(|body| body["results"].as_array()?.get(at));
+            let item = whole.as_ref().and_then(|body| body.at("/results").as_array()?.get(at));
             let answer = match item {
                 Some(item) => Answer::Said {
-                    status: item["status"]
+                    status: item
+                        .at("/status")
                         .as_u64()
                         .and_then(|status| status.try_into().ok())
                         .unwrap_or_default(),
                     body: item.clone(),
-                    replayed: item["idempotentReplayed"] == true,
+                    replayed: item.at("/idempotentReplayed") == true,
                 },
                 None => Answer::Unknown("no answer".to_owned()),
             };
@@ -246,13 +250,13 @@ fn is_known(answer: &Answer) -> bool {
 /// How the answer to a decision shows the call.
 fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight> {
     let Answer::Said { body, .. } = answer else { return None };
-    let details = &body["error"]["details"];
-    let state = body["state"].as_str().or(details["state"].as_str())?;
+    let details = body.at("/error/details");
+    let state = body.at("/state").as_str().or(details.at("/state").as_str())?;
     let validated = match state {
         "pending" => None,
         "rejected" | "expired" | "invalid" => Some(false),
         // Withdrawn before a yes, or behind one: that of who is not refused.
-        "cancelled" => Some(details.is_null() || details["decision"]["decision"] == "approve"),
+        "cancelled" => Some(details.is_null() || details.at("/decision/decision") == "approve"),
         _ => Some(true),
     };
     Some(Sight {
@@ -263,7 +267,7 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
         state: state.to_owned(),
         validated,
         edit: body.get("validatedInputs").filter(|inputs| inputs.is_object()).cloned(),
-        result: body["result"].as_str().filter(|_| validated.is_some()).map(str::to_owned),
+        result: body.at("/result").as_str().filter(|_| validated.is_some()).map(str::to_owned),
     })
 }
 

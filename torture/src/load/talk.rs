@@ -5,6 +5,7 @@ use super::people::Person;
 use super::{Amount, Load, decide};
 use crate::chance::Chance;
 use crate::http::{Ask, How, Leave};
+use crate::json::At;
 use crate::plan::{Plan, PlannedCall};
 use crate::record::{Sight, Span, Turn};
 use crate::told::{Dialect, Said, Told};
@@ -26,7 +27,7 @@ pub(super) async fn talk(load: Arc<Load>, number: usize) {
         let conversation = load.next_name();
         let replica = load.any_replica(&mut chance);
         let made = load.ask(replica, Ask::post("/threads", &owner.token, None)).await;
-        let thread = made.and_then(|reply| reply.json()["thread_id"].as_str().map(str::to_owned));
+        let thread = made.and_then(|reply| reply.json().at("/thread_id").as_str().map(str::to_owned));
         load.book().count("thread", thread.is_some());
         let Some(thread) = thread else {
             sleep(Duration::from_millis(100)).await;
@@ -135,7 +136,8 @@ impl Talk<'_> {
                 }
                 Stands::Open { waits } => {
                     for call in waits {
-                        self.hear_of(&call["tool_call_id"], &call["tool_name"], &call["input"]).await;
+                        self.hear_of(call.at("/tool_call_id"), call.at("/tool_name"), call.at("/input"))
+                            .await;
                     }
                     patience = patience.saturating_sub(1);
                     if patience == 0 {
@@ -152,32 +154,32 @@ impl Talk<'_> {
         let replica = self.load.any_replica(self.chance);
         let path = format!("/threads/{}/messages?page_size=100", self.thread);
         let (page, span) = self.load.fetch(replica, path, &self.owner.token, "messages").await?;
-        let messages = page["results"].as_array()?;
+        let messages = page.at("/results").as_array()?;
         for call in calls(messages) {
             self.load.book().sights.lock().extend(Sight::of(call, replica, "messages", span));
         }
-        let said = |message: &&Value| message["role"] == "user" && message["parts"][0]["text"] == *words;
+        let said = |message: &&Value| message.at("/role") == "user" && message.at("/parts/0/text") == words;
         let Some(question) = messages.iter().position(|message| said(&message)) else {
             return Some(Stands::Unsaid);
         };
         let answer = messages.get(question + 1)?;
-        if answer["status"] == "streaming" {
+        if answer.at("/status") == "streaming" {
             return Some(Stands::Running);
         }
         let own: Vec<&Value> = calls(std::slice::from_ref(answer)).collect();
         let is_open =
-            |call: &&&Value| matches!(call["state"].as_str(), Some("pending" | "approved" | "executing"));
+            |call: &&&Value| matches!(call.at("/state").as_str(), Some("pending" | "approved" | "executing"));
         if own.iter().any(|call| is_open(&call)) {
-            let waits = own.iter().filter(|call| call["state"] == "pending");
+            let waits = own.iter().filter(|call| call.at("/state") == "pending");
             return Some(Stands::Open { waits: waits.map(|call| (*call).clone()).collect() });
         }
         let end = Plan::end_of(&plan.conversation, plan.number);
-        let is_end = |part: &Value| part["text"].as_str().is_some_and(|text| text.ends_with(&end));
-        let last = answer["parts"].as_array()?.last();
-        if answer["status"] == "complete" && last.is_some_and(is_end) {
+        let is_end = |part: &Value| part.at("/text").as_str().is_some_and(|text| text.ends_with(&end));
+        let last = answer.at("/parts").as_array()?.last();
+        if answer.at("/status") == "complete" && last.is_some_and(is_end) {
             return Some(Stands::Done);
         }
-        Some(Stands::Unread(answer["message_id"].as_str()?.to_owned()))
+        Some(Stands::Unread(answer.at("/message_id").as_str()?.to_owned()))
     }
 
     async fn say(&mut self, words: &str) {
@@ -271,7 +273,7 @@ impl Talk<'_> {
 
 /// The calls in messages, in the shape of `GET /tool_calls/{id}`.
 fn calls(messages: &[Value]) -> impl Iterator<Item = &Value> {
-    let parts = messages.iter().filter_map(|message| message["parts"].as_array()).flatten();
+    let parts = messages.iter().filter_map(|message| message.at("/parts").as_array()).flatten();
     parts.filter_map(|part| part.get("tool_call"))
 }
 

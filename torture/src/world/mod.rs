@@ -118,7 +118,7 @@ impl World {
             mix: watch::Sender::new(setup.mix.clone()),
             cluster: Mutex::new(cluster),
             keeping: Mutex::new(JoinSet::new()),
-            model: model,
+            model,
         };
         world.begin(setup).await?;
         Ok(world)
