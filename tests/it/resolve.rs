@@ -181,7 +181,7 @@ async fn what_waits_for_somebody_is_listed_the_newest_first() {
     let ids = |args: &[&str]| -> Vec<String> {
         listed(&place, args).into_iter().skip(1).map(|line| line[0].clone()).collect()
     };
-    assert_eq!(ids(&["--state", "interrupted"]), [unknown.clone()]);
+    assert_eq!(ids(&["--state", "interrupted"]), std::slice::from_ref(&unknown));
     assert_eq!(ids(&["--state", "rejected,interrupted"]), [rejected, unknown]);
     assert_eq!(ids(&["--state", "executing"]), Vec::<String>::new());
     let short = place.operate(&["approvals", "list", "--limit", "1"]);

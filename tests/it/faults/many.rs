@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 const PENDING: i64 = 10_000;
-/// Some pages of a sweep.
-const DUE: i64 = 300;
+/// More than a page of a sweep.
+const DUE: i64 = 120;
 /// A decision is not held up for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -2,6 +2,7 @@
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
+use crate::json::At;
 use crate::record::{Answer, Deciding, Sight, Verdict};
 use serde_json::Value;
 
@@ -65,15 +66,15 @@ pub(super) fn c1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                         format!("{} was told an outcome that it does not have: {body}", deciding.actor);
                     found.push(Violation::of("C1", call, what));
                 }
-                409 if body["error"]["code"] == "already_decided" => {
+                409 if *body.at("/error/code") == "already_decided" => {
                     if holds(case, &deciding.verdict) {
                         let what = format!("{} repeats what is in force and is refused", deciding.actor);
                         found.push(Violation::of("C1", call, what));
                     }
-                    let told = &body["error"]["details"]["decision"];
-                    let right = case
-                        .decision()
-                        .is_some_and(|it| told["by"] == *it.actor && told["decision"] == *it.verdict);
+                    let told = body.at("/error/details/decision");
+                    let right = case.decision().is_some_and(|it| {
+                        *told.at("/by") == *it.actor && *told.at("/decision") == *it.verdict
+                    });
                     if !right {
                         let what = format!("{} was told of a decision that is not in force", deciding.actor);
                         found.push(Violation::of("C1", call, what));

@@ -3,6 +3,7 @@
 use super::case::{Case, Cases};
 use super::{Records, Violation};
 use crate::clock::micros;
+use crate::json::At;
 use crate::record::{DeedKind, Sight};
 use crate::rows::EventRow;
 use crate::world::TOOL_TIMEOUT;
@@ -56,7 +57,7 @@ fn moved(from: &str, event: &EventRow) -> Option<&'static str> {
         ("called" | "approved", "tool.started") => "executing",
         ("executing" | "approved" | "interrupted", "tool.failed") => "failed",
         ("executing" | "interrupted", "tool.succeeded") => "succeeded",
-        ("executing", "tool.interrupted") if data["state"] == "approved" => "approved",
+        ("executing", "tool.interrupted") if *data.at("/state") == "approved" => "approved",
         ("executing" | "approved", "tool.interrupted") => "interrupted",
         _ => return None,
     })
@@ -116,7 +117,7 @@ pub(super) fn d3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let settled = case.row.finished_at.is_some_and(|at| at < sight.span.begun);
             settled && (sight.state != case.row.state || sight.result != case.row.result)
         };
-        if let Some(sight) = last.filter(|sight| differs(&sight)) {
+        if let Some(sight) = last.filter(|sight| differs(sight)) {
             found.push(Violation::of(
                 "D3",
                 call,

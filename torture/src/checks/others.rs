@@ -2,6 +2,7 @@
 
 use super::case::Cases;
 use super::{Records, Violation};
+use crate::json::At;
 use serde_json::Value;
 
 /// What the database says where a guard of the schema refuses. Whatever the code does, it must not come so far.
@@ -19,10 +20,9 @@ const REFUSALS: [&str; 8] = [
 /// T1: what belongs to another is not there, and looks as if it never had been.
 pub(super) fn t1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let nothing = |body: &Value| {
-        body["error"]["code"] == "not_found" && body["error"].get("details").is_none() && {
-            let message = &body["error"]["message"];
-            message == "There is nothing here, or nothing for you."
-        }
+        *body.at("/error/code") == "not_found"
+            && body.at("/error").get("details").is_none()
+            && *body.at("/error/message") == "There is nothing here, or nothing for you."
     };
     let seen =
         records.intrusions.iter().filter(|it| it.status != 503 && !(it.status == 404 && nothing(&it.body)));
