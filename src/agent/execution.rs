@@ -54,7 +54,10 @@ impl Executor {
         let outcome = tokio::select! {
             // What is known is not thrown away.
             biased;
-            outcome = self.begin(permit) => outcome,
+            outcome = self.begin(permit) => match outcome {
+                Outcome::Failed(message) if execution.attempt > 1 => Outcome::FailedAgain(message),
+                outcome => outcome,
+            },
             outcome = self.given_up(&heartbeat) => {
                 tracing::warn!("a tool was given up");
                 outcome
@@ -67,7 +70,7 @@ impl Executor {
         let settled = persist(self.lease, settle).await?;
         match outcome {
             Outcome::Succeeded(output) if settled.value => return Ok(Some(Shown::Output(output))),
-            Outcome::Failed(_) | Outcome::Interrupted if settled.value => {
+            Outcome::Failed(_) | Outcome::FailedAgain(_) | Outcome::Interrupted if settled.value => {
                 return Ok(Some(Shown::Error(result)));
             }
             _ => {}
@@ -82,6 +85,9 @@ impl Executor {
     }
 
     async fn begin(&self, permit: Permit) -> Outcome {
+        if self.tasks.is_cut() && permit.execution().attempt > 1 {
+            return Outcome::Lost;
+        }
         if self.tasks.is_cut() {
             return Outcome::Failed("the server stopped before it began; it did not run".to_owned());
         }

@@ -6,7 +6,7 @@ use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
 use crate::config;
-use crate::domain::call::{Input, ToolCall, same_inputs, words};
+use crate::domain::call::{Input, ToolCall, same_inputs};
 use crate::domain::clock::Clock;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
@@ -339,10 +339,13 @@ impl Agent {
                 Ok(Ok(Some(shown))) => shown,
                 // It has not ended: it is to be begun again, and its outcome is told later.
                 Ok(Ok(None)) => continue,
-                Err(_) => Shown::Error(words::INTERRUPTED.to_owned()),
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));
+                    continue;
+                }
+                Err(_broken) => {
+                    failed = Some(TurnError::internal());
                     continue;
                 }
             };

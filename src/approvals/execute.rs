@@ -7,7 +7,8 @@ use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
-use crate::store::{Claimed, StoreError, Thread};
+use crate::store::{Again, Claimed, StoreError, Thread};
+use crate::tools::Registered;
 use tokio::sync::watch;
 
 impl Approvals {
@@ -32,15 +33,30 @@ impl Approvals {
     }
 
     /// Takes an approved call to run it. `None` if somebody else has, or another process has to.
-    ///
-    /// Where the database does not say whether the claim was committed, it is looked up for the time of a lease; if that
-    /// cannot be done either, the call is not run.
     pub(super) async fn claim(&self, thread: &Thread, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
-        if self.tasks().is_stopping() || !self.is_as_decided(call) {
-            return Ok(None);
-        }
+        let claimed = self.take(thread, call).await?;
+        self.permit(thread, call, claimed).await
+    }
+
+    /// Asks the database for a call, unless another process has to.
+    pub(super) async fn take(&self, thread: &Thread, call: &ToolCall) -> Result<Claimed, StoreError> {
+        let tool = self.gate().registry().get(&call.name).filter(|tool| may_begin(tool, call));
+        let Some(tool) = tool.filter(|_| !self.tasks().is_stopping()) else { return Ok(Claimed::Nothing) };
+        let again = if tool.spec.idempotent { Again::Harmless } else { Again::Never };
+        let write = self.store.urgent_write().await?;
+        write.claim(thread, call, &self.owner, self.times.lease, again).await
+    }
+
+    /// The permit, if the call was claimed. Where the database did not say, that is looked up for the time of a lease;
+    /// if it cannot be, the call is not run.
+    pub(super) async fn permit(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        claimed: Claimed,
+    ) -> Result<Option<Permit>, StoreError> {
         let lease = self.times.lease;
-        match self.store.urgent_write().await?.claim(thread, call, &self.owner, lease).await? {
+        match claimed {
             Claimed::Taken(permit) => Ok(Some(permit)),
             Claimed::Nothing => Ok(None),
             Claimed::Unknown(execution, error) => {
@@ -51,15 +67,6 @@ impl Approvals {
                 Ok(persist(lease, find).await?.value)
             }
         }
-    }
-
-    /// Whether what this process would run is what was decided on. After a deploy it may not have the tool, or one
-    /// that takes something else by the same inputs; a process that has the old one may still come, until the
-    /// start deadline.
-    fn is_as_decided(&self, call: &ToolCall) -> bool {
-        let Some(tool) = self.gate().registry().get(&call.name) else { return false };
-        let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
-        call.decision.as_ref().is_some_and(|decision| decision.input_hash == here)
     }
 
     /// Runs a claimed call to its end.
@@ -103,6 +110,9 @@ impl Approvals {
         let mut settled = self.settlements();
         let mut last_look = false;
         while calls.iter().any(|call| is_under_way(call)) {
+            // Asked before the look: what is not begun when the process is leaving is not begun here, and who waits for
+            // another to begin would keep it.
+            let begins = !self.tasks().is_stopping();
             let read = self.store.urgent_read().await?;
             for call in calls.iter_mut().filter(|call| is_under_way(call)) {
                 if let Some((now, _)) = self.seen(&read, principal, call.id).await? {
@@ -110,8 +120,6 @@ impl Approvals {
                 }
             }
             drop(read);
-            // A process that leaves begins nothing; who waits here for another to begin would keep it.
-            let begins = !self.tasks().is_stopping();
             let waits =
                 |call: &ToolCall| is_under_way(call) && (begins || !matches!(call.state, State::Approved(_)));
             if last_look || !calls.iter().any(|call| waits(call)) {
@@ -125,6 +133,15 @@ impl Approvals {
         }
         Ok(())
     }
+}
+
+/// Whether what this process would run is what was decided on, and by whom it has to be. After a deploy it may have
+/// another tool, which takes something else by the same inputs, or asks a person where the policy had decided; a process
+/// that has the old one may still come, until the start deadline.
+fn may_begin(tool: &Registered, call: &ToolCall) -> bool {
+    let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
+    let as_decided = call.decision.as_ref().is_some_and(|decision| decision.input_hash == here);
+    as_decided && (call.held || !tool.spec.hil)
 }
 
 fn is_under_way(call: &ToolCall) -> bool {

@@ -2,10 +2,11 @@
 //! find, one moves.
 
 use super::Approvals;
+use crate::domain::call::ToolCall;
 use crate::domain::id::{RunId, ToolCallId};
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, Point};
-use crate::store::{Due, DueCall, StoreError, Swept};
+use crate::store::{Claimed, Due, DueCall, StoreError, Swept, Thread};
 use futures::FutureExt;
 use futures::future::join_all;
 use std::panic::AssertUnwindSafe;
@@ -89,16 +90,28 @@ impl Approvals {
                 tracing::warn!(tool_call_id = %id, "who ran a call went away; it may be begun again");
             }
             Swept::Ready(thread, call) => {
-                if let Some(permit) = self.claim(&thread, &call).await? {
-                    metrics.swept("claimed");
+                let claimed = self.take(&thread, &call).await?;
+                if !matches!(claimed, Claimed::Nothing) {
                     let approvals = self.clone();
-                    self.tasks().spawn(async move { approvals.run(permit).await });
+                    self.tasks().spawn(async move { approvals.run_swept(&thread, &call, claimed).await });
                 }
                 return Ok(());
             }
         }
         self.tell_settled();
         Ok(())
+    }
+
+    /// Looking up whether a call was claimed takes its time, and a sweep has none.
+    async fn run_swept(&self, thread: &Thread, call: &ToolCall, claimed: Claimed) {
+        match self.permit(thread, call, claimed).await {
+            Ok(Some(permit)) => {
+                self.executor.metrics.swept("claimed");
+                self.run(permit).await;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
+        }
     }
 
     async fn sweep_turns(&self) -> Result<(), StoreError> {

@@ -11,8 +11,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// As many calls are asked about at once; others wait for their turn.
+/// As many calls are asked about at once; so many in all wait for that, and others for the next sweep.
 const ASKED_AT_ONCE: usize = 16;
+const ASKING_MAX: usize = 256;
 
 /// The calls that this process asks about.
 #[derive(Debug)]
@@ -34,9 +35,10 @@ impl Default for Asking {
 }
 
 impl Asked {
-    /// `None` if somebody does already.
+    /// `None` if somebody does already, or as many wait as may.
     fn begin(all: &Arc<Asking>, call: ToolCallId) -> Option<Self> {
-        all.calls.lock().insert(call).then(|| Self { all: all.clone(), call })
+        let mut calls = all.calls.lock();
+        (calls.len() < ASKING_MAX && calls.insert(call)).then(|| Self { all: all.clone(), call })
     }
 }
 
@@ -71,7 +73,7 @@ impl Approvals {
         let ask = async {
             // Nobody closes it.
             let _place = self.asking.places.acquire().await.ok()?;
-            self.gate().verify(&doubtful.tool_name, &doubtful.key).await
+            self.gate().verify(&doubtful.tool_name, &doubtful.schema_hash, &doubtful.key).await
         };
         let outcome = tokio::select! {
             outcome = ask => outcome,

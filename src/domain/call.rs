@@ -124,6 +124,8 @@ pub(crate) enum Outcome {
     Succeeded(Value),
     /// The tool failed, in these words.
     Failed(String),
+    /// It failed in these words when it was begun again, and an earlier attempt may have had its effect.
+    FailedAgain(String),
     /// Nobody knows: the tool may have had its effect.
     Interrupted,
     /// The same, because whoever ran it went away: where that does no harm it is begun again.
@@ -176,6 +178,8 @@ pub(crate) mod words {
     /// Told while it runs.
     pub(crate) const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
                                  repeat the call.";
+    /// Stands between that and what the tool said when it was begun again.
+    pub(crate) const FAILED_AGAIN: &str = "Begun again, the tool failed:";
     /// Begins what is told of a failure.
     pub(crate) const FAILED: &str = "The tool failed:";
     /// Begins what is told of a call that a person changed.
@@ -232,6 +236,11 @@ impl ToolCall {
             State::Cancelled(approval, _) => approval.as_ref()?.inputs.as_ref(),
             State::Pending | State::Rejected(_) | State::Expired(_) | State::Invalid(_) => None,
         }
+    }
+
+    /// The words of its end where nobody knows how it went.
+    pub(crate) fn unknown_outcome(&self) -> String {
+        Outcome::Interrupted.words(&self.input, self.effective_input(), usize::MAX)
     }
 
     /// How it ended, if it has.
@@ -324,6 +333,9 @@ impl Outcome {
             Self::Succeeded(Value::String(text)) if !text.is_empty() => text.clone(),
             Self::Succeeded(output) => output.to_string(),
             Self::Failed(message) => format!("{} {message}", words::FAILED),
+            Self::FailedAgain(message) => {
+                format!("{} {} {message}", words::INTERRUPTED, words::FAILED_AGAIN)
+            }
             Self::Interrupted | Self::Lost => words::INTERRUPTED.to_owned(),
         };
         with_edit(told, asked, ran, bytes_max)
@@ -341,7 +353,7 @@ pub(crate) fn established(
         Outcome::Succeeded(Value::Null) => words::ESTABLISHED.to_owned(),
         Outcome::Succeeded(output) => format!("{}{} {output}", words::ESTABLISHED, words::OUTPUT),
         Outcome::Failed(why) => format!("{} {why}", words::ESTABLISHED_FAILED),
-        Outcome::Interrupted | Outcome::Lost => words::INTERRUPTED.to_owned(),
+        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => words::INTERRUPTED.to_owned(),
     };
     let told = match reason {
         Some(reason) => format!("{told} {}{reason}", words::REASON),

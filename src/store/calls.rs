@@ -247,7 +247,7 @@ impl Write {
             State::Approved(_) => {
                 let cancelled = self.ended::<Approved, Cancelled>(words::CANCELLED.to_owned());
                 // One that was begun before may have had its effect then.
-                let interrupted = self.ended::<Approved, Interrupted>(words::INTERRUPTED.to_owned());
+                let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome());
                 self.closed(thread, call, cancelled, EventType::ToolCancelled, actor).await?
                     || self.closed(thread, call, interrupted, EventType::ToolInterrupted, actor).await?
             }

@@ -1,6 +1,6 @@
 //! Executions of calls: claimed, renewed, settled, lost.
 
-use super::entity::tool_call;
+use super::entity::{message, run, tool_call};
 use super::events::Subject;
 use super::moves::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::{Read, Renewed, StoreError, Thread, Write, rows};
@@ -25,6 +25,15 @@ pub(crate) enum Claimed {
     /// The commit was asked for, and whether it was made the database did not say. Only who finds this execution in the
     /// row may run the call.
     Unknown(Execution, StoreError),
+}
+
+/// Whether a call may be begun that was begun before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Its tool says that this does no harm.
+    Harmless,
+    /// It does not.
+    Never,
 }
 
 /// What became of a call whose execution went away.
@@ -52,23 +61,28 @@ impl Write {
         ExecId::new(self.clock.uuid())
     }
 
-    /// Takes an approved call to run it, commits, and gives the permit.
+    /// Takes an approved call to run it, commits, and gives the permit. The row knows what its tool said of itself when
+    /// the call was asked for, and `again` what it says now.
     pub(crate) async fn claim(
         self,
         thread: &Thread,
         call: &ToolCall,
         owner: &str,
         lease: Duration,
+        again: Again,
     ) -> Result<Claimed, StoreError> {
         let now = self.now.as_micros();
         let attempt = ExprTrait::add(Expr::col(tool_call::Column::ExecAttempt), 1);
-        let claimed = Move::of::<Approved, Executing>()
+        let mut claimed = Move::of::<Approved, Executing>()
             .set(tool_call::Column::ExecId, Expr::value(self.fresh_execution().to_string()))
             .set(tool_call::Column::ExecOwner, Expr::value(owner))
             .set(tool_call::Column::ExecAttempt, attempt)
             .set(tool_call::Column::StartedAt, Expr::value(now))
             .set(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
             .only(tool_call::Column::StartDeadline.gt(now));
+        if again == Again::Never {
+            claimed = claimed.only(tool_call::Column::ExecAttempt.eq(0));
+        }
         self.lock_thread(thread).await?;
         if !self.apply(thread, call.id, claimed).await? {
             return Ok(Claimed::Nothing);
@@ -84,8 +98,8 @@ impl Write {
         })
     }
 
-    /// After a claim whose commit nobody answered: the permit, if the call is this execution's. A commit that is still
-    /// on its way then comes to nothing, or to a call that nobody runs.
+    /// After a claim whose commit nobody answered: the permit, if the call is this execution's and nobody wants it to
+    /// end. A commit that is still on its way then comes to nothing, or to a call that nobody runs.
     pub(crate) async fn find_claim(
         self,
         thread: &Thread,
@@ -95,12 +109,19 @@ impl Write {
     ) -> Result<Option<Permit>, StoreError> {
         // Waits for the transaction in doubt, as long as the database has it open.
         self.lock_thread(thread).await?;
-        if self.renew_call(call, execution, lease).await? == Renewed::Lost {
-            return Ok(None);
-        }
+        let renewed = self.renew_call(call, execution, lease).await?;
         let stored = self.any_call(call).await?;
+        let found = match (renewed, with_execution(stored)) {
+            (Renewed::Lost, _) | (_, None) => return Ok(None),
+            (Renewed::Held, Some(found)) => Some(found),
+            (Renewed::CancelRequested, Some((stored, execution))) => {
+                let unknown = &Outcome::Interrupted;
+                self.settle(call, execution, unknown, stored.unknown_outcome(), Duration::ZERO).await?;
+                None
+            }
+        };
         self.commit().await?;
-        Ok(with_execution(stored).map(|(stored, execution)| permit(thread, stored, execution)))
+        Ok(found.map(|(stored, execution)| permit(thread, stored, execution)))
     }
 
     /// Says that an execution is alive.
@@ -123,8 +144,6 @@ impl Write {
             .filter(tool_call::Column::CancelRequestedAt.is_not_null())
             .count(&self.tx)
             .await?;
-        #[cfg(feature = "torture")]
-        self.name.set("call.renewed", Some(&call));
         Ok(Renewed::of(held.rows_affected == 1, asked > 0))
     }
 
@@ -143,7 +162,7 @@ impl Write {
         let own = tool_call::Column::ExecId.eq(execution.id.to_string());
         let settling = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
-            Outcome::Interrupted => Some(self.unknown(result.clone())),
+            Outcome::FailedAgain(_) | Outcome::Interrupted => Some(self.unknown(result.clone())),
             Outcome::Lost => return Ok(self.lose(&row, own, start_deadline, actor).await? != Lost::Nothing),
         };
         let late = self.known::<Interrupted>(outcome, &result);
@@ -180,7 +199,7 @@ impl Write {
     }
 
     /// Gives up an execution that went away, where the call stands so: it may be begun again where that does no more
-    /// than beginning it once, unless somebody wants it to end; else nobody knows how it went.
+    /// than beginning it once, unless nobody wants that any more; else nobody knows how it went.
     pub(super) async fn lose(
         &self,
         row: &tool_call::Model,
@@ -193,7 +212,7 @@ impl Write {
         let repeatable = row.idempotent;
         #[cfg(feature = "torture")]
         let repeatable = repeatable || faults::has(Bug::ReapToApproved);
-        if repeatable && !self.is_deleted(&thread).await? {
+        if repeatable && self.is_wanted(&thread, row).await? {
             let until = self.now.plus(start_deadline);
             let again = unleased(Move::of::<Executing, Approved>())
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
@@ -209,6 +228,17 @@ impl Write {
         Ok(if moved { Lost::Interrupted } else { Lost::Nothing })
     }
 
+    /// Whether what the call is a part of stands: its thread is not deleted, its message not cut off, its run not
+    /// stopped. The thread has to be locked.
+    async fn is_wanted(&self, thread: &Thread, row: &tool_call::Model) -> Result<bool, StoreError> {
+        let stopped = run::Column::Status.eq("cancelled").or(run::Column::CancelRequestedAt.is_not_null());
+        let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
+        let cut_off = message::Column::Status.eq("superseded");
+        let cut_off =
+            message::Entity::find_by_id(row.message_id.clone()).filter(cut_off).count(&self.tx).await?;
+        Ok(stopped + cut_off == 0 && !self.is_deleted(thread).await?)
+    }
+
     /// Says of an execution, where the call stands so, that nobody knows how it went.
     pub(super) async fn interrupt(
         &self,
@@ -216,8 +246,7 @@ impl Write {
         standing: SimpleExpr,
         actor: &str,
     ) -> Result<bool, StoreError> {
-        let call = rows::call(row.clone(), None)?;
-        let result = Outcome::Interrupted.words(&call.input, call.effective_input(), usize::MAX);
+        let result = rows::call(row.clone(), None)?.unknown_outcome();
         let Settling { moved, event } = self.unknown(result);
         let moved = moved.only(same_execution(row)).only(standing);
         self.move_row(row, moved, event, actor, json!({})).await
@@ -244,7 +273,7 @@ impl Write {
                 let moved = unleased(self.ended::<From, Failed>(result));
                 Some(Settling { moved, event: EventType::ToolFailed })
             }
-            Outcome::Interrupted | Outcome::Lost => None,
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => None,
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
-pub(crate) use executions::Claimed;
+pub(crate) use executions::{Again, Claimed};
 pub(crate) use fence::FencedThread;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use listing::ListedCall;
@@ -329,7 +329,10 @@ impl Store {
     async fn begin_over(&self, db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
         if self.shared_sessions {
             let tx = db.begin().await?;
-            tx.execute_unprepared(mode.begin_shared()).await?;
+            match mode {
+                Mode::Read => tx.execute_unprepared(BEGIN_SHARED_READ).await?,
+                Mode::Write => tx.execute_unprepared(BEGIN_SHARED_WRITE).await?,
+            };
             return Ok(tx);
         }
         db.begin_with_options(mode.options(db.get_database_backend())).await
@@ -379,13 +382,6 @@ impl Mode {
                 isolation_level: Some(IsolationLevel::ReadCommitted),
                 ..Default::default()
             },
-        }
-    }
-
-    const fn begin_shared(self) -> &'static str {
-        match self {
-            Self::Read => BEGIN_SHARED_READ,
-            Self::Write => BEGIN_SHARED_WRITE,
         }
     }
 }

@@ -68,6 +68,8 @@ impl DueCall {
 pub(crate) struct Doubtful {
     pub(crate) due: DueCall,
     pub(crate) tool_name: String,
+    /// The tool's schema when it was asked for.
+    pub(crate) schema_hash: String,
     /// What the call is known by to its tool.
     pub(crate) key: IdempotencyKey,
     pub(crate) execution: Execution,
@@ -77,6 +79,7 @@ pub(crate) struct Doubtful {
 struct DoubtfulRow {
     tool_call_id: String,
     name: String,
+    schema_hash: String,
     exec_id: String,
     exec_attempt: i32,
     started_at: i64,
@@ -91,6 +94,7 @@ impl Doubtful {
         Ok(Self {
             due: DueCall { id, at: row.finished_at },
             tool_name: row.name,
+            schema_hash: row.schema_hash,
             key: IdempotencyKey::of(id, Requester { tenant_id: row.tenant_id, user_id: row.user_id }),
             execution: Execution {
                 id: rows::id("tool_calls", &row.exec_id)?,
@@ -163,7 +167,8 @@ impl Write {
         let ended = tool_call::Column::FinishedAt;
         let mut found = tool_call::Entity::find()
             .select_only()
-            .columns([tool_call::Column::ToolCallId, tool_call::Column::Name, tool_call::Column::ExecId])
+            .columns([tool_call::Column::ToolCallId, tool_call::Column::Name, tool_call::Column::SchemaHash])
+            .column(tool_call::Column::ExecId)
             .columns([tool_call::Column::ExecAttempt, tool_call::Column::StartedAt, ended])
             .columns([thread::Column::TenantId, thread::Column::UserId])
             .join(JoinType::InnerJoin, of_threads)
@@ -213,7 +218,7 @@ impl Write {
             return Ok(true);
         }
         // One that was begun before may have had its effect then.
-        let interrupted = self.ended::<Approved, Interrupted>(words::INTERRUPTED.to_owned()).only(late());
+        let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome()).only(late());
         self.closed(thread, call, interrupted, EventType::ToolInterrupted, system::SWEEPER).await
     }
 

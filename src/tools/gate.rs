@@ -155,17 +155,26 @@ impl Gate {
         }
     }
 
-    /// Asks a tool what became of a call that was cut off. `None` if it does not know, or cannot say now.
-    pub(crate) async fn verify(&self, tool_name: &str, key: &IdempotencyKey) -> Option<Outcome> {
-        let tool = self.registry.get(tool_name)?.tool.clone();
+    /// Asks a tool what became of a call that was cut off. `None` if it does not know, or cannot say now. That it never
+    /// happened only the tool of that schema is believed: another of its name may ask somebody else.
+    pub(crate) async fn verify(
+        &self,
+        tool_name: &str,
+        schema_hash: &str,
+        key: &IdempotencyKey,
+    ) -> Option<Outcome> {
+        let registered = self.registry.get(tool_name)?;
+        let (tool, same) = (registered.tool.clone(), registered.schema_hash == schema_hash);
         let asked = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
         match tokio::time::timeout(self.timeout, asked).await {
             Ok(Ok(Ok(Verified::Happened(output)))) => Some(Outcome::Succeeded(self.bounded(output))),
-            Ok(Ok(Ok(Verified::NeverHappened))) => Some(Outcome::Failed(words::NEVER_HAPPENED.to_owned())),
+            Ok(Ok(Ok(Verified::NeverHappened))) => {
+                same.then(|| Outcome::Failed(words::NEVER_HAPPENED.to_owned()))
+            }
             Ok(Ok(Ok(Verified::Unknown))) => None,
             // In which words is no business of a log.
             Ok(Ok(Err(_))) => {
-                tracing::info!(tool_call_id = %key, "a tool could not say what became of a call");
+                tracing::debug!(tool_call_id = %key, "a tool could not say what became of a call");
                 None
             }
             Ok(Err(_panic)) => {

@@ -10,8 +10,8 @@ mod registry;
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
-pub(crate) use registry::InputError;
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
+pub(crate) use registry::{InputError, Registered};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether running a call twice does no more than running it once. Stored with each call. Only such a call is ever
     /// run again: one that was cut off, at most three times in all, and each time with the same
     /// [key](Permit::idempotency_key). An earlier attempt may still be under way then, in a process that was only taken
-    /// for dead.
+    /// for dead. So if a later attempt fails nobody knows the call's outcome: it is `interrupted`, not `failed`.
     const IDEMPOTENT: bool = false;
     /// How much harm it can do, shown to the person.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
@@ -121,7 +121,7 @@ pub enum Verified<Output> {
     Happened(Output),
     /// It did not happen and never will: the call failed. Not merely that nothing is to be seen of it yet: the process
     /// that ran it may only have been paused, and come back. So only where whoever would have to do it has promised to
-    /// refuse this key from now on.
+    /// refuse this key from now on. Not believed of a tool whose schema is another than when the call was asked for.
     NeverHappened,
     /// Neither is known: it is asked again.
     Unknown,

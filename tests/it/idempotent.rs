@@ -1,7 +1,8 @@
 //! A tool that may be begun again is, when a crash cut it off: with the same key, three times in all, and by nobody
 //! once somebody wants it to end.
 
-use crate::support::{Embedded, Place, Process, UNKNOWN, call, eventually};
+use crate::support::{Embedded, Place, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter};
+use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -177,12 +178,52 @@ async fn lapse(app: &Embedded, id: &str) {
 
 /// An approved `restock` whose first execution was taken for dead, and that nobody has begun again.
 async fn cut_off(app: &Embedded) -> (String, String) {
-    let (thread, id) = app.held("restock", "10").await;
-    assert_eq!(app.client.approve(&id).await.status, 202);
+    cut_off_with(app, "10", &json!({})).await
+}
+
+/// The same with this note, and a yes that says this too.
+async fn cut_off_with(app: &Embedded, note: &str, more: &Value) -> (String, String) {
+    let (thread, id) = app.held("restock", note).await;
+    let mut yes = json!({ "toolCallId": id, "isValidated": true });
+    yes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    assert_eq!(app.client.validate(&yes).await.status, 202);
     app.ledger.wait_begun().await;
     lapse(app, &id).await;
     app.client.becomes(&id, "approved").await;
     (thread, id)
+}
+
+/// Its time to be begun again is over.
+async fn too_late(app: &Embedded, id: &str) {
+    let over = format!("UPDATE tool_calls SET start_deadline = created_at WHERE tool_call_id = '{id}'");
+    assert_eq!(app.rows.change(&over).await, Ok(1));
+}
+
+/// A `tidy` that a turn runs, in a thread; nobody reads what the turn says.
+async fn in_mid_tidy(app: &Embedded) -> (String, String) {
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]);
+    drop(app.client.begin(&thread, &json!({ "content": "tidy up" })).await);
+    app.ledger.wait_begun().await;
+    let found = app.rows.all("SELECT tool_call_id FROM tool_calls").await;
+    (thread, found[0]["tool_call_id"].as_str().unwrap().to_owned())
+}
+
+/// A sweeper that would begin at once whatever it may.
+fn eager(config: &mut Config) {
+    config.approval.sweep = Duration::from_millis(20);
+    config.approval.lease = Duration::from_millis(500);
+    config.approval.wait = Duration::ZERO;
+}
+
+/// The sweeper looks through everything, and begins anew.
+async fn swept(app: &Embedded) {
+    for note in ["a", "b", "c"] {
+        let (_, id) = app.held("restock", note).await;
+        let over = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
+        assert_eq!(app.rows.change(&over).await, Ok(1));
+        app.client.becomes(&id, "expired").await;
+    }
 }
 
 #[tokio::test]
@@ -270,20 +311,123 @@ async fn one_of_a_deleted_thread_is_not_begun_again() {
 }
 
 #[tokio::test]
+async fn one_of_a_run_that_was_stopped_is_not_begun_again() {
+    let app = patient().await;
+    let (thread, id) = in_mid_tidy(&app).await;
+    let run = app.client.get(&format!("/threads/{thread}")).await.body["active_run_id"].clone();
+    let run = format!("/runs/{}", run.as_str().unwrap());
+    app.client.post(&format!("{run}/cancel"), &Value::Null).await;
+    let stopped = async || (app.client.get(&run).await.body["status"] == "cancelled").then_some(());
+    eventually("the run is cancelled", stopped).await;
+    assert_eq!(app.client.call(&id).await["state"], "executing", "the tool goes on");
+    lapse(&app, &id).await;
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn one_of_a_run_that_was_to_stop_is_not_begun_again() {
+    let app = patient().await;
+    let (_, id) = in_mid_tidy(&app).await;
+    assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
+    lapse(&app, &id).await;
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn one_that_another_answer_was_asked_for_is_not_begun_again() {
+    let app = patient().await;
+    let (thread, id) = in_mid_tidy(&app).await;
+    let dead = format!("UPDATE runs SET lease_until = {LONG_AGO}");
+    assert_eq!(app.rows.change(&dead).await, Ok(1));
+    let closed = async || (app.rows.count("runs WHERE status = 'failed'").await == 1).then_some(());
+    eventually("the turn is closed", closed).await;
+    app.scene.says("All is tidy.");
+    let again = json!({ "messages": [{ "role": "user", "content": "tidy up" }] });
+    assert_eq!(app.client.turn(&thread, &again).await.text(), "All is tidy.");
+    assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 1);
+    lapse(&app, &id).await;
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
 async fn one_that_nobody_begins_again_in_time_has_an_unknown_outcome() {
-    let app = Embedded::with(|config| {
-        config.approval.sweep = Duration::from_millis(20);
-        config.approval.lease = Duration::from_secs(3600);
-        config.approval.start_deadline = Duration::from_secs(2);
-        config.approval.wait = Duration::ZERO;
-    })
-    .await;
+    let app = patient().await;
     let (thread, id) = cut_off(&app).await;
+    too_late(&app, &id).await;
     let call = app.client.becomes(&id, "interrupted").await;
     assert_eq!((&call["result"], &call["validated"]), (&json!(UNKNOWN), &json!(true)));
     app.scene.says("Nobody knows.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
     app.ledger.go.add_permits(1);
+}
+
+#[tokio::test]
+async fn the_model_reads_that_a_person_changed_what_was_cut_off_for_good() {
+    let app = patient().await;
+    let edit = json!({ "validatedInputs": { "note": "9" } });
+    let (_, late) = cut_off_with(&app, "10", &edit).await;
+    let (_, cancelled) = cut_off_with(&app, "11", &edit).await;
+    too_late(&app, &late).await;
+    app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &Value::Null).await;
+    for (id, asked) in [(late, "10"), (cancelled, "11")] {
+        let call = app.client.becomes(&id, "interrupted").await;
+        let told = format!(
+            "A person changed the inputs from {{\"note\":\"{asked}\"}} to {{\"note\":\"9\"}} before approving. {UNKNOWN}"
+        );
+        assert_eq!(call["result"], told);
+    }
+    app.ledger.go.add_permits(2);
+}
+
+#[tokio::test]
+async fn if_it_fails_when_it_is_begun_again_nobody_knows_what_the_first_attempt_did() {
+    let app = patient().await;
+    let (thread, id) = cut_off_with(&app, SPOILT, &json!({})).await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    app.ledger.go.add_permits(2);
+    let call = app.client.becomes(&id, "interrupted").await;
+    let told = format!("{UNKNOWN} Begun again, the tool failed: the key is in use");
+    assert_eq!(call["result"], told);
+    app.scene.says("Nobody knows.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Nobody knows.");
+    let sent = app.rows.all("SELECT kind, text FROM sent_answers").await;
+    assert_eq!(sent, [json!({ "kind": "answer", "text": told })]);
+}
+
+#[tokio::test]
+async fn a_server_whose_tool_may_be_begun_only_once_does_not_begin_it_again() {
+    let app = patient().await;
+    let (_, id) = cut_off(&app).await;
+    app.ledger.go.add_permits(1);
+    let tools = stricter(&app.ledger);
+    let app = app.redeploy_with(tools, eager).await;
+    swept(&app).await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    swept(&app).await;
+    assert_eq!(app.client.call(&id).await["state"], "approved");
+    too_late(&app, &id).await;
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    assert_eq!(app.ledger.lines(), [attempt("restock 10", 1, &id)]);
+}
+
+#[tokio::test]
+async fn a_server_whose_tool_asks_does_not_begin_what_nobody_was_asked_about() {
+    let app = patient().await;
+    let (_, id) = in_mid_tidy(&app).await;
+    lapse(&app, &id).await;
+    app.client.becomes(&id, "approved").await;
+    app.ledger.go.add_permits(1);
+    let tools = stricter(&app.ledger);
+    let app = app.redeploy_with(tools, eager).await;
+    swept(&app).await;
+    assert_eq!(app.client.call(&id).await["state"], "approved");
+    too_late(&app, &id).await;
+    assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
+    assert_eq!(app.ledger.lines(), [attempt("tidy 7", 1, &id)]);
 }
 
 #[tokio::test]
@@ -301,23 +445,16 @@ async fn one_that_takes_too_long_is_not_begun_again() {
 
 #[tokio::test]
 async fn a_turn_that_lives_on_is_told_by_a_note_what_came_of_a_call_that_was_begun_again() {
-    let app = Embedded::with(|config| {
-        config.approval.sweep = Duration::from_millis(20);
-        config.approval.lease = Duration::from_secs(3);
-    })
-    .await;
+    let app = patient().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]).says("I do not know yet.");
     let begun = async {
         app.ledger.wait_begun().await;
-        let lapsed = async || {
-            let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE state = 'executing'");
-            app.rows.change(&lapse).await.unwrap();
-            (app.rows.count("tool_calls WHERE state = 'approved'").await == 1).then_some(())
-        };
-        eventually("the execution is taken for dead", lapsed).await;
-        app.ledger.wait_begun().await;
-        // The first is let go, and the turn with it.
+        let dead = format!("UPDATE tool_calls SET lease_until = {LONG_AGO}");
+        assert_eq!(app.rows.change(&dead).await, Ok(1));
+        let cut_off =
+            async || (app.rows.count("tool_calls WHERE state = 'approved'").await == 1).then_some(());
+        eventually("the execution is taken for dead", cut_off).await;
         app.ledger.go.add_permits(1);
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "tidy up"), begun);
@@ -327,6 +464,9 @@ async fn a_turn_that_lives_on_is_told_by_a_note_what_came_of_a_call_that_was_beg
         "{}",
         turn.raw
     );
+
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, eager).await;
     app.ledger.go.add_permits(1);
     let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
     eventually("the second settles", settled).await;

@@ -11,6 +11,10 @@ struct Calls {
     rejected: String,
     executing: String,
     succeeded: String,
+    /// One that may be begun again, and is being run.
+    repeatable: String,
+    /// Another, whose first execution was taken for dead.
+    cut_off: String,
     /// One that the policy let run.
     ungated: String,
     /// A thread with two runs that wait.
@@ -37,6 +41,14 @@ impl Calls {
         assert_eq!(told.text(), "Paid.", "so there is a sent answer, and a run at its end");
         let (_, executing) = app.held("wait_for_me", "4").await;
         approve_until(app, &executing, "executing").await;
+        let (_, repeatable) = app.held("restock", "8").await;
+        approve_until(app, &repeatable, "executing").await;
+        let (_, cut_off) = app.held("restock", "9").await;
+        approve_until(app, &cut_off, "executing").await;
+        let lost = format!(
+            "UPDATE tool_calls SET state = 'approved', lease_until = NULL WHERE tool_call_id = '{cut_off}'"
+        );
+        assert_eq!(app.rows.change(&lost).await, Ok(1));
         let waiting_thread = app.client.thread().await;
         app.hold_in(&waiting_thread, "pay", "5").await;
         app.hold_in(&waiting_thread, "pay", "6").await;
@@ -44,12 +56,24 @@ impl Calls {
         let looked = app.client.say(&app.client.thread().await, "look").await;
         let ungated = looked.one('9')["toolCallId"].as_str().unwrap().to_owned();
         let completed_run = told.headers["x-run-id"].to_str().unwrap().to_owned();
-        Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run }
+        Self {
+            pending,
+            rejected,
+            executing,
+            succeeded,
+            repeatable,
+            cut_off,
+            ungated,
+            waiting_thread,
+            completed_run,
+        }
     }
 
     /// Statements that have to be refused: with which words on SQLite, and with which on Postgres.
     fn refused(&self) -> Vec<(String, &'static str, &'static str)> {
-        let Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run } = self;
+        let Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run, .. } =
+            self;
+        let Self { repeatable, cut_off, .. } = self;
         let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
         // A copy of a call under other ids, with some columns changed.
         let copy = |id: &str, state: &str, execution: &str| {
@@ -155,6 +179,16 @@ impl Calls {
             same(call(ungated, "exec_attempt = 2"), once),
             same(call(executing, "state = 'approved', lease_until = NULL, start_deadline = 1"), once),
             same(call(pending, "exec_id = 'x', exec_attempt = 1"), once),
+            // Each time it is begun is counted, and has a name of its own.
+            same(call(cut_off, "state = 'executing', lease_until = 1"), once),
+            same(call(cut_off, "state = 'executing', lease_until = 1, exec_id = 'x'"), once),
+            same(call(cut_off, "state = 'executing', lease_until = 1, exec_attempt = 2"), once),
+            same(
+                call(cut_off, "state = 'executing', lease_until = 1, exec_id = 'x', exec_attempt = 3"),
+                once,
+            ),
+            // What somebody wants to end is not begun again.
+            same(call(repeatable, "state = 'approved', lease_until = NULL, cancel_requested_at = 1"), once),
             // What was shown is what runs.
             same(call(pending, "arguments = '{\"note\":\"all\"}'"), fixed),
             same(call(executing, "arguments = '{}'"), fixed),
@@ -237,7 +271,7 @@ impl Calls {
 
     /// Near misses of the statements above, which have to be taken: a schema that refuses all guards nothing.
     fn taken(&self) -> Vec<String> {
-        let Self { pending, waiting_thread, .. } = self;
+        let Self { pending, cut_off, waiting_thread, .. } = self;
         let call = |set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{pending}'");
         vec![
             call(
@@ -249,6 +283,10 @@ impl Calls {
             ),
             call("state = 'interrupted', lease_until = NULL, result = 'x', finished_at = 1"),
             call("state = 'failed', result = 'y'"),
+            format!(
+                "UPDATE tool_calls SET state = 'executing', lease_until = 1, exec_id = 'x', exec_attempt = 2
+                 WHERE tool_call_id = '{cut_off}'"
+            ),
             format!(
                 "UPDATE runs SET status = 'running', owner = 'x', lease_until = 1
                  WHERE run_id = (SELECT max(run_id) FROM runs WHERE thread_id = '{waiting_thread}')"
@@ -295,7 +333,7 @@ async fn attack(app: &Embedded, on_postgres: bool) {
         assert_eq!(app.rows.change(&sql).await, Ok(1), "{sql}");
     }
     // So that the server can stop.
-    app.ledger.go.add_permits(1);
+    app.ledger.go.add_permits(3);
 }
 
 #[tokio::test]

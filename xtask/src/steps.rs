@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::{layout, no_more_arguments, schemathesis, tooling, torture};
+use crate::{layout, no_more_arguments, schemathesis, tooling};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -73,12 +73,6 @@ pub(crate) const STEPS: &[Step] = &[
         command: "schemathesis",
         summary: "schemathesis over the OpenAPI document, for two minutes; arguments: seconds, seed",
         action: schemathesis::check,
-    },
-    Step {
-        name: "torture",
-        command: "torture",
-        summary: "the servers under fire, a minute on each database; arguments (--help) make another run of it",
-        action: torture::torture,
     },
 ];
 

@@ -55,7 +55,10 @@ BEGIN
         OR (NEW.state = 'interrupted' AND OLD.exec_attempt = 0))
     THEN RAISE EXCEPTION 'only a call that was never claimed did not run'; END IF;
 
-    IF (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3))
+    IF (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3
+            AND OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NULL))
+        OR (OLD.state = 'approved' AND NEW.state = 'executing' AND (NEW.exec_attempt <> OLD.exec_attempt + 1
+            OR NEW.exec_id IS NOT DISTINCT FROM OLD.exec_id))
         OR (NEW.exec_attempt <> OLD.exec_attempt AND NOT (OLD.state = 'approved'
             AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
         OR (NEW.exec_id IS DISTINCT FROM OLD.exec_id

@@ -43,7 +43,10 @@ WHEN OLD.state = 'approved' AND OLD.state IS NOT NEW.state AND (
 BEGIN SELECT RAISE(ABORT, 'only a call that was never claimed did not run'); END;
 
 CREATE TRIGGER tool_calls_attempts BEFORE UPDATE ON tool_calls
-WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3))
+WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent AND OLD.exec_attempt < 3
+      AND OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NULL))
+  OR (OLD.state = 'approved' AND NEW.state = 'executing' AND (NEW.exec_attempt <> OLD.exec_attempt + 1
+      OR NEW.exec_id IS OLD.exec_id))
   OR (NEW.exec_attempt IS NOT OLD.exec_attempt
       AND NOT (OLD.state = 'approved' AND NEW.state = 'executing' AND NEW.exec_attempt = OLD.exec_attempt + 1))
   OR (NEW.exec_id IS NOT OLD.exec_id AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))

@@ -134,6 +134,29 @@ async fn on_postgres_a_claim_that_was_made_in_silence_is_found_by_who_made_it_an
 }
 
 #[tokio::test]
+async fn on_postgres_a_call_that_is_cancelled_while_its_claim_is_in_doubt_is_not_run() {
+    let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
+    let app = &place.app;
+    let (_, id) = app.held("pay", "10").await;
+    place.proxy.strike("tool.started", Commit::MadeInSilence);
+    let cancel = async {
+        let claimed = async || (place.state(&id).await == "executing").then_some(());
+        eventually("the claim is made", claimed).await;
+        app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await
+    };
+    let (approved, cancelled) = tokio::join!(app.client.approve(&id), cancel);
+    place.assert_struck();
+    assert_eq!(
+        (approved.status, &approved.body["state"]),
+        (200, &json!("interrupted")),
+        "{:?}",
+        approved.body
+    );
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn on_postgres_a_claim_that_was_lost_on_its_way_runs_nothing_until_the_next() {
     let place = Place::with(|config| config.approval.wait = Duration::ZERO).await;
     let app = &place.app;

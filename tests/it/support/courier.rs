@@ -1,6 +1,6 @@
 //! A tool whose service can be asked later what became of a call.
 
-use super::{Ledger, Probe};
+use super::{Ledger, Payment, Probe};
 use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -57,6 +57,34 @@ impl Service {
         self.asked().iter().filter(|question| question.key == key).count()
     }
 
+    async fn answer(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        let question = Question {
+            key: key.as_str().to_owned(),
+            tenant_id: key.requester().tenant_id().to_owned(),
+            user_id: key.requester().user_id().to_owned(),
+        };
+        self.asked.lock().unwrap().push(question);
+        let says = self.says.lock().unwrap().clone();
+        match says {
+            Says::Nothing => Ok(Verified::Unknown),
+            Says::Happened(output) => Ok(Verified::Happened(output)),
+            Says::NeverHappened => Ok(Verified::NeverHappened),
+            Says::Fails => Err(ToolError::new("the service cannot be reached")),
+            Says::Breaks => panic!("the service is odd"),
+            Says::Waits(output) => {
+                self.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+                Ok(Verified::Happened(output))
+            }
+        }
+    }
+
+    /// The tool after a deploy that changed it.
+    pub(crate) fn changed_tools(&self) -> ToolRegistry {
+        let mut tools = ToolRegistry::new();
+        tools.register(ChangedCourier(self.clone())).unwrap();
+        tools
+    }
+
     /// The tool, alone in a registry.
     pub(crate) fn tools(&self, ledger: &Ledger) -> ToolRegistry {
         let mut tools = ToolRegistry::new();
@@ -84,23 +112,25 @@ impl Tool for Courier {
     }
 
     async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
-        let question = Question {
-            key: key.as_str().to_owned(),
-            tenant_id: key.requester().tenant_id().to_owned(),
-            user_id: key.requester().user_id().to_owned(),
-        };
-        self.service.asked.lock().unwrap().push(question);
-        let says = self.service.says.lock().unwrap().clone();
-        match says {
-            Says::Nothing => Ok(Verified::Unknown),
-            Says::Happened(output) => Ok(Verified::Happened(output)),
-            Says::NeverHappened => Ok(Verified::NeverHappened),
-            Says::Fails => Err(ToolError::new("the service cannot be reached")),
-            Says::Breaks => panic!("the service is odd"),
-            Says::Waits(output) => {
-                self.service.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
-                Ok(Verified::Happened(output))
-            }
-        }
+        self.service.answer(key).await
+    }
+}
+
+/// `courier` with another schema, which asks the same service.
+struct ChangedCourier(Service);
+
+impl Tool for ChangedCourier {
+    const NAME: &'static str = "courier";
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = true;
+    type Input = Payment;
+    type Output = Value;
+
+    async fn execute(&self, input: Payment, _permit: Permit<Self>) -> Result<Value, ToolError> {
+        Ok(json!({ "delivered": input.note }))
+    }
+
+    async fn verify(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+        self.0.answer(key).await
     }
 }

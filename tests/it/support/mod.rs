@@ -47,7 +47,7 @@ pub(crate) use proxy::{Commit, Proxy};
 pub(crate) use rows::Rows;
 pub(crate) use serve::{Embedded, sqlite};
 pub(crate) use terminal::{Ended, holdpoint};
-pub(crate) use tools::{ChangedPay, Ledger, Probe, Weigh, probes};
+pub(crate) use tools::{ChangedPay, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
 pub(crate) use upstream::{Asked, Upstream};
 pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
 pub(crate) use watched::{MODEL_KEY, Watched};

@@ -140,7 +140,7 @@ impl Wire {
     /// Passes bytes on until an end is gone, or until what is to become of it is known.
     async fn until_fate(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) -> Result<(), Option<Fate>> {
         let gone = |_| None;
-        let (mut up, mut down) = ([0; 16 << 10], [0; 16 << 10]);
+        let (mut up, mut down) = (vec![0; 16 << 10], vec![0; 16 << 10]);
         let mut to_say: Option<(&str, oneshot::Sender<()>)> = None;
         loop {
             if let Some((sql, told)) = to_say.take_if(|_| self.at_rest) {

@@ -83,14 +83,14 @@ probe!(Dawdle, "dawdle", hil: false, |ledger, input| {
 probe!(Mumble, "mumble", hil: true, |_ledger, input| Ok(serde_json::json!(format!("\0{}\0", input.note))));
 
 macro_rules! harmless {
-    ($type:ident, $name:literal, hil: $hil:literal) => {
+    ($type:ident, $name:literal, hil: $hil:literal, idempotent: $idempotent:literal) => {
         struct $type(Ledger);
 
         impl Tool for $type {
             const NAME: &'static str = $name;
             const DESCRIPTION: &'static str = "A probe.";
             const HIL: bool = $hil;
-            const IDEMPOTENT: bool = true;
+            const IDEMPOTENT: bool = $idempotent;
             type Input = Probe;
             type Output = serde_json::Value;
 
@@ -102,14 +102,30 @@ macro_rules! harmless {
                 let (attempt, key) = (permit.attempt(), permit.idempotency_key());
                 self.0.write(format!("{} {} attempt {attempt} key {key}", $name, input.note));
                 self.0.go.acquire().await.map_err(|_| ToolError::new("closed"))?.forget();
+                if attempt > 1 && input.note == SPOILT {
+                    return Err(ToolError::new("the key is in use"));
+                }
                 Ok(serde_json::json!({ "attempt": attempt }))
             }
         }
     };
 }
 
-harmless!(Restock, "restock", hil: true);
-harmless!(Tidy, "tidy", hil: false);
+harmless!(Restock, "restock", hil: true, idempotent: true);
+harmless!(Tidy, "tidy", hil: false, idempotent: true);
+harmless!(RestockOnce, "restock", hil: true, idempotent: false);
+harmless!(TidyWhenAllowed, "tidy", hil: true, idempotent: true);
+
+/// A note with which `restock` and `tidy` fail when they are begun again.
+pub(crate) const SPOILT: &str = "spoilt";
+
+/// After a deploy by which `restock` may be begun only once, and `tidy` asks.
+pub(crate) fn stricter(ledger: &Ledger) -> ToolRegistry {
+    let mut registry = ToolRegistry::new();
+    registry.register(RestockOnce(ledger.clone())).unwrap();
+    registry.register(TidyWhenAllowed(ledger.clone())).unwrap();
+    registry
+}
 
 /// All probes: `look`, `dawdle` and `tidy` run by themselves; the others ask. `dawdle`, `wait_for_me`, `restock` and
 /// `tidy` wait to be let go; of these `restock` and `tidy` may be begun again. `mumble` gives a text with U+0000.

@@ -30,10 +30,9 @@ const REFUSALS: [&str; 17] = [
 /// T1: what belongs to another is not there, and looks as if it never had been.
 pub(super) fn t1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let nothing = |body: &Value| {
-        *body.at("/error/code") == "not_found" && body.at("/error/details").is_null() && {
-            let message = body.at("/error/message");
-            message == "There is nothing here, or nothing for you."
-        }
+        *body.at("/error/code") == "not_found"
+            && body.at("/error").get("details").is_none()
+            && *body.at("/error/message") == "There is nothing here, or nothing for you."
     };
     let seen =
         records.intrusions.iter().filter(|it| it.status != 503 && !(it.status == 404 && nothing(&it.body)));
