@@ -10,8 +10,10 @@ use crate::told::Said;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
+type IsTrue = fn(&CallRow) -> bool;
+
 /// Words that stand for an outcome that is not there yet, and of which calls they are true.
-const PLACEHOLDERS: [(&str, fn(&CallRow) -> bool); 3] = [
+const PLACEHOLDERS: [(&str, IsTrue); 3] = [
     ("Awaiting approval by a person.", |row| row.held),
     ("Approved by a person and under way.", |row| row.held && row.validated == Some(true)),
     ("Under way, or cut off:", |row| !row.held && row.exec_id.is_some()),
