@@ -95,7 +95,10 @@ impl Mix {
         let skews = db == Db::Postgres;
         // Of one server all of it stands still.
         let mean = Duration::from_millis(if skews { 900 } else { 1200 });
-        let faults = vec!["after:*=lose@0.004".to_owned()];
+        // Now and then at any commit.
+        let faults =
+            ["after:*=lose@0.004", "before:*=refuse@0.004", "before:*=die@0.002", "after:*=die@0.002"];
+        let faults = faults.map(str::to_owned).to_vec();
         Self { weights, mean, failing: 50, faults, skews }
     }
 
