@@ -22,6 +22,9 @@ pub(crate) struct LedgerLine {
     pub(crate) tool: String,
     #[serde(default)]
     pub(crate) args_sha256: String,
+    /// Of the tool as the build has it that ran.
+    #[serde(default)]
+    pub(crate) schema_hash: String,
     pub(crate) tenant: String,
     pub(crate) user: String,
     pub(crate) seen_state: Option<String>,

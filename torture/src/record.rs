@@ -56,6 +56,9 @@ pub(crate) struct Deciding {
     pub(crate) answer: Answer,
 }
 
+/// The route of what everybody is shown in the end, when nothing is under way any more.
+pub(crate) const LAST_LOOK: &str = "final";
+
 /// How somebody saw a call stand.
 #[derive(Debug, Clone)]
 pub(crate) struct Sight {

@@ -13,10 +13,10 @@ pub(crate) struct CallRow {
     pub(crate) tool_call_id: String,
     pub(crate) thread_id: String,
     pub(crate) message_id: String,
+    pub(crate) step: i64,
     pub(crate) wire_call_id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
-    pub(crate) schema_hash: String,
     #[serde(deserialize_with = "truth")]
     pub(crate) held: bool,
     #[serde(deserialize_with = "truth")]
@@ -46,6 +46,8 @@ pub(crate) struct DecisionRow {
     #[serde(rename = "final", deserialize_with = "truth")]
     pub(crate) is_final: bool,
     pub(crate) input_hash: String,
+    /// Where it came in.
+    pub(crate) surface: String,
     pub(crate) at: i64,
 }
 
@@ -94,6 +96,7 @@ pub(crate) struct MessageRow {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct StepRow {
     pub(crate) message_id: String,
+    pub(crate) n: i64,
     pub(crate) parts: String,
 }
 

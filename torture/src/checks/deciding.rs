@@ -36,7 +36,7 @@ pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for deciding in &records.decidings {
         let Answer::Said { status: 200 | 202, body, .. } = &deciding.answer else { continue };
-        if body["state"] == "pending" {
+        if *body.at("/state") == "pending" {
             continue;
         }
         let holds = cases.get(deciding.call.as_str()).is_some_and(|case| holds(case, &deciding.verdict));
@@ -49,14 +49,33 @@ pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// C1: the same again is answered with what came of it; another one with the decision in force.
+/// C1: the same again is answered with what came of it, and once as new; another one with the decision in force. To those
+/// who may decide it is there.
 pub(super) fn c1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
+        let is_fresh = |deciding: &&&Deciding| match &deciding.answer {
+            Answer::Said { status, body, replayed } => {
+                matches!(status, 200 | 202) && *body.at("/state") != "pending" && !replayed
+            }
+            Answer::Unknown(_) => false,
+        };
+        let fresh = case.decidings.iter().filter(is_fresh).count();
+        if fresh > 1 {
+            found.push(Violation::of(
+                "C1",
+                call,
+                format!("{fresh} were told that theirs is the one that counts"),
+            ));
+        }
         for deciding in &case.decidings {
             let Answer::Said { status, body, replayed } = &deciding.answer else { continue };
+            if matches!(status, 403 | 404) {
+                let what = format!("{} may decide it, and is answered with {status}", deciding.actor);
+                found.push(Violation::of("C1", call, what));
+            }
             let is_theirs = case.decision().is_some_and(|it| it.actor == deciding.actor);
-            if matches!(status, 200 | 202) && body["state"] != "pending" && !replayed && !is_theirs {
+            if matches!(status, 200 | 202) && *body.at("/state") != "pending" && !replayed && !is_theirs {
                 let what = format!("{} was told to have decided what another did", deciding.actor);
                 found.push(Violation::of("C1", call, what));
             }
@@ -103,10 +122,15 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                     format!("seen decided, then pending by {}", sight.route),
                 ));
             }
+            let other_edit = |one: &Sight, other: &Sight| match (&one.edit, &other.edit) {
+                (Some(one), Some(other)) => !same(one, other),
+                (None, None) => false,
+                // The answer to a decision does not show everything.
+                _ => one.route != "decision" && other.route != "decision",
+            };
             let differs = |sight: &&&Sight| {
-                let edits = (sight.edit.as_ref(), decided.edit.as_ref());
-                let other_edit = matches!(edits, (Some(one), Some(other)) if !same(one, other));
-                sight.validated.is_some() && (sight.validated != decided.validated || other_edit)
+                let said = sight.validated.is_some();
+                said && (sight.validated != decided.validated || other_edit(sight, decided))
             };
             if let Some(sight) = sights.iter().find(differs) {
                 found.push(Violation::of(
@@ -114,6 +138,16 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                     call,
                     format!("seen decided in two ways, by {}", sight.route),
                 ));
+            }
+        }
+        let unknown = sights.iter().find(|sight| sight.state == "interrupted");
+        if let Some(unknown) = unknown {
+            let later = sights.iter().filter(|sight| sight.span.begun > unknown.span.ended);
+            let mut goes_back =
+                later.filter(|sight| !matches!(sight.state.as_str(), "interrupted" | "succeeded" | "failed"));
+            if let Some(sight) = goes_back.next() {
+                let what = format!("seen interrupted, then {} by {}", sight.state, sight.route);
+                found.push(Violation::of("C2", call, what));
             }
         }
         let ended = sights.iter().find(|sight| has_ended(&sight.state));
@@ -128,11 +162,11 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// C3: nobody is told that it failed when it was done.
+/// C3: nobody is told that it failed when it was done. What a page answers within a stream is told there, if at all.
 pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
-        let Some(decision) = case.decision() else { continue };
+        let Some(decision) = case.decision().filter(|it| it.surface != "stream") else { continue };
         let theirs =
             |deciding: &&&Deciding| deciding.actor == decision.actor && holds(case, &deciding.verdict);
         let mut said = case.decidings.iter().filter(theirs).peekable();
@@ -176,8 +210,8 @@ fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
 
 /// Whether a decider was told of an end that the call does not have now. What nobody knew may be known since.
 fn ended_otherwise(case: &Case<'_>, body: &Value) -> bool {
-    let state = body["state"].as_str().unwrap_or_default();
-    has_ended(state) && (case.row.state != state || body["result"].as_str() != case.row.result.as_deref())
+    let state = body.at("/state").as_str().unwrap_or_default();
+    has_ended(state) && (case.row.state != state || body.at("/result").as_str() != case.row.result.as_deref())
 }
 
 fn has_ended(state: &str) -> bool {

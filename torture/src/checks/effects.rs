@@ -3,21 +3,21 @@
 use super::case::{Cases, hash};
 use super::{Records, Violation};
 use crate::clock::micros;
-use crate::record::DeedKind;
 use crate::world::LEASE;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// How often a harmless call is begun.
 const ATTEMPTS_MAX: usize = 3;
 
 /// S1: no effect before the yes is durable. A tool that begins sees its call executing, unless whoever runs it stood still
-/// for a lease between the claim and the beginning: that no database can undo.
+/// for a lease between the claim and the beginning: that no database can undo. Which claim was this one's the times do
+/// not tell, so the first counts.
 pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         for start in case.starts() {
-            let claimed = case.claims().filter(|at| *at <= start.at).max();
+            let claimed = case.claims().filter(|at| *at <= start.at).min();
             let late = claimed.is_some_and(|at| start.at - at >= micros(LEASE));
             let state = start.seen_state.as_deref();
             let in_order = match state {
@@ -117,46 +117,13 @@ pub(super) fn s7(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// V1: a call runs under the schema that it was decided on. Which hash a build has for a tool is learnt from what the
-/// unchanged builds ran most.
-pub(super) fn v1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
-    let builds: HashMap<u32, &str> = records
-        .deeds
-        .iter()
-        .filter(|deed| deed.kind == DeedKind::Start)
-        .filter_map(|deed| Some((deed.pid?, deed.what.as_str())))
-        .collect();
-    let mut schemas: HashMap<&str, Vec<&str>> = HashMap::new();
-    for case in cases.values() {
-        let known = schemas.entry(&case.row.name).or_default();
-        if !known.contains(&case.row.schema_hash.as_str()) {
-            known.push(&case.row.schema_hash);
-        }
-    }
-    // By tool: the call, whether the build that ran it had another schema, and what was decided on.
-    let mut ran: BTreeMap<&str, Vec<(&str, bool, &str)>> = BTreeMap::new();
+/// V1: a call runs under the schema that it was decided on.
+pub(super) fn v1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
     for (call, case) in cases {
         let (Some(decision), Some(inputs)) = (case.decision(), case.row.effective_inputs()) else { continue };
-        let of = |schema: &&&str| hash(&json!([case.row.name, inputs, schema])) == decision.input_hash;
-        let known = schemas.get(case.row.name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let Some(decided_on) = known.iter().find(of) else { continue };
         for start in case.starts() {
-            let build = builds.get(&start.pid).copied().unwrap_or_default();
-            let changed = build.contains(&format!("--changed {}", case.row.name));
-            // One tool's name begins another's.
-            let changed = changed && !build.contains(&format!("--changed {}_", case.row.name));
-            ran.entry(&case.row.name).or_default().push((call, changed, decided_on));
-        }
-    }
-    let mut found = Vec::new();
-    for runs in ran.values() {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, _, schema) in runs.iter().filter(|(_, changed, _)| !changed) {
-            *counts.entry(schema).or_default() += 1;
-        }
-        let Some((usual, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { continue };
-        for (call, changed, schema) in runs {
-            if (*schema == usual) == *changed {
+            if hash(&json!([case.row.name, inputs, start.schema_hash])) != decision.input_hash {
                 found.push(Violation::of("V1", call, "it ran under a schema that nobody decided on"));
             }
         }

@@ -4,10 +4,15 @@ use super::case::{Case, Cases};
 use super::{Records, Violation};
 use crate::clock::micros;
 use crate::json::At;
-use crate::record::{DeedKind, Sight};
-use crate::rows::EventRow;
-use crate::world::TOOL_TIMEOUT;
-use serde_json::Value;
+use crate::record::{Deed, DeedKind, LAST_LOOK, Sight};
+use crate::rows::{CallRow, EventRow};
+use crate::world::{LEASE, TOOL_TIMEOUT};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long an end may take to be committed, whose time is when that began.
+const WRITTEN: Duration = Duration::from_secs(2);
 
 /// S5 and A1: the events are moves that a call may make, one for each, from its beginning to how it stands. In which
 /// order moves were committed the times do not tell (they are of when a transaction began), so there has to be one.
@@ -96,54 +101,80 @@ pub(super) fn d2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for run in records.rows.runs.iter().filter(|run| run.status == "running") {
         found.push(Violation { id: "D2", call: None, what: format!("the run {} is stuck", run.run_id) });
     }
-    for turn in &records.turns {
-        for fact in turn.told.facts.iter().filter(|fact| !cases.contains_key(fact.call.as_str())) {
-            found.push(Violation::of("D2", &fact.call, format!("lost: it was told as {:?}", fact.said)));
+    let told = records.turns.iter().flat_map(|turn| &turn.told.facts);
+    let told = told.map(|fact| (&fact.call, format!("told as {:?}", fact.said)));
+    let seen =
+        records.sights.iter().map(|sight| (&sight.call, format!("seen {} by {}", sight.state, sight.route)));
+    for (call, how) in told.chain(seen).filter(|(call, _)| !cases.contains_key(call.as_str())) {
+        found.push(Violation::of("D2", call, format!("lost: it was {how}")));
+    }
+    found
+}
+
+/// D3: what is known is told, by every replica, and what is not known is told as that, never as a success.
+pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let replicas: BTreeSet<usize> = records
+        .deeds
+        .iter()
+        .filter(|deed| deed.kind == DeedKind::Start)
+        .filter_map(|deed| deed.replica)
+        .collect();
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        found.extend(dishonest(case).map(|what| Violation::of("D3", call, what)));
+        let last = |replica| {
+            case.sights.iter().find(move |sight| sight.route == LAST_LOOK && sight.replica == replica)
+        };
+        for replica in &replicas {
+            let what = match last(*replica) {
+                None => format!("replica {replica} did not show it in the end"),
+                Some(sight) if differs(case.row, sight) => {
+                    format!("it is {} and replica {replica} shows it {}", case.row.state, sight.state)
+                }
+                Some(_) => continue,
+            };
+            found.push(Violation::of("D3", call, what));
         }
     }
     found
 }
 
-/// D3: what is known is told, and what is not known is told as that, never as a success.
-pub(super) fn d3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for (call, case) in cases {
-        if let Some(what) = dishonest(case) {
-            found.push(Violation::of("D3", call, what));
-        }
-        let last: Option<&&Sight> =
-            case.sights.iter().filter(|sight| sight.route == "final").max_by_key(|sight| sight.span.begun);
-        let differs = |sight: &&&Sight| {
-            let settled = case.row.finished_at.is_some_and(|at| at < sight.span.begun);
-            settled && (sight.state != case.row.state || sight.result != case.row.result)
-        };
-        if let Some(sight) = last.filter(|sight| differs(sight)) {
-            found.push(Violation::of(
-                "D3",
-                call,
-                format!("it is {} and shown {}", case.row.state, sight.state),
-            ));
-        }
-    }
-    found
+/// Whether a look shows another end than the call had had for a while by then.
+fn differs(row: &CallRow, sight: &Sight) -> bool {
+    let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < sight.span.begun);
+    had_ended && (sight.state != row.state || sight.result != row.result)
 }
 
 fn dishonest(case: &Case<'_>) -> Option<String> {
-    let words = case.row.result.as_deref().unwrap_or_default();
+    let row = case.row;
+    let words = row.result.as_deref().unwrap_or_default();
+    let inputs = row.effective_inputs().unwrap_or_default();
     let ended = |outcome: &str| {
         case.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == Some(outcome))
     };
+    // What the service behind a tool tells counts more than what became of the process that asked it.
     let told_by_the_service =
         case.events.iter().any(|event| event.kind == "tool.succeeded" && event.actor == "system:sweeper");
-    match case.row.state.as_str() {
+    let hung = *inputs.at("/then") == "hang" && case.had_effect();
+    let began = case.starts().next().is_some();
+    let output = || row.output.as_ref().and_then(|output| serde_json::from_str::<Value>(output).ok());
+    match row.state.as_str() {
         "succeeded" if !case.had_effect() => {
             Some("it is told to have succeeded, and had no effect".to_owned())
         }
-        // What the service behind a tool tells counts more than what became of the process that asked it.
-        "succeeded" if ended("fail") && !ended("ok") && !told_by_the_service => {
-            Some("it is told to have succeeded, and failed".to_owned())
+        "succeeded" if told_by_the_service => {
+            (output() != Some(json!({ "verified": true }))).then(|| "it has another's output".to_owned())
+        }
+        "succeeded" if !ended("ok") => Some("it is told to have succeeded, and did not end so".to_owned()),
+        "succeeded" => {
+            (output() != Some(json!({ "n": inputs.at("/n") }))).then(|| "it has another's output".to_owned())
         }
         "failed" if ended("ok") => Some("it is told to have failed, and succeeded".to_owned()),
+        "failed" if hung => Some("it is told to have failed, and nobody knows".to_owned()),
+        // A service that was asked in time keeps it from having an effect.
+        "failed" if words.contains("did not run") && began => {
+            Some("it is told not to have run, and did".to_owned())
+        }
         "interrupted" if !words.contains("unknown") => Some(format!("nobody knows, and it is told: {words}")),
         _ => None,
     }
@@ -159,19 +190,43 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let told =
             case.events.iter().filter(|event| event.kind == "tool.interrupted").map(|event| event.at).max();
         let told = told.unwrap_or(i64::MAX);
+        // The tool's time begins before its first line: it looks at its row first.
+        let claimed = case.claims().filter(|at| *at <= start.at).max().unwrap_or(start.at);
         let asked_to_stop = case.row.cancel_requested_at.is_some();
-        let took_too_long = told - start.at >= micros(TOOL_TIMEOUT);
+        let took_too_long = told - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {
-            let then = deed.until >= start.at && deed.at <= told;
+            let then = deed.until >= claimed && deed.at <= told;
             let at_all = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
             then && deed.kind != DeedKind::Start && (at_all || deed.pid == Some(start.pid))
         });
         let failed = records
             .hits
             .iter()
-            .any(|hit| hit.action.is_some() && hit.pid == start.pid && (start.at..=told).contains(&hit.at));
+            .any(|hit| hit.action.is_some() && hit.pid == start.pid && (claimed..=told).contains(&hit.at));
         if !(asked_to_stop || took_too_long || harmed || failed) {
             found.push(Violation::of("I1", call, "it was cut off, and nothing had been done to its process"));
+        }
+    }
+    found
+}
+
+/// I2: nobody is taken for dead who may still say that they live. Only a process that begins where it is alone knows that
+/// another is gone.
+pub(super) fn i2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (call, case) in cases {
+        let by_the_sweeper =
+            |event: &&&EventRow| event.kind == "tool.interrupted" && event.actor == "system:sweeper";
+        for event in case.events.iter().filter(by_the_sweeper) {
+            let Some(claimed) = case.claims().filter(|at| *at <= event.at).max() else { continue };
+            let ended = |deed: &Deed| {
+                let ends = matches!(deed.kind, DeedKind::Kill | DeedKind::Died | DeedKind::Deploy);
+                ends && deed.until >= claimed && deed.at <= event.at
+            };
+            if event.at - claimed < micros(LEASE) && !records.deeds.iter().any(ended) {
+                let what = format!("taken for dead {} ms after it was begun", (event.at - claimed) / 1000);
+                found.push(Violation::of("I2", call, what));
+            }
         }
     }
     found

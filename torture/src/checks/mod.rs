@@ -78,7 +78,7 @@ impl Records {
 type Check = fn(&Records, &Cases<'_>) -> Vec<Violation>;
 
 /// Every promise, by its name.
-pub(crate) const CHECKS: [(&str, Check); 24] = [
+pub(crate) const CHECKS: [(&str, Check); 25] = [
     ("S1", effects::s1),
     ("S2", effects::s2),
     ("S3", effects::s3),
@@ -90,6 +90,7 @@ pub(crate) const CHECKS: [(&str, Check); 24] = [
     ("D2", life::d2),
     ("D3", life::d3),
     ("I1", life::i1),
+    ("I2", life::i2),
     ("D4", telling::d4),
     ("D5", telling::d5),
     ("H1", telling::h1),

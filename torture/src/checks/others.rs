@@ -3,17 +3,27 @@
 use super::case::Cases;
 use super::{Records, Violation};
 use crate::json::At;
+use crate::record::{Deed, DeedKind};
 use serde_json::Value;
 
 /// What the database says where a guard of the schema refuses. Whatever the code does, it must not come so far.
-const REFUSALS: [&str; 8] = [
+const REFUSALS: [&str; 17] = [
     "check constraint",
     "CHECK constraint failed",
+    "duplicate key value",
+    "UNIQUE constraint failed",
+    "foreign key constraint",
+    "FOREIGN KEY constraint failed",
+    "a call runs once",
+    "a tool call begins as",
+    "does not change",
     "is final",
+    "is written once",
     "illegal transition",
     "never change",
-    "does not change",
-    "a call runs once",
+    "never deleted",
+    "never replaced",
+    "only what has ended is erased",
     "was never claimed did not run",
 ];
 
@@ -48,12 +58,18 @@ pub(super) fn p(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     panicked.map(|line| violation(&line.text)).collect()
 }
 
-/// E: a 500, a server that does not stop, a turn of one's own that is refused for what it is.
+/// E: a 500, a server that does not stop or ends by itself, a turn of one's own that is refused for what it is.
 pub(super) fn e(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let violation = |what: String| Violation { id: "E", call: None, what };
     let refused = records.turns.iter().filter(|turn| !matches!(turn.status, 200 | 204 | 409 | 429 | 503));
     let told = refused.map(|turn| {
         format!("a turn of {} in {:?} is answered with {}", turn.thread, turn.dialect, turn.status)
     });
-    records.broken.iter().map(|(_, what)| what.clone()).chain(told).map(violation).collect()
+    let at_a_failpoint = |deed: &&Deed| {
+        records.hits.iter().any(|hit| Some(hit.pid) == deed.pid && hit.action.as_deref() == Some("die"))
+    };
+    let died = records.deeds.iter().filter(|deed| deed.kind == DeedKind::Died);
+    let by_itself = died.filter(|deed| !at_a_failpoint(deed));
+    let ended = by_itself.map(|deed| format!("the process {:?} ended by itself: {}", deed.pid, deed.what));
+    records.broken.iter().map(|(_, what)| what.clone()).chain(told).chain(ended).map(violation).collect()
 }

@@ -2,21 +2,35 @@
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
+use crate::json::At;
 use crate::plan::Plan;
 use crate::record::{Asked, Turn};
+use crate::rows::CallRow;
 use crate::told::Said;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
-/// Words that stand for an outcome that is not there yet.
-const PLACEHOLDERS: [&str; 3] =
-    ["Awaiting approval by a person.", "Approved by a person and under way.", "Under way, or cut off:"];
+type IsTrue = fn(&CallRow) -> bool;
 
-/// D4: what a stream told of calls and said in words is what the rows say.
+/// Words that stand for an outcome that is not there yet, and of which calls they are true.
+const PLACEHOLDERS: [(&str, IsTrue); 3] = [
+    ("Awaiting approval by a person.", |row| row.held),
+    ("Approved by a person and under way.", |row| row.held && row.validated == Some(true)),
+    ("Under way, or cut off:", |row| !row.held && row.exec_id.is_some()),
+];
+
+/// D4: what a stream told of calls and said in words is what the rows say; and one that is whole told every call that a
+/// person was asked about in the steps whose words it said.
 pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
-    let mut words: HashMap<&str, String> = HashMap::new();
+    let mut steps: HashMap<&str, Vec<(i64, String)>> = HashMap::new();
     for step in &records.rows.steps {
-        words.entry(step.message_id.as_str()).or_default().push_str(&step.text());
+        steps.entry(step.message_id.as_str()).or_default().push((step.n, step.text()));
+    }
+    steps.values_mut().for_each(|steps| steps.sort());
+    let mut held: HashMap<&str, Vec<(i64, &str)>> = HashMap::new();
+    for case in cases.values().filter(|case| case.row.held) {
+        let of_message = held.entry(case.row.message_id.as_str()).or_default();
+        of_message.push((case.row.step, case.row.tool_call_id.as_str()));
     }
     let mut found = Vec::new();
     for turn in &records.turns {
@@ -35,12 +49,34 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let told = &turn.told;
         let whole = told.finished && told.failure.is_none() && turn.cut.is_none();
         let Some(message) = told.message_id.as_deref().filter(|_| whole) else { continue };
-        if !words.get(message).is_some_and(|words| words.contains(&told.text)) {
+        let (steps, held) = (steps.get(message), held.get(message));
+        let is_told = |call: &str| told.facts.iter().any(|fact| fact.call == call);
+        let all_told = |from: i64, to: i64| {
+            let mut of_steps = held.into_iter().flatten().filter(|(step, _)| (from..=to).contains(step));
+            of_steps.all(|(_, call)| is_told(call))
+        };
+        if !told.text.is_empty() && !said_by(steps.map_or(&[], Vec::as_slice), &told.text, all_told) {
             let what = format!("the message {message} was told as {:?}, and says something else", told.text);
             found.push(Violation { id: "D4", call: None, what });
         }
     }
     found
+}
+
+/// Whether these are the words of steps one after the other, whole, of which the rest is as it should be.
+fn said_by(steps: &[(i64, String)], text: &str, is_right: impl Fn(i64, i64) -> bool) -> bool {
+    (0..steps.len()).any(|first| {
+        let mut rest = text;
+        for (n, words) in steps.iter().skip(first) {
+            let Some(more) = rest.strip_prefix(words.as_str()) else { return false };
+            rest = more;
+            let from = steps.get(first).map_or(*n, |(n, _)| *n);
+            if rest.is_empty() && is_right(from, *n) {
+                return true;
+            }
+        }
+        false
+    })
 }
 
 fn is_as_stored(case: &Case<'_>, tool: &str, inputs: &Value, turn: &Turn) -> bool {
@@ -100,7 +136,8 @@ pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, text) in answers(records, cases) {
         let Some(case) = cases.get(call) else { continue };
         let result = case.row.result.as_deref().unwrap_or_default();
-        let placeholder = PLACEHOLDERS.iter().any(|words| text.starts_with(words));
+        let placeholder =
+            PLACEHOLDERS.iter().any(|(words, is_true)| text.starts_with(words) && is_true(case.row));
         let unknown = text.contains("unknown") && case.was_interrupted();
         let honest = match case.row.state.as_str() {
             "rejected" => result.contains("rejected"),
@@ -170,9 +207,9 @@ fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str
     let mut found = Vec::new();
     for asked in &records.asked {
         let Some(thread) = threads.get(&asked.conversation) else { continue };
-        for message in asked.messages.iter().filter(|message| message["role"] == "tool") {
-            let id = message["tool_call_id"].as_str().unwrap_or_default();
-            let text = message["content"].as_str().unwrap_or_default();
+        for message in asked.messages.iter().filter(|message| *message.at("/role") == "tool") {
+            let id = message.at("/tool_call_id").as_str().unwrap_or_default();
+            let text = message.at("/content").as_str().unwrap_or_default();
             found.extend(calls.get(&(*thread, id)).map(|call| (*call, text)));
         }
     }
@@ -185,7 +222,7 @@ fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str
 pub(super) fn n1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for asked in &records.asked {
-        let told = asked.messages.iter().filter_map(|message| message["content"].as_str());
+        let told = asked.messages.iter().filter_map(|message| message.at("/content").as_str());
         let mut notes: Vec<&str> = told.filter(|words| words.starts_with("[tool outcome]")).collect();
         notes.sort_unstable();
         let all = notes.len();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::checks::case::hash;
-use crate::record::{Answer, DeedKind, Span, Surface, Verdict};
+use crate::record::{Answer, DeedKind, LAST_LOOK, Span, Surface, Verdict};
 use crate::rows::{CallRow, DecisionRow, EventRow, MessageRow, RunRow, SentRow, StepRow, ThreadRow};
 use crate::told::{Dialect, Fact, Said, Told};
 use serde_json::{Value, json};
@@ -20,10 +20,10 @@ fn call(id: &str) -> CallRow {
         tool_call_id: id.to_owned(),
         thread_id: "t".to_owned(),
         message_id: "m".to_owned(),
+        step: 0,
         wire_call_id: "call_0".to_owned(),
         name: "pay".to_owned(),
-        arguments: r#"{"n":1}"#.to_owned(),
-        schema_hash: "schema".to_owned(),
+        arguments: r#"{"n":1,"then":"ok"}"#.to_owned(),
         held: true,
         idempotent: false,
         state: "succeeded".to_owned(),
@@ -58,7 +58,8 @@ fn line(what: &str, at: i64) -> LedgerLine {
         call: CALL.to_owned(),
         key: CALL.to_owned(),
         tool: "pay".to_owned(),
-        args_sha256: hash(&json!({"n": 1})),
+        args_sha256: hash(&json!({"n": 1, "then": "ok"})),
+        schema_hash: "schema".to_owned(),
         tenant: "acme".to_owned(),
         user: "owner".to_owned(),
         seen_state: (what == "start").then(|| "executing".to_owned()),
@@ -85,7 +86,7 @@ fn sight(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Sight 
     Sight {
         call: CALL.to_owned(),
         replica: 0,
-        route: "final",
+        route: "tool_calls",
         span: span(begun, ended),
         state: state.to_owned(),
         validated,
@@ -135,13 +136,14 @@ fn start(pid: u32, what: &str) -> Deed {
 fn story() -> Records {
     let result = r#"{"n":1}"#;
     let done = json!({ "success": true, "result": result, "toolCallId": CALL, "state": "succeeded" });
-    let hash = hash(&json!(["pay", { "n": 1 }, "schema"]));
+    let hash = hash(&json!(["pay", { "n": 1, "then": "ok" }, "schema"]));
     let decision = DecisionRow {
         tool_call_id: CALL.to_owned(),
         actor: "user:ann".to_owned(),
         verdict: "approve".to_owned(),
         is_final: true,
         input_hash: hash,
+        surface: "rest".to_owned(),
         at: 2 * SECOND,
     };
     let in_force = json!({ "by": "user:ann", "decision": "approve" });
@@ -168,12 +170,13 @@ fn story() -> Records {
         }],
         steps: vec![StepRow {
             message_id: "m".to_owned(),
+            n: 0,
             parts: json!([{ "type": "text", "text": "I call." }]).to_string(),
         }],
     };
     let nothing =
         json!({ "error": { "code": "not_found", "message": "There is nothing here, or nothing for you." } });
-    let stored = Said::Stored { tool: "pay".to_owned(), inputs: json!({"n": 1}) };
+    let stored = Said::Stored { tool: "pay".to_owned(), inputs: json!({"n": 1, "then": "ok"}) };
     let mut told = turn(vec![stored, Said::Stands("pending".to_owned()), Said::Output(json!({"n": 1}))]);
     told.told.text = "I call.".to_owned();
     Records {
@@ -188,7 +191,7 @@ fn story() -> Records {
         sights: vec![
             sight(1, 2, "pending", None),
             sight(2, 3, "approved", Some(true)),
-            sight(7, 8, "succeeded", Some(true)),
+            Sight { route: LAST_LOOK, ..sight(8, 9, "succeeded", Some(true)) },
         ],
         turns: vec![told],
         intrusions: vec![Intrusion {
@@ -224,6 +227,7 @@ fn a_story_in_which_all_is_well_breaks_no_promise() {
 #[test]
 fn an_effect_before_the_yes_is_seen() {
     assert_eq!(broken(|it| it.ledger[0].seen_state = Some("approved".to_owned())), ["S1"]);
+    assert_eq!(broken(|it| it.ledger[0].seen_state = Some("absent".to_owned())), ["S1"]);
     assert_eq!(broken(|it| it.ledger[0].seen_validated = None), ["S1"]);
     assert!(broken(|it| it.ledger[0].at = SECOND).contains(&"S1"));
     // One that stood still for a lease between the claim and the beginning.
@@ -309,7 +313,8 @@ fn a_decision_that_was_told_and_lost_is_seen() {
 fn what_is_lost_or_stuck_is_seen() {
     assert!(broken(|it| it.rows.calls[0].state = "executing".to_owned()).contains(&"D2"));
     assert_eq!(broken(|it| it.rows.runs[0].status = "running".to_owned()), ["D2"]);
-    assert_eq!(broken(|it| it.turns[0].told.facts[0].call = "lost".to_owned()), ["D2"]);
+    assert!(broken(|it| it.turns[0].told.facts[0].call = "lost".to_owned()).contains(&"D2"));
+    assert_eq!(broken(|it| it.sights[0].call = "lost".to_owned()), ["D2"]);
 }
 
 #[test]
@@ -317,6 +322,15 @@ fn an_outcome_that_is_none_is_seen() {
     assert_eq!(broken(|it| it.ledger.truncate(1)), ["D3"]);
     assert_eq!(broken(|it| it.ledger[2].outcome = Some("fail".to_owned())), ["D3"]);
     assert!(broken(|it| it.sights[2].state = "failed".to_owned()).contains(&"D3"));
+    assert_eq!(broken(|it| drop(it.sights.pop())), ["D3"]);
+    assert!(broken(|it| it.rows.calls[0].output = Some(r#"{"n":2}"#.to_owned())).contains(&"D3"));
+    let unsaid = |it: &mut Records| {
+        let row = &mut it.rows.calls[0];
+        (row.state, row.output) = ("failed".to_owned(), None);
+        row.result = Some("The tool failed: it did not run".to_owned());
+        it.ledger.truncate(1);
+    };
+    assert!(broken(unsaid).contains(&"D3"));
 }
 
 #[test]
@@ -331,7 +345,8 @@ fn work_that_is_cut_off_without_a_cause_is_seen() {
         it.asked[1].messages[2]["content"] = "The outcome is unknown".into();
         it.ledger.truncate(1);
         it.decidings.remove(0);
-        it.sights.pop();
+        it.sights[2].state = "interrupted".to_owned();
+        it.sights[2].result = Some("The outcome is unknown".to_owned());
         it.turns[0].told.facts.pop();
     };
     assert_eq!(broken(cut_off), ["I1"]);
@@ -355,6 +370,8 @@ fn a_stream_that_tells_another_story_is_seen() {
     assert_eq!(broken(|it| it.turns[0].told.facts[0].said = other), ["D4"]);
     assert_eq!(broken(|it| it.rows.calls[0].message_id = "another".to_owned()), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.text = "I rest.".to_owned()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].told.text = "I c".to_owned()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].told.facts.clear()), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Output(json!({"n": 2}))), ["D5"]);
     assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Error("no".to_owned())), ["D5"]);
 }
@@ -412,18 +429,33 @@ fn an_answer_that_is_not_the_one_in_force_is_seen() {
 fn what_is_seen_to_go_back_is_seen() {
     assert_eq!(broken(|it| it.sights.push(sight(4, 5, "pending", None))), ["C2"]);
     assert_eq!(broken(|it| it.sights.push(sight(2, 5, "rejected", Some(false)))), ["C2"]);
-    assert!(broken(|it| it.sights.push(sight(9, 10, "executing", Some(true)))).contains(&"C2"));
+    assert!(broken(|it| it.sights.push(sight(10, 11, "executing", Some(true)))).contains(&"C2"));
+    assert_eq!(
+        broken(|it| it.sights.push(Sight { edit: Some(json!({})), ..sight(3, 4, "approved", Some(true)) })),
+        ["C2"]
+    );
+    let back = |it: &mut Records| {
+        it.sights.insert(2, sight(3, 4, "interrupted", Some(true)));
+        it.sights.insert(3, sight(5, 6, "executing", Some(true)));
+    };
+    assert_eq!(broken(back), ["C2"]);
     // Who asked before it was decided may be answered later.
     assert_eq!(broken(|it| it.sights.push(sight(1, 5, "pending", None))), Vec::<&str>::new());
 }
 
 #[test]
 fn who_is_refused_and_counts_is_seen() {
-    let refused = json!({ "error": { "code": "not_found" } });
-    let change = |it: &mut Records| {
-        it.decidings[0].answer = Answer::Said { status: 404, body: refused, replayed: false };
+    let refused = |it: &mut Records, status| {
+        let body = json!({ "error": { "code": "stale" } });
+        it.decidings[0].answer = Answer::Said { status, body, replayed: false };
     };
-    assert_eq!(broken(change), ["C3"]);
+    assert_eq!(broken(|it| refused(it, 409)), ["C3"]);
+    assert_eq!(broken(|it| refused(it, 404)), ["C1", "C3"]);
+    let on_the_page = |it: &mut Records| {
+        refused(it, 409);
+        it.rows.decisions[0].surface = "stream".to_owned();
+    };
+    assert_eq!(broken(on_the_page), Vec::<&str>::new());
 }
 
 #[test]
@@ -440,25 +472,24 @@ fn a_stranger_who_sees_anything_is_seen() {
 
 #[test]
 fn a_schema_that_nobody_decided_on_is_seen() {
-    let other = |it: &mut Records, build: &str| {
-        it.deeds.push(start(8, build));
-        let mut more = story();
-        more.rows.calls[0].tool_call_id = "c2".to_owned();
-        more.rows.calls[0].wire_call_id = "call_1".to_owned();
-        more.rows.decisions[0].tool_call_id = "c2".to_owned();
-        more.rows.events.iter_mut().for_each(|event| event.tool_call_id = Some("c2".to_owned()));
-        more.ledger.iter_mut().for_each(|line| {
-            line.call = "c2".to_owned();
-            line.key = "c2".to_owned();
-            line.pid = 8;
-        });
-        it.rows.calls.extend(more.rows.calls);
-        it.rows.decisions.extend(more.rows.decisions);
-        it.rows.events.extend(more.rows.events);
-        it.ledger.extend(more.ledger);
+    assert_eq!(broken(|it| it.ledger[0].schema_hash = "another".to_owned()), ["V1"]);
+}
+
+#[test]
+fn who_is_taken_for_dead_too_early_is_seen() {
+    let taken = |it: &mut Records, at: i64| {
+        let actor = "system:sweeper".to_owned();
+        it.rows.events.push(EventRow { actor, at, ..event("tool.interrupted", 0) });
     };
-    assert_eq!(broken(|it| other(it, "--changed pay_idempotent")), Vec::<&str>::new());
-    assert_eq!(broken(|it| other(it, "--changed pay")), ["V1"]);
+    assert_eq!(broken(|it| taken(it, 9 * SECOND / 2)), ["I2"]);
+    assert_eq!(broken(|it| taken(it, 11 * SECOND / 2)), Vec::<&str>::new());
+    // A server that is alone knows at its start that the one before is gone.
+    let after_a_kill = |it: &mut Records| {
+        taken(it, 9 * SECOND / 2);
+        let at = 4 * SECOND;
+        it.deeds.push(Deed { at, until: at, kind: DeedKind::Kill, ..start(7, "") });
+    };
+    assert_eq!(broken(after_a_kill), Vec::<&str>::new());
 }
 
 #[test]
@@ -472,6 +503,38 @@ fn rows_that_the_schema_would_refuse_are_seen() {
 fn a_turn_of_ones_own_that_is_refused_is_seen() {
     assert_eq!(broken(|it| it.turns[0].status = 404), ["E"]);
     assert_eq!(broken(|it| it.turns[0].status = 409), Vec::<&str>::new());
+}
+
+#[test]
+fn a_server_that_ends_by_itself_is_seen() {
+    let died = |it: &mut Records| {
+        it.deeds.push(Deed { at: SECOND, until: SECOND, kind: DeedKind::Died, ..start(7, "exit status: 1") });
+    };
+    assert_eq!(broken(died), ["E"]);
+    let at_a_failpoint = |it: &mut Records| {
+        died(it);
+        let (point, action) = ("after:other".to_owned(), Some("die".to_owned()));
+        it.hits.push(Hit { at: SECOND, pid: 7, point, call: None, action });
+    };
+    assert_eq!(broken(at_a_failpoint), Vec::<&str>::new());
+}
+
+#[test]
+fn every_guard_of_the_schema_is_known_by_its_words() {
+    const GUARDS: &str = concat!(
+        include_str!("../../../migrations/src/m0001_initial/guards_sqlite.sql"),
+        include_str!("../../../migrations/src/m0001_initial/guards_postgres.sql")
+    );
+    let said: Vec<&str> = GUARDS
+        .lines()
+        .filter(|line| line.contains("RAISE"))
+        .filter_map(|line| line.split('\'').nth(1))
+        .collect();
+    assert!(said.len() > 20, "{said:?}");
+    for words in said {
+        let line = LogLine { at: 0, replica: 0, text: format!("error returned from database: {words}") };
+        assert_eq!(broken(|it| it.logs.push(line)), ["G"], "{words}");
+    }
 }
 
 #[test]

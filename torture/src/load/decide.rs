@@ -276,7 +276,11 @@ async fn withdraw(load: Arc<Load>, known: Known, mut chance: Chance) {
     sleep(pause).await;
     let replica = load.any_replica(&mut chance);
     let path = format!("/tool_calls/{}/cancel", known.call);
+    let begun = load.now();
     let reply = load.ask(replica, Ask::post(path, &known.owner.token, None)).await;
+    let span = Span { begun, ended: load.now() };
+    let shown = reply.as_ref().filter(|reply| reply.status == 200 && reply.cut.is_none()).map(Reply::json);
+    load.book().sights.lock().extend(shown.and_then(|shown| Sight::of(&shown, replica, "cancel", span)));
     load.book().count("withdraw", reply.is_some_and(|reply| reply.status < 500));
 }
 

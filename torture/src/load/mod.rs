@@ -11,7 +11,7 @@ pub(crate) use people::People;
 use crate::chance::Chance;
 use crate::clock::Micros;
 use crate::http::{Ask, Reply};
-use crate::record::{Book, Sight, Span};
+use crate::record::{Book, LAST_LOOK, Sight, Span};
 use crate::rows::{CallRow, Rows};
 use crate::world::{Shared, World};
 use board::Board;
@@ -192,7 +192,7 @@ impl Load {
 
     /// The same when all is over.
     pub(crate) async fn look_again(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
-        self.see(replica, call, token, "final").await
+        self.see(replica, call, token, LAST_LOOK).await
     }
 
     async fn see(&self, replica: usize, call: &str, token: &str, route: &'static str) -> Option<Value> {
