@@ -6,7 +6,7 @@ use super::{Chat, Started};
 use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use crate::domain::turn::{Spent, TurnEvent};
+use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use std::sync::Arc;
@@ -114,6 +114,9 @@ impl Telling {
     async fn fail(&self, lease: &Lease, error: TurnError, spent: Spent) -> TurnEvent<'static> {
         match self.commit_end(lease, TurnEnd::Failed(error.clone())).await {
             Ok(Some(TurnEnd::Cancelled)) => return TurnEvent::Cancelled { spent },
+            Ok(Some(TurnEnd::Completed)) => {
+                return TurnEvent::Finished { reason: FinishReason::Stop, spent };
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(run_id = %self.run_id, %error, "the end of a turn could not be written")

@@ -95,7 +95,7 @@ impl Read {
     pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;
         let stands = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0);
-        Ok([end, TurnEnd::Cancelled].into_iter().find(stands))
+        Ok([end, TurnEnd::Completed, TurnEnd::Cancelled].into_iter().find(stands))
     }
 }
 
@@ -160,10 +160,15 @@ impl Write {
         Ok(asked > 0)
     }
 
-    /// Ends a turn, and gives how: one that was asked to stop does not wait for a person. `None` if it was taken for
-    /// dead meanwhile.
+    /// Ends a turn, and gives how: one that was asked to stop does not wait for a person, and one that broke behind its
+    /// whole answer did not. `None` if it was taken for dead meanwhile.
     pub(crate) async fn end_turn(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         self.lock_thread(&lease.thread).await?;
+        let end = match end {
+            // That the last step was committed its task may not have heard.
+            TurnEnd::Failed(error) => self.end_of_broken(&lease.run, error).await?,
+            end => end,
+        };
         let held = run::Column::Owner.eq(&lease.holder);
         let ended = self.move_from_running(&lease.thread, &lease.run, held, end, None).await?;
         if ended.is_some() {
@@ -212,8 +217,13 @@ impl Write {
         Ok(self.move_from_running(thread, run, running, end, Some(actor)).await?.is_some())
     }
 
-    /// What a turn is that nobody ends any more: one whose answer was whole lacked nothing but its end.
+    /// The end of a turn that nobody ends any more.
     async fn end_of_dead(&self, run: &Run) -> Result<TurnEnd, StoreError> {
+        self.end_of_broken(run, TurnError::interrupted()).await
+    }
+
+    /// The end of a turn that broke so: where its answer was whole it lacked nothing but its end.
+    async fn end_of_broken(&self, run: &Run, error: TurnError) -> Result<TurnEnd, StoreError> {
         let last = step::Entity::find()
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .order_by_desc(step::Column::N)
@@ -224,7 +234,7 @@ impl Write {
         {
             return Ok(TurnEnd::Completed);
         }
-        Ok(TurnEnd::Failed(TurnError::interrupted()))
+        Ok(TurnEnd::Failed(error))
     }
 
     /// By this actor, or else by whoever such an end is due to.

@@ -209,11 +209,25 @@ async fn in_mid_tidy(app: &Embedded) -> (String, String) {
     (thread, found[0]["tool_call_id"].as_str().unwrap().to_owned())
 }
 
-/// A sweeper that would begin at once whatever it may.
+/// A sweeper that begins whatever it may, once that was decided longer ago than this lease.
+const EAGER_LEASE: Duration = Duration::from_secs(3);
+
 fn eager(config: &mut Config) {
     config.approval.sweep = Duration::from_millis(20);
-    config.approval.lease = Duration::from_millis(500);
+    config.approval.lease = EAGER_LEASE;
     config.approval.wait = Duration::ZERO;
+}
+
+/// The call is one that such a sweeper looks at.
+async fn is_due(app: &Embedded, id: &str) {
+    let now = if app.rows.is_postgres() {
+        "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
+    } else {
+        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+    };
+    let lease = EAGER_LEASE.as_micros();
+    let due = format!("tool_calls WHERE tool_call_id = '{id}' AND decided_at + {lease} < {now}");
+    eventually("the call is due", async || (app.rows.count(&due).await == 1).then_some(())).await;
 }
 
 /// The sweeper looks through everything, and begins anew.
@@ -405,6 +419,7 @@ async fn a_server_whose_tool_may_be_begun_only_once_does_not_begin_it_again() {
     app.ledger.go.add_permits(1);
     let tools = stricter(&app.ledger);
     let app = app.redeploy_with(tools, eager).await;
+    is_due(&app, &id).await;
     swept(&app).await;
     assert_eq!(app.client.approve(&id).await.status, 202);
     swept(&app).await;
@@ -423,6 +438,7 @@ async fn a_server_whose_tool_asks_does_not_begin_what_nobody_was_asked_about() {
     app.ledger.go.add_permits(1);
     let tools = stricter(&app.ledger);
     let app = app.redeploy_with(tools, eager).await;
+    is_due(&app, &id).await;
     swept(&app).await;
     assert_eq!(app.client.call(&id).await["state"], "approved");
     too_late(&app, &id).await;

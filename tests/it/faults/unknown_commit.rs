@@ -246,6 +246,23 @@ async fn on_postgres_a_hold_that_was_lost_on_its_way_is_shown_nowhere_and_asked_
 }
 
 #[tokio::test]
+async fn on_postgres_a_whole_answer_whose_commit_nobody_heard_of_is_an_answer() {
+    let place = Place::new().await;
+    let app = &place.app;
+    let thread = app.client.thread().await;
+    app.scene.says("Good day.");
+    place.proxy.strike("Good day.", Commit::Made);
+    let told = app.client.say(&thread, "hello").await;
+    place.assert_struck();
+    assert_eq!(told.text(), "Good day.");
+    assert_eq!((told.all('3').len(), &told.one('d')["finishReason"]), (0, &json!("stop")), "{}", told.raw);
+    assert_eq!(place.events("run").await, once(&["run.started", "run.completed"]));
+
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+    assert_eq!(app.scene.requests().len(), 1, "the model is not asked behind its own last words");
+}
+
+#[tokio::test]
 async fn on_postgres_an_ungated_call_whose_commit_nobody_heard_of_is_run_by_nobody() {
     let place = Place::swept(Duration::from_secs(1)).await;
     let app = &place.app;
