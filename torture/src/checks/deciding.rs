@@ -3,7 +3,7 @@
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
 use crate::json::At;
-use crate::record::{Answer, Deciding, Sight, Verdict};
+use crate::record::{Answer, Deciding, Deed, DeedKind, Sight, Verdict};
 use serde_json::Value;
 
 /// S4: one decision moves a call; the row says the same.
@@ -51,7 +51,7 @@ pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 
 /// C1: the same again is answered with what came of it, and once as new; another one with the decision in force. To those
 /// who may decide it is there.
-pub(super) fn c1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
+pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let is_fresh = |deciding: &&&Deciding| match &deciding.answer {
@@ -70,7 +70,8 @@ pub(super) fn c1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         }
         for deciding in &case.decidings {
             let Answer::Said { status, body, replayed } = &deciding.answer else { continue };
-            if matches!(status, 403 | 404) {
+            // Whose build lacks the tool knows nobody who approves it.
+            if matches!(status, 403 | 404) && !lacked(records, deciding, &case.row.name) {
                 let what = format!("{} may decide it, and is answered with {status}", deciding.actor);
                 found.push(Violation::of("C1", call, what));
             }
@@ -106,6 +107,23 @@ pub(super) fn c1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
+/// Whether the server that was asked may have been of a build without this tool.
+fn lacked(records: &Records, deciding: &Deciding, tool: &str) -> bool {
+    let starts = records.deeds.iter().filter(|deed| {
+        deed.kind == DeedKind::Start
+            && deed.replica == Some(deciding.replica)
+            && deed.at <= deciding.span.ended
+    });
+    let is_without = |deed: &Deed| {
+        let mut words = deed.what.split_whitespace();
+        words.any(|word| word == "--without") && words.next() == Some(tool)
+    };
+    let mut before: Vec<&Deed> = starts.collect();
+    before.sort_by_key(|deed| deed.at);
+    let since = before.iter().rposition(|deed| deed.at <= deciding.span.begun).unwrap_or_default();
+    before.into_iter().skip(since).any(is_without)
+}
+
 /// C2: once anybody was shown a decision, nobody who asks later is shown none, or another; and what has ended has ended.
 pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -114,7 +132,7 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         sights.sort_by_key(|sight| sight.span.ended);
         let decided = sights.iter().find(|sight| sight.validated.is_some());
         if let Some(decided) = decided {
-            let before = |sight: &&&Sight| sight.validated.is_none() && sight.span.begun > decided.span.ended;
+            let before = |sight: &&&Sight| sight.state == "pending" && sight.span.begun > decided.span.ended;
             if let Some(sight) = sights.iter().find(before) {
                 found.push(Violation::of(
                     "C2",

@@ -451,6 +451,12 @@ fn who_is_refused_and_counts_is_seen() {
     };
     assert_eq!(broken(|it| refused(it, 409)), ["C3"]);
     assert_eq!(broken(|it| refused(it, 404)), ["C1", "C3"]);
+    // Of a build that lacks the tool nobody is told of it but its owner.
+    let without = |it: &mut Records| {
+        refused(it, 404);
+        it.deeds[0].what = "--seed 1 --without pay".to_owned();
+    };
+    assert_eq!(broken(without), ["C3"]);
     let on_the_page = |it: &mut Records| {
         refused(it, 409);
         it.rows.decisions[0].surface = "stream".to_owned();
