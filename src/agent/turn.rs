@@ -223,7 +223,9 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            let tools = calls.iter().map(|call| call.name.as_str()).collect();
+            // Nobody is asked about a tool that is not there, and its name may be what no database takes.
+            let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
+            let tools = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
             let asked_about = write.asked_about(&turn.lease.thread, tools).await?;
             if !calls.is_empty() && write.was_asked_to_stop(turn.lease.run.id).await? {
                 // Nothing begins any more, and nobody is asked.
