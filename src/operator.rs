@@ -2,6 +2,7 @@
 //! that lost commits holds as open.
 
 use crate::config::Config;
+pub use crate::domain::call::CALL_STATES;
 use crate::domain::call::{Outcome, State, ToolCall, established};
 use crate::domain::decision::Surface;
 use crate::store::{FencedThread, ListedCall, Store, StoreError};
@@ -10,20 +11,6 @@ use serde_json::{Value, json};
 
 /// Longest name of an operator, and longest reason, in characters.
 const TEXT_MAX: usize = 2000;
-
-/// Every state of a call.
-pub const CALL_STATES: [&str; 10] = [
-    "pending",
-    "approved",
-    "executing",
-    "succeeded",
-    "failed",
-    "interrupted",
-    "rejected",
-    "expired",
-    "cancelled",
-    "invalid",
-];
 
 /// The states that wait for a person: one who says yes or no, or one who finds out how a call went.
 pub const WAITING_STATES: [&str; 2] = ["pending", "interrupted"];

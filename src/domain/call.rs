@@ -64,6 +64,20 @@ pub(crate) struct ToolCall {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
+/// The word of every state.
+pub const CALL_STATES: [&str; 10] = [
+    "pending",
+    "approved",
+    "executing",
+    "succeeded",
+    "failed",
+    "interrupted",
+    "rejected",
+    "expired",
+    "cancelled",
+    "invalid",
+];
+
 /// Where a call stands, with the facts of that state and who moves it on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum State {

@@ -1,6 +1,7 @@
 //! The OpenAPI document: what the routes say of themselves, and what their derives cannot say.
 
 use super::payload::{PAGE_SIZE, PAGE_SIZE_MAX};
+use crate::domain::call::CALL_STATES;
 use poem::http::Method;
 use serde_json::{Map, Value, json};
 
@@ -44,28 +45,16 @@ fn example(operation: &str) -> Option<Value> {
 
 /// The words of a field that knows only some.
 const WORDS: [(&str, &str, &[&str]); 10] = [
-    ("ToolCall", "state", &STATES),
+    ("ToolCall", "state", &CALL_STATES),
     ("ToolCall", "risk_level", &RISKS),
     ("Tool", "risk_level", &RISKS),
-    ("ValidateToolResult", "state", &STATES),
-    ("DecisionResult", "state", &STATES),
-    ("CancelToolCallResult", "state", &STATES),
+    ("ValidateToolResult", "state", &CALL_STATES),
+    ("DecisionResult", "state", &CALL_STATES),
+    ("CancelToolCallResult", "state", &CALL_STATES),
     ("Decision", "decision", &["approve", "reject", "expire", "cancel"]),
     ("Message", "role", &["user", "assistant"]),
     ("Message", "status", &["complete", "streaming", "interrupted", "superseded"]),
     ("Run", "status", &["running", "waiting", "completed", "failed", "cancelled"]),
-];
-const STATES: [&str; 10] = [
-    "pending",
-    "approved",
-    "executing",
-    "succeeded",
-    "failed",
-    "interrupted",
-    "rejected",
-    "expired",
-    "cancelled",
-    "invalid",
 ];
 const RISKS: [&str; 3] = ["low", "medium", "high"];
 
