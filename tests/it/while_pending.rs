@@ -203,7 +203,9 @@ async fn an_outcome_that_is_settled_later_is_told_a_second_time_and_not_a_third(
     let app = server(WhilePending::Defer).await;
     let (thread, id) = running(&app).await;
     say(&app, &thread, "and now?").await;
-    assert_eq!(app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await.status, 202);
+    // Whether it is given up by the time of the answer is open where nobody waits.
+    let asked = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await.status;
+    assert!(matches!(asked, 200 | 202), "{asked}");
     app.client.becomes(&id, "interrupted").await;
     say(&app, &thread, "and?").await;
     // As who runs it writes it that was taken for dead.
