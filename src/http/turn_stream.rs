@@ -45,6 +45,14 @@ pub(super) struct Listener {
 
 /// One client's stream.
 struct TurnStream {
+    pieces: Pieces,
+    /// As long as there is anything of the stream in memory, it counts.
+    _place: StreamPlace,
+    _open: Now,
+}
+
+/// A turn in the words of a dialect, a piece at a time.
+struct Pieces {
     encoder: Box<dyn Encoder>,
     /// What is told before the turn.
     before: std::vec::IntoIter<TurnEvent<'static>>,
@@ -54,9 +62,6 @@ struct TurnStream {
     /// What is written and not given yet.
     piece: BytesMut,
     over: bool,
-    /// As long as there is anything of the stream in memory, it counts.
-    _place: StreamPlace,
-    _open: Now,
 }
 
 impl Streaming {
@@ -67,7 +72,7 @@ impl Streaming {
         let mut encoder = encoder(dialect, Audience { message_id, request_id, approved });
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
-        let stream = TurnStream {
+        let pieces = Pieces {
             encoder,
             before: before.into_iter(),
             reader: log.reader().in_pieces(self.piece_bytes),
@@ -75,9 +80,8 @@ impl Streaming {
             keep_alive: Some(self.keep_alive).filter(|time| !time.is_zero()),
             piece,
             over: false,
-            _place: place,
-            _open: self.metrics.stream(),
         };
+        let stream = TurnStream { pieces, _place: place, _open: self.metrics.stream() };
         let body = Body::from_bytes_stream(stream::unfold(stream, TurnStream::next).map(Ok::<_, io::Error>));
         ChatStream { dialect, run_id, body }
     }
@@ -85,10 +89,19 @@ impl Streaming {
 
 impl TurnStream {
     async fn next(mut self) -> Option<(Bytes, Self)> {
-        if self.piece.is_empty() && !self.over {
+        let piece = self.pieces.next().await?;
+        Some((piece, self))
+    }
+}
+
+impl Pieces {
+    /// The next that has anything in it; nothing at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        // What the dialect has no word for is no end.
+        while self.piece.is_empty() && !self.over {
             self.read().await;
         }
-        (!self.piece.is_empty()).then(|| (self.piece.split().freeze(), self))
+        (!self.piece.is_empty()).then(|| self.piece.split().freeze())
     }
 
     /// Writes what is said next, or that the stream is alive, or its end.
@@ -122,5 +135,40 @@ impl TurnStream {
             self.over = true;
             self.encoder.end(&mut self.piece);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::live::TurnLog;
+    use crate::domain::id::MessageId;
+    use futures::FutureExt;
+    use uuid::Uuid;
+
+    fn pieces(dialect: Dialect, log: &TurnLog) -> Pieces {
+        let (message_id, request_id) = (MessageId::new(Uuid::from_u128(1)), String::new());
+        Pieces {
+            encoder: encoder(dialect, Audience { message_id, request_id, approved: HashSet::new() }),
+            before: Vec::new().into_iter(),
+            reader: log.reader(),
+            piece_bytes: 100,
+            keep_alive: None,
+            piece: BytesMut::new(),
+            over: false,
+        }
+    }
+
+    #[test]
+    fn a_stream_goes_on_behind_what_its_dialect_has_no_word_for() {
+        let log = TurnLog::default();
+        let mut pieces = pieces(Dialect::DataV1, &log);
+        log.say(TurnEvent::PartEnded);
+        assert_eq!(pieces.next().now_or_never(), None, "it has not ended, and there is nothing to say yet");
+        log.say(TurnEvent::Text("a".into()));
+        assert_eq!(pieces.next().now_or_never(), Some(Some(Bytes::from("0:\"a\"\n"))));
+        log.say(TurnEvent::PartEnded);
+        log.close();
+        assert_eq!(pieces.next().now_or_never(), Some(None));
     }
 }
