@@ -50,7 +50,7 @@ struct Decider {
 pub(super) async fn decide(load: Arc<Load>, known: Known) {
     let mut chance = Chance::of(load.shared().seed, ("call", known.inputs.at("/n").as_i64(), &known.tool));
     let fates =
-        [(Fate::Quick, 68), (Fate::Late, 8), (Fate::Withdrawn, 7), (Fate::OnThePage, 12), (Fate::Nobody, 5)];
+        [(Fate::Quick, 63), (Fate::Late, 8), (Fate::Withdrawn, 12), (Fate::OnThePage, 12), (Fate::Nobody, 5)];
     let fate = chance.weighted(&fates).unwrap_or(Fate::Quick);
     let mut deciders = JoinSet::new();
     match fate {
@@ -272,8 +272,11 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
 }
 
 async fn withdraw(load: Arc<Load>, known: Known, mut chance: Chance) {
-    let pause = chance.millis(0, 150);
-    sleep(pause).await;
+    // Before all others, or among them.
+    if chance.percent(50) {
+        let pause = chance.millis(0, 150);
+        sleep(pause).await;
+    }
     let replica = load.any_replica(&mut chance);
     let path = format!("/tool_calls/{}/cancel", known.call);
     let begun = load.now();
