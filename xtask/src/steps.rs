@@ -24,8 +24,8 @@ pub(crate) struct Step {
 /// Every feature, in one build for all steps: what is off by default is tested too.
 pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
 
-/// And the faults that only the torture run has, which are linted and documented like the rest.
-const WITH_FAULTS: [&str; 2] = ["--features", "holdpoint/otel,holdpoint-torture/faults"];
+/// And the faults that only the torture run has; they are linted and documented like the rest.
+pub(crate) const WITH_FAULTS: [&str; 2] = ["--features", "holdpoint/otel,holdpoint-torture/faults"];
 
 /// Cheapest first, so that a slip costs seconds and not a build.
 pub(crate) const STEPS: &[Step] = &[

@@ -6,10 +6,13 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::process::{cargo, run};
+use crate::steps::WITH_FAULTS;
 use crate::tooling;
 
-/// Of this member alone: no other build has faults in it.
-const WITH_FAULTS: [&str; 4] = ["--package", "holdpoint-torture", "--features", "holdpoint-torture/faults"];
+/// As part of the workspace, so that what both depend on is that of the tests' build and there already; and these two
+/// alone, so that the server of the other steps has no faults in it.
+const PROGRAMS: [&str; 5] =
+    ["--workspace", "--bin", "holdpoint-torture", "--bin", "holdpoint-torture-server"];
 
 /// What a run without arguments is: a minute on each database, always the same.
 const USUAL: [[&str; 6]; 2] = [
@@ -20,7 +23,7 @@ const USUAL: [[&str; 6]; 2] = [
 /// Further arguments go to the run.
 pub(crate) fn torture(root: &Path, args: &[String]) -> Result<()> {
     tooling::require_postgres()?;
-    run(cargo(root, &["build", "--locked"]).args(WITH_FAULTS))?;
+    run(cargo(root, &["build", "--locked"]).args(PROGRAMS).args(WITH_FAULTS))?;
     let program = root.join("target/debug/holdpoint-torture");
     if !args.is_empty() {
         return run(Command::new(program).current_dir(root).args(args));
