@@ -19,8 +19,8 @@ const PLACEHOLDERS: [(&str, IsTrue); 3] = [
     ("Under way, or cut off:", |row| !row.held && row.exec_id.is_some()),
 ];
 
-/// D4: what a stream told of calls and said in words is what the rows say; and one that is whole told every call that a
-/// person was asked about in the steps whose words it said.
+/// D4: what a stream told of calls and said in words is what the rows say; it says its end; and one that is whole told
+/// every call that a person was asked about in the steps whose words it said.
 pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut steps: HashMap<&str, Vec<(i64, String)>> = HashMap::new();
     for step in &records.rows.steps {
@@ -47,6 +47,11 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             }
         }
         let told = &turn.told;
+        if turn.status == 200 && turn.cut.is_none() && !told.finished && told.failure.is_none() {
+            let what =
+                format!("a turn of {} ended in {:?} without a word of its end", turn.thread, turn.dialect);
+            found.push(Violation { id: "D4", call: None, what });
+        }
         let whole = told.finished && told.failure.is_none() && turn.cut.is_none();
         let Some(message) = told.message_id.as_deref().filter(|_| whole) else { continue };
         let (steps, held) = (steps.get(message), held.get(message));

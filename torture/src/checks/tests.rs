@@ -372,6 +372,7 @@ fn a_stream_that_tells_another_story_is_seen() {
     assert_eq!(broken(|it| it.turns[0].told.text = "I rest.".to_owned()), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.text = "I c".to_owned()), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.facts.clear()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].told.finished = false), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Output(json!({"n": 2}))), ["D5"]);
     assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Error("no".to_owned())), ["D5"]);
 }
