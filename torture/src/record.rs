@@ -79,6 +79,8 @@ pub(crate) struct Turn {
     pub(crate) thread: String,
     pub(crate) replica: usize,
     pub(crate) dialect: Dialect,
+    /// Whether it was to be read along, if there was one.
+    pub(crate) attached: bool,
     pub(crate) span: Span,
     pub(crate) status: u16,
     pub(crate) told: Told,

@@ -6,7 +6,7 @@ use crate::json::At;
 use crate::plan::Plan;
 use crate::record::{Asked, Turn};
 use crate::rows::CallRow;
-use crate::told::Said;
+use crate::told::{Said, Told};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +47,10 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             }
         }
         let told = &turn.told;
-        if turn.status == 200 && turn.cut.is_none() && !told.finished && told.failure.is_none() {
+        // Where no turn is under way any more, there is nothing to read along.
+        let nothing_to_read = turn.attached && *told == Told::default();
+        let has_an_end = told.finished || told.failure.is_some() || turn.cut.is_some() || nothing_to_read;
+        if turn.status == 200 && !has_an_end {
             let what =
                 format!("a turn of {} ended in {:?} without a word of its end", turn.thread, turn.dialect);
             found.push(Violation { id: "D4", call: None, what });

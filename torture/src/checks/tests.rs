@@ -102,6 +102,7 @@ fn turn(facts: Vec<Said>) -> Turn {
         thread: "t".to_owned(),
         replica: 0,
         dialect: Dialect::DataV1,
+        attached: false,
         span: span(1, 6),
         status: 200,
         told,
@@ -373,6 +374,11 @@ fn a_stream_that_tells_another_story_is_seen() {
     assert_eq!(broken(|it| it.turns[0].told.text = "I c".to_owned()), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.facts.clear()), ["D4"]);
     assert_eq!(broken(|it| it.turns[0].told.finished = false), ["D4"]);
+    let nothing_to_read = |it: &mut Records| {
+        let nothing = Turn { attached: true, told: Told::default(), ..it.turns[0].clone() };
+        it.turns.push(nothing);
+    };
+    assert_eq!(broken(nothing_to_read), Vec::<&str>::new());
     assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Output(json!({"n": 2}))), ["D5"]);
     assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Error("no".to_owned())), ["D5"]);
 }

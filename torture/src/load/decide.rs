@@ -320,6 +320,7 @@ async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
         thread: known.thread,
         replica,
         dialect: Dialect::UiV6,
+        attached: false,
         span: Span { begun, ended: load.now() },
         status: reply.status,
         told: Told::of(Dialect::UiV6, &reply.text),

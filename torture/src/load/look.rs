@@ -1,10 +1,11 @@
 //! People who look, and people who pry.
 
 use super::Load;
-use crate::http::Ask;
+use crate::http::{Ask, Reply};
+use crate::json::At;
 use crate::record::Intrusion;
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::sleep;
 
@@ -39,7 +40,20 @@ pub(super) async fn pry(load: Arc<Load>, number: usize) {
             Ask::post("/qa/validate_tool", token, Some(json!({ "toolCallId": call, "isValidated": true }))),
             Ask::post("/qa/validate_tool", token, Some(json!({ "toolCallId": call, "isValidated": false }))),
             Ask::post(format!("/tool_calls/{call}/cancel"), token, None),
+            Ask::post(
+                "/qa/validate_tools",
+                token,
+                Some(json!({ "decisions": [
+                { "toolCallId": call, "isValidated": true }
+            ] })),
+            ),
+            Ask::get(format!("/threads/{thread}"), token),
+            Ask {
+                method: Method::PATCH,
+                ..Ask::post(format!("/threads/{thread}"), token, Some(json!({ "title": "mine" })))
+            },
             Ask::get(format!("/threads/{thread}/messages"), token),
+            Ask::get(format!("/qa/chat_streamed/{thread}/page/stream"), token),
             Ask::get(format!("/qa/chat_streamed/{thread}"), token),
             Ask::post(format!("/qa/chat_streamed/{thread}"), token, Some(json!({ "content": "hello" }))),
             Ask { method: Method::DELETE, ..Ask::get(format!("/threads/{thread}"), token) },
@@ -50,12 +64,18 @@ pub(super) async fn pry(load: Arc<Load>, number: usize) {
         let reply = load.ask(replica, ask).await.filter(|reply| reply.cut.is_none());
         load.book().count("pry", reply.as_ref().is_some_and(|reply| reply.status < 500));
         let Some(reply) = reply else { continue };
-        load.book().intrusions.lock().push(Intrusion {
-            call: call.clone(),
-            route,
-            at: load.now(),
-            status: reply.status,
-            body: reply.json(),
-        });
+        let (status, body) = answered(&reply);
+        let at = load.now();
+        load.book().intrusions.lock().push(Intrusion { call: call.clone(), route, at, status, body });
+    }
+}
+
+/// What a stranger was told; of several answers in one, the first.
+fn answered(reply: &Reply) -> (u16, Value) {
+    let body = reply.json();
+    let first = body.at("/results/0");
+    match first.at("/status").as_u64().and_then(|status| status.try_into().ok()) {
+        Some(status) => (status, first.clone()),
+        None => (reply.status, body),
     }
 }

@@ -220,6 +220,7 @@ impl Talk<'_> {
         let leaves = self.chance.percent(self.load.amount.leaving / 2);
         let leave = leaves.then(|| leave(&self.load.amount, self.chance)).flatten();
         let begun = self.load.now();
+        let attached = ask.method == Method::GET;
         let ask = Ask { dialect: Some(self.dialect.name()), ..ask }.leaving(leave);
         let reply = self.load.ask(replica, ask).await;
         if leave.is_none() {
@@ -241,6 +242,7 @@ impl Talk<'_> {
             thread: self.thread.clone(),
             replica,
             dialect: self.dialect,
+            attached,
             span,
             status: reply.status,
             told,
