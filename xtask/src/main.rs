@@ -42,7 +42,6 @@ fn dispatch(args: &[String]) -> Result<()> {
             no_more_arguments(command, rest)?;
             openapi::write(&root)?;
         }
-        "torture" => torture::torture(&root, rest)?,
         name => match steps::find(name) {
             Some(step) => step.run(&root, rest)?,
             None => bail!("no command `{name}`; `cargo xtask help` lists them"),
@@ -58,7 +57,6 @@ fn print_help() {
         println!("  {:<12}   {}", step.command, step.summary);
     }
     println!("  {:<12} write openapi/holdpoint.json from the code", "openapi");
-    println!("  {:<12} the servers under fire; arguments (--help) go to the run", "torture");
     println!("  {:<12} this list", "help");
 }
 

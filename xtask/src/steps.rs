@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::{layout, no_more_arguments, schemathesis, tooling};
+use crate::{layout, no_more_arguments, schemathesis, tooling, torture};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -55,6 +55,12 @@ pub(crate) const STEPS: &[Step] = &[
         command: "postgres",
         summary: "the black-box tests again, on Postgres; further arguments go to cargo test",
         action: postgres,
+    },
+    Step {
+        name: "torture",
+        command: "torture",
+        summary: "the servers under fire, a minute on each database; arguments (--help) go to the run",
+        action: torture::torture,
     },
     Step {
         name: "fuzz",
