@@ -40,11 +40,12 @@ impl Store {
     ) -> Result<Self, StoreError> {
         make_private_file(url);
         let reserved = reserved(url, max_connections);
-        let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
         let shared_sessions = keeps_no_statements(url);
-        if db.get_database_backend() == DbBackend::Postgres && !shared_sessions {
-            answered(check_sessions(url)).await??;
+        if is_postgres(url) {
+            // Before the pool, which says of whatever is wrong only that it waited in vain.
+            answered(check_sessions(url, shared_sessions)).await??;
         }
+        let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
         let urgent = match reserved {
             0 => db.clone(),
             some => pool(url, some, URGENT_ACQUIRE_TIMEOUT).await?,
@@ -159,6 +160,10 @@ fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {
     postgres.application_name("holdpoint").extra_float_digits(None)
 }
 
+fn is_postgres(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"))
+}
+
 /// Whether the URL says that nothing stays prepared, because a pooler gives each transaction another session: by the
 /// option that sqlx has for it.
 fn keeps_no_statements(url: &str) -> bool {
@@ -166,9 +171,10 @@ fn keeps_no_statements(url: &str) -> bool {
     url.query_pairs().any(|(option, value)| option == "statement-cache-capacity" && value == "0")
 }
 
-/// Refuses a pooler that gives one session to several clients in turn, while statements stay prepared in sessions:
-/// each would find those of the others there under the names of its own, and run them.
-async fn check_sessions(url: &str) -> Result<Result<(), StoreError>, DbErr> {
+/// Connects, and unless it is known to be there refuses a pooler that gives one session to several clients in turn, while
+/// statements stay prepared in sessions: each would find those of the others there under the names of its own, and run
+/// them.
+async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError>, DbErr> {
     // Already prepared, and no such statement.
     const TAKEN: [&str; 2] = ["42P05", "26000"];
     let connect = async || {
@@ -176,7 +182,11 @@ async fn check_sessions(url: &str) -> Result<Result<(), StoreError>, DbErr> {
         sqlx::ConnectOptions::connect(&postgres_options(options)).await
     };
     let check = async {
-        let (mut one, mut other) = (connect().await?, connect().await?);
+        let mut one = connect().await?;
+        if shared {
+            return Ok(Ok(()));
+        }
+        let mut other = connect().await?;
         // Both get the same name for these. Twice, for a pooler that has them go round.
         for _ in 0..2 {
             for (connection, sql, own) in

@@ -263,6 +263,18 @@ fn a_wrong_value_of_a_flag_is_named() {
 }
 
 #[test]
+fn of_a_database_that_is_not_there_it_is_said_why_and_no_password() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for pooler in ["", "?statement-cache-capacity=0"] {
+        let url = format!("postgres://holdpoint:swordfish@127.0.0.1:{port}/holdpoint{pooler}");
+        let ended = Place::new().migrate(&["--database-url", &url], &[]);
+        ended.refused_for("database.url");
+        ended.refused_for("Connection refused");
+        assert!(!ended.said.contains("swordfish"), "{}", ended.said);
+    }
+}
+
+#[test]
 fn a_key_that_nobody_knows_is_refused() {
     Place::with_file("[limits]\nbody_bites = 1").migrate(&[], &[]).refused_for("limits.body_bites");
     Place::with_file("[limit]\nbody_bytes = 1").migrate(&[], &[]).refused_for("limit");
