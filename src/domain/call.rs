@@ -233,6 +233,11 @@ impl ToolCall {
         self.edited_input().unwrap_or(&self.input)
     }
 
+    /// Whether it was cancelled before it ran. Of one that was open when the database was set back nobody knows.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        matches!(&self.state, State::Cancelled(_, end) if end.result != words::FENCED)
+    }
+
     /// The inputs as a page shows them: of a call that cannot be run, none.
     pub(crate) fn shown_input(&self) -> &Input {
         static NONE: LazyLock<Input> = LazyLock::new(Input::new);

@@ -173,7 +173,7 @@ impl CallView {
 #[derive(Debug, Object)]
 #[oai(rename = "CancelToolCallResult")]
 struct CancelView {
-    /// Whether it did not run, and will not.
+    /// Whether it did not run for sure, and will not.
     success: bool,
     tool_call_id: String,
     /// cancelled; of a call that ran: interrupted if it was given up, succeeded or failed if it was faster,
@@ -184,7 +184,7 @@ struct CancelView {
 impl CancelView {
     fn of(call: &ToolCall) -> Self {
         Self {
-            success: matches!(call.state, State::Cancelled(..)),
+            success: call.is_withdrawn(),
             tool_call_id: call.id.to_string(),
             state: call.state.as_str().to_owned(),
         }

@@ -1,7 +1,7 @@
 //! `holdpoint fence`: what a database that lost commits holds as open does not happen again.
 
 use crate::support::{Place, Process, UNKNOWN, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// What the model and the person are told of a call that was not begun as far as the database knows.
 const FENCED: &str = "Cancelled, because the server's database was set back to an earlier time. Whether the tool ran \
@@ -55,6 +55,9 @@ async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
     assert!(call["decision"]["reason"].as_str().unwrap().contains("set back to an earlier time"));
     let refused = client.approve(&id).await;
     assert_eq!((refused.status, refused.code()), (409, "cancelled"));
+    let cancelled = client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
+    let stands = json!({ "success": false, "tool_call_id": id, "state": "cancelled" });
+    assert_eq!((cancelled.status, &cancelled.body), (200, &stands), "nobody knows that it did not run");
     assert_eq!(place.ledger(), ran, "it did not run again");
 
     assert_eq!(client.go_on(&thread).await.text(), FENCED);
