@@ -64,7 +64,7 @@ const PLANTED: [Planted; 10] = [
     Planted {
         name: "reap-to-approved",
         refused: &["a call runs once", "check constraint", "CHECK constraint failed"],
-        found_by: &["S2", "SQL"],
+        found_by: &["S2", "S5", "SQL"],
         bring_out: BringOut::DiesBehindTools,
     },
     Planted {

@@ -21,7 +21,7 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, case) in cases {
         let mut events = case.events.clone();
         events.sort_by_key(|event| event.at);
-        if !walks("", &events, &case.row.state) {
+        if !walks(case.row, "", &events) {
             let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
             let what = format!("no life of a call: {kinds:?}, and it is {}", case.row.state);
             found.push(Violation::of("S5", call, what));
@@ -35,20 +35,20 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether these events, in some order, lead from one state to the other.
-fn walks(from: &str, events: &[&EventRow], to: &str) -> bool {
+/// Whether these events, in some order, lead a call from this state to how it stands.
+fn walks(call: &CallRow, from: &str, events: &[&EventRow]) -> bool {
     if events.is_empty() {
-        return from == to;
+        return from == call.state;
     }
     (0..events.len()).any(|at| {
         let mut rest = events.to_vec();
         let event = rest.remove(at);
-        moved(from, event).is_some_and(|next| walks(next, &rest, to))
+        moved(call, from, event).is_some_and(|next| walks(call, next, &rest))
     })
 }
 
 /// Where an event leads.
-fn moved(from: &str, event: &EventRow) -> Option<&'static str> {
+fn moved(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static str> {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     Some(match (from, event.kind.as_str()) {
         ("", "tool.called") => "called",
@@ -62,7 +62,10 @@ fn moved(from: &str, event: &EventRow) -> Option<&'static str> {
         ("called" | "approved", "tool.started") => "executing",
         ("executing" | "approved" | "interrupted", "tool.failed") => "failed",
         ("executing" | "interrupted", "tool.succeeded") => "succeeded",
-        ("executing", "tool.interrupted") if *data.at("/state") == "approved" => "approved",
+        ("executing", "tool.interrupted") if *data.at("/state") == "approved" => {
+            // What is not harmless is never begun again.
+            return call.idempotent.then_some("approved");
+        }
         ("executing" | "approved", "tool.interrupted") => "interrupted",
         _ => return None,
     })

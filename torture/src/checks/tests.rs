@@ -255,6 +255,11 @@ fn a_second_execution_is_seen() {
         it.ledger.push(line("start", 5));
     };
     assert_eq!(broken(again), Vec::<&str>::new());
+    let what_is_not_harmless = |it: &mut Records| {
+        again(it);
+        it.rows.calls[0].idempotent = false;
+    };
+    assert_eq!(broken(what_is_not_harmless), ["S2", "S5", "SQL"]);
 }
 
 #[test]
