@@ -17,6 +17,8 @@ pub struct Approval {
     pub start_deadline: Duration,
     /// `lease`: how long whoever runs a turn or a tool may be silent before it is taken for dead, and how long the
     /// outcome of a call is tried to be written.
+    /// On Postgres a process that stands still holds its locks for up to ten seconds, and others that wait for them may
+    /// be silent meanwhile.
     #[serde(with = "super::sources::duration")]
     pub lease: Duration,
     /// `sweep`: how often to look for what time or a crash left behind.

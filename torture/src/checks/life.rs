@@ -199,7 +199,10 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let took_too_long = told - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {
             let then = deed.until >= claimed && deed.at <= told;
-            let at_all = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
+            // Who stands still may hold a row for which all the connections of another process wait: longer than a lease is
+            // here, and nothing says then that its tools live.
+            let at_all =
+                matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock | DeedKind::Pause);
             then && deed.kind != DeedKind::Start && (at_all || deed.pid == Some(start.pid))
         });
         let failed = records

@@ -362,6 +362,12 @@ fn work_that_is_cut_off_without_a_cause_is_seen() {
         it.deeds.push(Deed { at: 4 * SECOND, until: 4 * SECOND, kind, ..start(7, "") });
     };
     assert_eq!(broken(killed), Vec::<&str>::new());
+    let another_stood_still = |it: &mut Records| {
+        cut_off(it);
+        let kind = DeedKind::Pause;
+        it.deeds.push(Deed { at: 4 * SECOND, until: 5 * SECOND, kind, ..start(8, "") });
+    };
+    assert_eq!(broken(another_stood_still), Vec::<&str>::new());
     let another_was_killed = |it: &mut Records| {
         cut_off(it);
         let kind = DeedKind::Kill;
