@@ -198,12 +198,13 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let asked_to_stop = case.row.cancel_requested_at.is_some();
         let took_too_long = told - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {
-            let then = deed.until >= claimed && deed.at <= told;
-            // Who stands still may hold a row for which all the connections of another process wait: longer than a lease is
-            // here, and nothing says then that its tools live.
-            let at_all =
-                matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock | DeedKind::Pause);
-            then && deed.kind != DeedKind::Start && (at_all || deed.pid == Some(start.pid))
+            let meanwhile = deed.until.min(told) - deed.at.max(claimed);
+            let of_the_database = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
+            // Who stands still may hold a row for which all the connections of another process wait, and nothing says
+            // then for most of a lease that its tools live.
+            let holds_up = deed.kind == DeedKind::Pause && meanwhile >= micros(LEASE) / 2;
+            let its_own = deed.pid == Some(start.pid) && deed.kind != DeedKind::Start;
+            meanwhile >= 0 && (of_the_database || holds_up || its_own)
         });
         let failed = records
             .hits

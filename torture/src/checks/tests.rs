@@ -362,12 +362,14 @@ fn work_that_is_cut_off_without_a_cause_is_seen() {
         it.deeds.push(Deed { at: 4 * SECOND, until: 4 * SECOND, kind, ..start(7, "") });
     };
     assert_eq!(broken(killed), Vec::<&str>::new());
-    let another_stood_still = |it: &mut Records| {
+    let another_stood_still = |it: &mut Records, until: i64| {
         cut_off(it);
         let kind = DeedKind::Pause;
-        it.deeds.push(Deed { at: 4 * SECOND, until: 5 * SECOND, kind, ..start(8, "") });
+        it.deeds.push(Deed { at: 0, until, kind, ..start(8, "") });
     };
-    assert_eq!(broken(another_stood_still), Vec::<&str>::new());
+    assert_eq!(broken(|it| another_stood_still(it, 9 * SECOND)), Vec::<&str>::new());
+    let claimed = story().rows.events.iter().find(|event| event.kind == "tool.started").unwrap().at;
+    assert_eq!(broken(|it| another_stood_still(it, claimed + SECOND / 2)), ["I1"]);
     let another_was_killed = |it: &mut Records| {
         cut_off(it);
         let kind = DeedKind::Kill;
