@@ -181,9 +181,9 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     Ok(rows)
 }
 
-/// Waits until a run of that time has seen what it has to, and at most twice as long again as it was to last.
+/// Waits until a run of that time has seen what it has to, and at most four times as long again as it was to last.
 async fn seen(settings: &Settings, world: &World, load: &Load, progress: &Progress) {
-    let until = Instant::now() + settings.time * 2;
+    let until = Instant::now() + settings.time * 4;
     while Instant::now() < until {
         // The database may be gone at the moment.
         let figures = async {
