@@ -201,7 +201,7 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let meanwhile = deed.until.min(told) - deed.at.max(claimed);
             let of_the_database = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
             // Who stands still may hold a row for which all the connections of another process wait, and nothing says
-            // then for most of a lease that its tools live.
+            // meanwhile that its tools live. One renewal may be missed: less than half a lease is no cause.
             let holds_up = deed.kind == DeedKind::Pause && meanwhile >= micros(LEASE) / 2;
             let its_own = deed.pid == Some(start.pid) && deed.kind != DeedKind::Start;
             meanwhile >= 0 && (of_the_database || holds_up || its_own)

@@ -35,18 +35,13 @@ pub(super) async fn pry(load: Arc<Load>, number: usize) {
         let Some(stranger) = chance.pick(&strangers) else { continue };
         let token = &stranger.token;
         let (call, thread) = (&known.call, &known.thread);
+        let yes = json!({ "toolCallId": call, "isValidated": true });
         let asks = [
             Ask::get(format!("/tool_calls/{call}"), token),
-            Ask::post("/qa/validate_tool", token, Some(json!({ "toolCallId": call, "isValidated": true }))),
+            Ask::post("/qa/validate_tool", token, Some(yes.clone())),
             Ask::post("/qa/validate_tool", token, Some(json!({ "toolCallId": call, "isValidated": false }))),
             Ask::post(format!("/tool_calls/{call}/cancel"), token, None),
-            Ask::post(
-                "/qa/validate_tools",
-                token,
-                Some(json!({ "decisions": [
-                { "toolCallId": call, "isValidated": true }
-            ] })),
-            ),
+            Ask::post("/qa/validate_tools", token, Some(json!({ "decisions": [yes] }))),
             Ask::get(format!("/threads/{thread}"), token),
             Ask {
                 method: Method::PATCH,
