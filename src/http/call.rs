@@ -173,7 +173,7 @@ impl CallView {
 #[derive(Debug, Object)]
 #[oai(rename = "CancelToolCallResult")]
 struct CancelView {
-    /// Whether it did not run for sure, and will not.
+    /// Whether it is sure that it did not run, and will not.
     success: bool,
     tool_call_id: String,
     /// cancelled; of a call that ran: interrupted if it was given up, succeeded or failed if it was faster,
