@@ -1,6 +1,7 @@
 //! The moves of a call that the server knows are the ones that the database takes, and no others.
 
 use crate::support::{Embedded, postgres};
+use holdpoint::app::CALL_STATES;
 use holdpoint::config::Config;
 use std::time::Duration;
 
@@ -14,19 +15,6 @@ macro_rules! legal {
 }
 
 include!("../../src/store/legal_moves.rs");
-
-const STATES: [&str; 10] = [
-    "pending",
-    "approved",
-    "executing",
-    "succeeded",
-    "failed",
-    "interrupted",
-    "rejected",
-    "expired",
-    "cancelled",
-    "invalid",
-];
 
 /// What a row of a call is set to so that it stands in this state, and lacks nothing for that which can be set.
 fn stands(state: &str) -> String {
@@ -162,7 +150,7 @@ async fn try_every_move(change: impl FnOnce(&mut Config)) {
     let mut wrong = Vec::new();
     for way in Way::all() {
         let stays = maker.make(&way).await;
-        for to in STATES.into_iter().filter(|to| *to != way.state()) {
+        for to in CALL_STATES.into_iter().filter(|to| *to != way.state()) {
             let legal = way.leads_to(to);
             let id = if legal { maker.make(&way).await } else { stays.clone() };
             match maker.to(&id, to).await {
