@@ -9,6 +9,7 @@ use crate::domain::clock::Skewed;
 use crate::domain::clock::{Clock, SystemClock};
 #[cfg(feature = "torture")]
 use crate::faults;
+use crate::feed::Feed;
 pub use crate::http::Deadlines;
 use crate::http::operating::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
@@ -17,7 +18,7 @@ use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
 pub use crate::operator::{CALL_STATES, CallLine, Fenced, Finding, Operator, OperatorError, WAITING_STATES};
-use crate::store::{Recovered, Store, StoreError};
+use crate::store::{Hints, Recovered, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry};
@@ -234,6 +235,11 @@ impl App {
         app.auth.prepare();
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
+        let (feed, database) = (app.api.feed.clone(), &app.config.database);
+        let hints = Hints::at(&database.url, database.direct_url.as_ref());
+        app.tasks.spawn(async move { feed.keep_going(hints).await });
+        let chat = app.api.chat.clone();
+        app.tasks.spawn(async move { chat.keep_going_on(every).await });
         Ok(app)
     }
 
@@ -251,7 +257,7 @@ impl App {
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
-        let gate = Gate::new(tools.clone(), config.limits.clone(), config.tools.timeout);
+        let gate = Gate::new(tools.clone(), &config, &owner);
         let approval = config.approval.clone();
         let executor = Executor {
             store: store.clone(),
@@ -270,7 +276,8 @@ impl App {
             approval: approval.clone(),
         };
         let caps = config.limits.caps(config.auth.mode);
-        let approvals = Approvals::new(store.clone(), executor, owner, approval.clone(), &caps);
+        let approvals = Approvals::new(store.clone(), executor, owner, &config);
+        let feed = Feed::new(store.clone(), tasks.clone());
         let rates = Arc::new(Rates::new(&caps));
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
@@ -287,6 +294,7 @@ impl App {
             store,
             chat,
             approvals,
+            feed,
             tools,
             models,
             clock,

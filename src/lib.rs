@@ -79,6 +79,7 @@ mod domain;
 mod egress;
 #[cfg(feature = "torture")]
 pub mod faults;
+mod feed;
 mod http;
 pub mod llm;
 mod metrics;

@@ -230,10 +230,11 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     });
     let fenced = fenced.await.context("not all of it is fenced; it is safe to run this again")?;
     bar.finish_and_clear();
-    let Fenced { pending, approved, interrupted, turns } = fenced;
+    let Fenced { pending, approved, interrupted, turns, grants } = fenced;
     println!("{pending} calls that waited for a person are cancelled");
     println!("{approved} calls that were approved and not begun are cancelled");
     println!("{interrupted} calls that were begun are interrupted");
     println!("{turns} turns that were under way are closed");
+    println!("{grants} yeses that were to be remembered are revoked");
     Ok(())
 }

@@ -59,6 +59,8 @@ pub struct Fenced {
     pub interrupted: u64,
     /// Turns that were under way, and are closed.
     pub turns: u64,
+    /// What was to be remembered in sessions, and is not any more.
+    pub grants: u64,
 }
 
 /// Why something was not done. The texts are for the operator.
@@ -164,6 +166,12 @@ impl Operator {
         let actor = actor(by)?;
         // Held to the end: no server may begin between two threads.
         let store = self.store.clone().serve_alone(self.config.database.url.expose_secret())?;
+        let mut grants = 0;
+        for session in store.read().await?.remembering_sessions().await? {
+            let write = store.write().await?;
+            grants += write.fence_session(session, &actor).await?;
+            write.commit().await?;
+        }
         let open = store.read().await?.open_threads().await?;
         let mut fenced = FencedThread::default();
         for (done, thread) in (1..).zip(&open) {
@@ -173,7 +181,7 @@ impl Operator {
             progress(done, open.len() as u64);
         }
         let FencedThread { pending, approved, interrupted, turns } = fenced;
-        Ok(Fenced { pending, approved, interrupted, turns })
+        Ok(Fenced { pending, approved, interrupted, turns, grants })
     }
 }
 

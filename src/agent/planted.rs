@@ -5,9 +5,10 @@ use super::step::AskedCall;
 use super::turn::Agent;
 use crate::domain::call::Outcome;
 use crate::domain::permit::Permit;
-use crate::domain::policy::Judgement;
+use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::turn::{Standing, Stands, TurnEvent};
 use crate::store::StoreError;
+use crate::tools::gate::Behalf;
 
 impl Executor {
     /// [`Bug::ClaimAfterTool`](crate::faults::Bug): the outcome of what ran before anybody had the right to it.
@@ -25,8 +26,10 @@ impl Agent {
     /// [`Bug::TellBeforeCommit`](crate::faults::Bug): what a person is going to be asked, told before it is stored.
     pub(super) fn tell_too_early(&self, calls: &[AskedCall], say: &(dyn Fn(TurnEvent<'static>) + Sync)) {
         let held = calls.iter().filter(|call| {
-            let judged = self.executor.gate.judge(&call.name, &call.arguments, |_| true);
-            matches!(judged.judgement, Judgement::Held(_))
+            let session = SessionPolicy::default();
+            let behalf = Behalf { roles: &[], session: &session, requester: "", grants: &[] };
+            let judged = self.executor.gate.judge(&call.name, &call.arguments, behalf, |_| true);
+            matches!(judged.judgement, Judgement::Held { .. })
         });
         let held: Vec<_> = held
             .map(|call| Standing {

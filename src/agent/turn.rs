@@ -8,17 +8,20 @@ use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
 use crate::config;
 use crate::domain::call::{Input, ToolCall, same_inputs};
 use crate::domain::clock::Clock;
+use crate::domain::grant::Grant;
 use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
-use crate::domain::policy::Judgement;
+use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
+use crate::tools::gate::Behalf;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What runs turns.
@@ -62,6 +65,10 @@ struct Waiting {
     count: u64,
     /// Those of the steps before it that a repeat would repeat.
     asked_about: Vec<ToolCall>,
+    /// What holds in their session.
+    session: SessionPolicy,
+    /// What was to be remembered there, about the tools of the step.
+    grants: Vec<Grant>,
 }
 
 impl Waiting {
@@ -225,15 +232,22 @@ impl Agent {
             let write = self.store.write().await?;
             // Nobody is asked about a tool that is not there, and its name may be what no database takes.
             let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
-            let tools = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
-            let asked_about = write.asked_about(&turn.lease.thread, tools).await?;
+            let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
+            let asked_about = write.asked_about(&turn.lease.thread, tools.clone()).await?;
+            write.hold_session(&turn.lease.thread).await?;
+            let process = self.executor.gate.remembering().process.as_deref();
             if !calls.is_empty() && write.was_asked_to_stop(turn.lease.run.id).await? {
                 // Nothing begins any more, and nobody is asked.
                 write.break_step(turn.lease, n, &broken_off(turn, result.parts)).await?;
                 write.commit().await?;
                 return Ok(Err(Broke::Halted(Halt::Cancelled)));
             }
-            let mut waiting = Waiting { count: write.pending_count(&turn.lease.thread).await?, asked_about };
+            let mut waiting = Waiting {
+                count: write.pending_count(&turn.lease.thread).await?,
+                asked_about,
+                session: write.session_policy(&turn.lease.thread).await?,
+                grants: write.grants_about(&turn.lease.thread, tools, process).await?,
+            };
             let calls = calls
                 .into_iter()
                 .enumerate()
@@ -255,7 +269,13 @@ impl Agent {
         waiting: &mut Waiting,
     ) -> NewCall {
         let offered = |name: &str| !last && turn.lease.run.options.offers(name);
-        let judged = self.executor.gate.judge(&call.name, &call.arguments, offered);
+        let behalf = Behalf {
+            roles: &turn.lease.run.options.roles,
+            session: &waiting.session,
+            requester: &turn.lease.thread.actor(),
+            grants: &waiting.grants,
+        };
+        let judged = self.executor.gate.judge(&call.name, &call.arguments, behalf, offered);
         let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
         let judgement = if ordinal >= self.limits.calls_per_step {
             limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
@@ -263,7 +283,7 @@ impl Agent {
             limit("The call broke off before its arguments were complete.".to_owned())
         } else {
             match judged.judgement {
-                Judgement::Held(reason) => {
+                Judgement::Held { reason, source } => {
                     if let Some(same) = waiting.same_as(&call.name, &judged.input) {
                         Judgement::Duplicate(same.id)
                     } else if waiting.count >= self.limits.pending_per_thread {
@@ -271,7 +291,7 @@ impl Agent {
                         limit(format!("{count} calls of this conversation wait for approval already."))
                     } else {
                         waiting.count += 1;
-                        Judgement::Held(reason)
+                        Judgement::Held { reason, source }
                     }
                 }
                 other => other,

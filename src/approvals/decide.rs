@@ -1,18 +1,20 @@
 //! Deciding a held call: once, for good, the same from every side.
 
-use super::Approvals;
 #[cfg(feature = "torture")]
 use super::planted;
+use super::remember::may_be_remembered;
+use super::{Approvals, PartOf};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
-use crate::domain::decision::{Answer, Surface, Verdict};
+use crate::domain::decision::{Answer, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, Point};
 use crate::pace::TooOften;
-use crate::store::{StoreError, Thread, Voice};
+use crate::store::{Counted, Read, StoreError, Thread, Voice};
 use crate::tools::InputError;
+use crate::tools::gate::StillRuns;
 use tracing::Instrument;
 
 /// What somebody says about a call.
@@ -26,6 +28,13 @@ pub(crate) struct DecisionRequest {
     pub(crate) input_hash: Option<String>,
     /// Where they say it.
     pub(crate) surface: Surface,
+    /// How far the yes reaches beyond the call, if it does.
+    pub(crate) remember: Option<Remember>,
+    /// What the call has to be a part of.
+    pub(crate) part_of: PartOf,
+    /// Whether the server goes on with the run, if this turns out to be what is said last about its holds, or a client
+    /// does.
+    pub(crate) server_resumes: bool,
 }
 
 /// A decision in force.
@@ -35,6 +44,15 @@ pub(crate) struct Decided {
     pub(crate) call: ToolCall,
     /// Whether the same had been decided before.
     pub(crate) replayed: bool,
+    /// How many more people have to say yes before it runs.
+    pub(crate) missing: usize,
+}
+
+impl Decided {
+    /// A call that stands so by a decision just taken.
+    pub(super) fn now(call: ToolCall) -> Self {
+        Self { call, replayed: false, missing: 0 }
+    }
 }
 
 /// Why a decision is not taken.
@@ -46,9 +64,12 @@ pub(crate) enum DecideError {
     /// No such held call, for this principal.
     #[error("there is no such held tool call")]
     NotFound,
-    /// It is there for this principal to see and not to approve.
-    #[error("this principal may not approve the call")]
+    /// It is there for this principal to see, and not to say this about.
+    #[error("this principal may not say this about the call")]
     Forbidden,
+    /// The policy forbids the call by now, whoever approves it; why. The call stays pending.
+    #[error("the policy forbids the call: {0}")]
+    Blocked(String),
     /// Something else was decided, or time or somebody else ended it; how, is in the call.
     #[error("the call is decided")]
     Closed(Box<ToolCall>),
@@ -64,6 +85,9 @@ pub(crate) enum DecideError {
     /// The inputs do not fit the tool. The call stays pending.
     #[error("the inputs do not fit the tool")]
     InvalidInputs(Vec<InputError>),
+    /// It is not to be remembered; why not. The call stays pending.
+    #[error("this is not to be remembered: {0}")]
+    NotRemembered(&'static str),
     /// The database failed: whether it was decided is unknown, and asking again is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -76,6 +100,7 @@ impl DecideError {
             Self::TooOften(_) => "rate_limited",
             Self::NotFound => "not_found",
             Self::Forbidden => "forbidden",
+            Self::Blocked(_) => "blocked",
             Self::Closed(call) => match call.state {
                 State::Expired(_) => "expired",
                 State::Cancelled(..) => "cancelled",
@@ -84,6 +109,7 @@ impl DecideError {
             Self::ToolUnavailable(_) => "tool_unavailable",
             Self::Stale { .. } => "stale",
             Self::InvalidInputs(_) => "invalid_inputs",
+            Self::NotRemembered(_) => "bad_request",
             Self::Store(_) => "failed",
         }
     }
@@ -122,16 +148,22 @@ impl Approvals {
     ) -> Result<Decided, DecideError> {
         let committed = self.commit_decision(principal, request).await;
         self.measure(request, &committed);
-        let (thread, call, replayed) = committed?;
-        if matches!(call.state, State::Approved(_)) {
+        let (thread, decided) = committed?;
+        if matches!(decided.call.state, State::Approved(_)) {
             #[cfg(feature = "torture")]
             if faults::has(Bug::RequestOwnsWork) {
-                Box::pin(self.claim_and_run(&thread, &call)).await;
-                return Ok(Decided { call, replayed });
+                Box::pin(self.claim_and_run(&thread, &decided.call)).await;
+                return Ok(decided);
             }
-            self.execute(&thread, &call);
+            self.execute(&thread, &decided.call);
+        } else if !decided.replayed {
+            // It may have ended, and been the last.
+            self.tell_settled();
         }
-        Ok(Decided { call, replayed })
+        if request.remember.is_some() {
+            self.free_others(principal, &thread, &decided.call, request).await;
+        }
+        Ok(decided)
     }
 
     /// Counts a decision of this principal's, if they may make one more.
@@ -139,14 +171,19 @@ impl Approvals {
         Ok(self.pace.count(principal)?)
     }
 
-    fn measure(&self, request: &DecisionRequest, committed: &Result<(Thread, ToolCall, bool), DecideError>) {
+    pub(super) fn measure(
+        &self,
+        request: &DecisionRequest,
+        committed: &Result<(Thread, Decided), DecideError>,
+    ) {
         let verdict = match request.answer {
             Answer::Approve { .. } => Verdict::Approve.as_str(),
             Answer::Reject { .. } => Verdict::Reject.as_str(),
         };
         let outcome = match committed {
-            Ok((_, _, true)) => "replayed",
-            Ok((_, call, false)) => {
+            Ok((_, Decided { replayed: true, .. })) => "replayed",
+            Ok((_, Decided { missing: 1.., .. })) => "counted",
+            Ok((_, Decided { call, .. })) => {
                 if let Some(decision) = &call.decision {
                     self.executor.metrics.hold_ended(verdict, decision.at.since(call.created_at));
                 }
@@ -161,13 +198,16 @@ impl Approvals {
         &self,
         principal: &Principal,
         request: &DecisionRequest,
-    ) -> Result<(Thread, ToolCall, bool), DecideError> {
+    ) -> Result<(Thread, Decided), DecideError> {
         self.count(principal)?;
+        may_be_remembered(request)?;
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.urgent_write().await?;
             let found = self.seen(&write, principal, request.tool_call_id).await?;
-            let (call, thread) = found.filter(|(call, _)| call.held).ok_or(DecideError::NotFound)?;
+            let (call, thread) = found
+                .filter(|(call, thread)| call.held && request.part_of.has(call, thread))
+                .ok_or(DecideError::NotFound)?;
             // Before all else: what follows tells how the call stands.
             self.check_person(principal, &thread, &call, &request.answer)?;
             let closed = !matches!(call.state, State::Pending);
@@ -175,13 +215,13 @@ impl Approvals {
             if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.answer) {
                 write.overrule(&call, &request.answer, &principal.actor()).await?;
                 write.commit().await?;
-                return Ok((thread, call, false));
+                return Ok((thread, Decided::now(call)));
             }
             #[cfg(feature = "torture")]
             let closed = closed && !planted::decides_anew(&call, write.now());
             if closed {
                 return match is_repeat(&call, &request.answer) {
-                    true => Ok((thread, call, true)),
+                    true => Ok((thread, Decided { replayed: true, ..Decided::now(call) })),
                     false => Err(DecideError::Closed(Box::new(call))),
                 };
             }
@@ -191,25 +231,40 @@ impl Approvals {
                 continue;
             }
             let answer = self.check(&call, request)?;
+            self.check_policy(&write, &thread, &call, &answer).await?;
             let runs = match &answer {
                 Answer::Approve { inputs: Some(inputs) } => inputs,
                 Answer::Approve { inputs: None } | Answer::Reject { .. } => &call.input,
             };
-            let voice = Voice {
+            let grant = self.to_grant(&write, principal, &thread, &call, request, runs).await?;
+            let mut voice = Voice {
                 actor: principal.actor(),
                 surface: request.surface,
                 input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
+                source: None,
+                grant: grant.as_ref().map(|new| new.grant.id),
+                with: Vec::new(),
             };
+            match self.count_voice(&write, &thread, &call, &answer, &voice).await? {
+                Counted::Enough(with) => voice.with = with,
+                Counted::Short { missing, repeated } => {
+                    write.commit().await?;
+                    return Ok((thread, Decided { call, replayed: repeated, missing }));
+                }
+                Counted::Closed => continue,
+            }
             if write.decide(&thread, &call, &answer, &voice, self.times.start_deadline).await? {
+                self.grant(&write, &thread, grant).await?;
+                write.set_server_resumes(&thread, call.run_id, request.server_resumes).await?;
                 let decided = self.seen(&write, principal, call.id).await?.ok_or(DecideError::NotFound)?;
                 write.commit().await?;
-                return Ok((decided.1, decided.0, false));
+                return Ok((decided.1, Decided::now(decided.0)));
             }
         }
     }
 
     /// Whether this person may say this about the call.
-    fn check_person(
+    pub(super) fn check_person(
         &self,
         principal: &Principal,
         thread: &Thread,
@@ -218,8 +273,27 @@ impl Approvals {
     ) -> Result<(), DecideError> {
         match (self.gate().registry().say(principal, thread.is_of(principal), &call.name), answer) {
             (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => Ok(()),
-            (Say::OnlyNo, Answer::Approve { .. }) => Err(DecideError::Forbidden),
-            (Say::Nothing, _) => Err(DecideError::NotFound),
+            (Say::OnlyNo, Answer::Approve { .. }) | (Say::Nothing, _) => Err(DecideError::Forbidden),
+        }
+    }
+
+    /// No yes is taken of what the policy forbids by now, with these inputs.
+    async fn check_policy(
+        &self,
+        read: &Read,
+        thread: &Thread,
+        call: &ToolCall,
+        answer: &Answer,
+    ) -> Result<(), DecideError> {
+        let Answer::Approve { inputs } = answer else { return Ok(()) };
+        let Some(tool) = self.gate().registry().get(&call.name) else { return Ok(()) };
+        let runs = inputs.as_ref().unwrap_or(&call.input);
+        match self.judge_again(read, thread, tool, call, runs).await? {
+            StillRuns::Never(message) if inputs.is_some() => {
+                Err(DecideError::InvalidInputs(vec![InputError { pointer: String::new(), message }]))
+            }
+            StillRuns::Never(why) => Err(DecideError::Blocked(why)),
+            StillRuns::Yes | StillRuns::NotUnasked => Ok(()),
         }
     }
 

@@ -3,12 +3,13 @@
 use super::Approvals;
 use crate::agent::{LOOK_AGAIN, persist};
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash};
+use crate::domain::call::{Input, State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
-use crate::store::{Again, Claimed, StoreError, Thread};
+use crate::store::{Again, Claimed, Read, StoreError, Thread};
 use crate::tools::Registered;
+use crate::tools::gate::{Behalf, StillRuns};
 use tokio::sync::watch;
 
 impl Approvals {
@@ -40,11 +41,39 @@ impl Approvals {
 
     /// Asks the database for a call, unless another process has to.
     pub(super) async fn take(&self, thread: &Thread, call: &ToolCall) -> Result<Claimed, StoreError> {
-        let tool = self.gate().registry().get(&call.name).filter(|tool| may_begin(tool, call));
+        let tool = self.gate().registry().get(&call.name).filter(|tool| is_as_decided(tool, call));
         let Some(tool) = tool.filter(|_| !self.tasks().is_stopping()) else { return Ok(Claimed::Nothing) };
         let again = if tool.spec.idempotent { Again::Harmless } else { Again::Never };
         let write = self.store.urgent_write().await?;
+        write.lock_thread(thread).await?;
+        write.hold_session(thread).await?;
+        match self.judge_again(&write, thread, tool, call, call.effective_input()).await? {
+            StillRuns::Yes => {}
+            StillRuns::NotUnasked => return Ok(Claimed::Nothing),
+            StillRuns::Never(why) => {
+                tracing::info!(tool_call_id = %call.id, %why, "the policy forbids an approved call");
+                write.block(thread, call, &why).await?;
+                write.commit().await?;
+                return Ok(Claimed::Nothing);
+            }
+        }
         write.claim(thread, call, &self.owner, self.times.lease, again).await
+    }
+
+    /// What the policy says of a call by now, on behalf of whom it would run.
+    pub(super) async fn judge_again(
+        &self,
+        read: &Read,
+        thread: &Thread,
+        tool: &Registered,
+        call: &ToolCall,
+        input: &Input,
+    ) -> Result<StillRuns, StoreError> {
+        let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
+        let process = self.gate().remembering().process.as_deref();
+        let grants = read.grants_about(thread, [call.name.as_str()], process).await?;
+        let behalf = Behalf { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
+        Ok(self.gate().judge_again(tool, input, call.held, behalf))
     }
 
     /// The permit, if the call was claimed. Where the database did not say, that is looked up for the time of a lease;
@@ -135,13 +164,11 @@ impl Approvals {
     }
 }
 
-/// Whether what this process would run is what was decided on, and by whom it has to be. After a deploy it may have
-/// another tool, which takes something else by the same inputs, or asks a person where the policy had decided; a process
-/// that has the old one may still come, until the start deadline.
-fn may_begin(tool: &Registered, call: &ToolCall) -> bool {
+/// Whether what this process would run is what was decided on. After a deploy it may have another tool, which takes
+/// something else by the same inputs; a process that has the old one may still come, until the start deadline.
+fn is_as_decided(tool: &Registered, call: &ToolCall) -> bool {
     let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
-    let as_decided = call.decision.as_ref().is_some_and(|decision| decision.input_hash == here);
-    as_decided && (call.held || !tool.spec.hil)
+    call.decision.as_ref().is_some_and(|decision| decision.input_hash == here)
 }
 
 fn is_under_way(call: &ToolCall) -> bool {

@@ -14,12 +14,21 @@
 mod cancel;
 mod decide;
 mod execute;
+mod inbox;
+mod part_of;
 #[cfg(feature = "torture")]
 mod planted;
+mod quorum;
+mod remember;
+mod session;
 mod sweeper;
 mod verify;
 
 pub(crate) use decide::{DecideError, Decided, DecisionRequest};
+pub(crate) use inbox::Standing;
+pub(crate) use part_of::PartOf;
+pub(crate) use remember::GrantError;
+pub(crate) use session::PolicyError;
 
 use crate::agent::{Executor, Tasks};
 use crate::config;
@@ -27,7 +36,7 @@ use crate::domain::Principal;
 use crate::domain::call::{ToolCall, input_hash};
 use crate::domain::id::ToolCallId;
 use crate::pace::Pace;
-use crate::store::{Read, Store, StoreError, Thread};
+use crate::store::{Read, Sight, Store, StoreError, Thread};
 use crate::tools::gate::Gate;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -46,19 +55,17 @@ pub(crate) struct Approvals {
     /// Counts the calls that this process settled, so that who waits for one looks again.
     settled: watch::Sender<u64>,
     asking: Arc<Asking>,
+    /// Who has one of these roles operates the server.
+    operators: Vec<String>,
 }
 
 impl Approvals {
-    pub(crate) fn new(
-        store: Store,
-        executor: Executor,
-        owner: String,
-        times: config::Approval,
-        caps: &config::Caps,
-    ) -> Self {
+    pub(crate) fn new(store: Store, executor: Executor, owner: String, config: &config::Config) -> Self {
+        let caps = config.limits.caps(config.auth.mode);
+        let (times, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
         let pace = Arc::new(Pace::new(caps.decisions_per_minute));
         let (settled, asking) = (watch::Sender::new(0), Arc::default());
-        Self { store, executor, owner, times, pace, settled, asking }
+        Self { store, executor, owner, times, pace, settled, asking, operators }
     }
 
     fn gate(&self) -> &Gate {
@@ -69,19 +76,26 @@ impl Approvals {
         &self.executor.tasks
     }
 
-    /// A call that this principal may see: of a thread of theirs, or held and of a tool whose approver they are.
+    /// A call that this principal may see: of a thread of theirs, or held and of a tool whose approver they are, or of
+    /// their tenant where they operate the server.
     pub(crate) async fn seen(
         &self,
         read: &Read,
         principal: &Principal,
         id: ToolCallId,
     ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
-        let own = read.call(principal, id).await?;
-        let tools = self.gate().registry().approved_by(principal);
-        if own.is_some() || tools.is_empty() {
-            return Ok(own);
+        match read.call(principal, id).await? {
+            Some(own) => Ok(Some(own)),
+            None => read.call_in_sight(principal, &self.sight(principal), id).await,
         }
-        read.call_to_approve(principal, &tools, id).await
+    }
+
+    /// What this principal sees of the calls of others.
+    pub(crate) fn sight(&self, principal: &Principal) -> Sight {
+        if principal.has_one_of(&self.operators) {
+            return Sight::Operator;
+        }
+        Sight::Approver(self.gate().registry().approved_by(principal))
     }
 
     /// The hash a page has to echo to say that it decides what it was shown: with the schema of the tool as

@@ -3,7 +3,7 @@
 
 use super::Chat;
 use super::ask::{AskError, PostedAnswer, ThreadName};
-use crate::approvals::{DecideError, DecisionRequest};
+use crate::approvals::{DecideError, DecisionRequest, PartOf};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::decision::{Answer, Surface};
@@ -70,6 +70,10 @@ impl PostedAnswer {
             answer,
             input_hash: None,
             surface: Surface::Stream,
+            remember: None,
+            part_of: PartOf::Anything,
+            // The response to the request that it is a part of.
+            server_resumes: false,
         }
     }
 }

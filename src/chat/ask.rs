@@ -259,7 +259,7 @@ impl Chat {
 
     /// What to ask the model with on behalf of this principal: a tool that does not run for them is not there.
     fn on_behalf_of(&self, principal: &Principal, options: RunOptions) -> RunOptions {
-        options.narrowed(self.tools().only_for(principal))
+        options.on_behalf_of(principal.roles.clone(), self.tools().only_for(principal))
     }
 
     async fn thread(

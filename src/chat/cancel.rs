@@ -3,9 +3,10 @@
 use super::Chat;
 use crate::agent::{LOOK_AGAIN, Work};
 use crate::domain::Principal;
-use crate::domain::id::RunId;
+use crate::domain::id::{RunId, ThreadId};
 use crate::domain::run::{Run, RunStatus};
 use crate::store::{StoreError, Thread};
+use futures::future::join_all;
 
 /// Why a run is not cancelled.
 #[derive(Debug, thiserror::Error)]
@@ -29,17 +30,51 @@ impl Chat {
         principal: &Principal,
         id: RunId,
     ) -> Result<(Run, Thread), CancelRunError> {
+        let run = self.ask_to_stop(principal, id).await?;
+        if let Some(run) = run.filter(|run| run.status != RunStatus::Cancelled) {
+            return Err(CancelRunError::Ended(Box::new(run)));
+        }
+        self.ended(principal, id).await
+    }
+
+    /// Cancels what goes on in a session: every run of its threads that is under way, waits, or broke with calls that
+    /// wait. All are asked before anybody waits for one, those of the root thread first; how each stands then.
+    pub(crate) async fn cancel_session(
+        &self,
+        principal: &Principal,
+        session: ThreadId,
+    ) -> Result<Vec<(Run, Thread)>, CancelRunError> {
+        let read = self.store.urgent_read().await?;
+        let found = read.runs_of_session(principal, session).await?.ok_or(CancelRunError::NotFound)?;
+        drop(read);
+        for id in &found {
+            match self.ask_to_stop(principal, *id).await {
+                // It has just ended, or its thread was deleted.
+                Ok(_) | Err(CancelRunError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut stand = Vec::with_capacity(found.len());
+        for ended in join_all(found.into_iter().map(|id| self.ended(principal, id))).await {
+            match ended {
+                Ok(cancelled) => stand.push(cancelled),
+                Err(CancelRunError::Ended(..) | CancelRunError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(stand)
+    }
+
+    /// Cancels a run, or has its turn look whether it should end. The run, if it had ended before.
+    async fn ask_to_stop(&self, principal: &Principal, id: RunId) -> Result<Option<Run>, CancelRunError> {
         let write = self.store.urgent_write().await?;
         let (_, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
         write.lock_thread(&thread).await?;
         let (run, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
         let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
-        if !asked && run.status != RunStatus::Cancelled {
-            return Err(CancelRunError::Ended(Box::new(run)));
-        }
         self.tasks.look_now(Work::Turn(id));
-        self.ended(principal, id).await
+        Ok((!asked).then_some(run))
     }
 
     /// Waits until a turn that was asked to stop has, at most `wait`.

@@ -11,6 +11,7 @@ mod cancel;
 mod follow;
 mod intent;
 pub(crate) mod live;
+mod runner;
 mod turn;
 mod waiting;
 
@@ -29,6 +30,7 @@ use crate::store::Store;
 use follow::FollowedTurns;
 use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// The chat of one server.
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ pub(crate) struct Chat {
     pace: Arc<Pace>,
     live: LiveTurns,
     followed: FollowedTurns,
+    /// A turn of this process has paused: its run may be one that the server goes on with.
+    paused: Arc<Notify>,
 }
 
 /// A turn under way, to read along.
@@ -77,7 +81,8 @@ impl Chat {
     ) -> Self {
         let pace = Arc::new(Pace::new(caps.turns_per_minute));
         let (live, followed) = (LiveTurns::default(), FollowedTurns::default());
-        Self { store, tasks, agent, approvals, models, settings, caps, pace, live, followed }
+        let paused = Arc::default();
+        Self { store, tasks, agent, approvals, models, settings, caps, pace, live, followed, paused }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

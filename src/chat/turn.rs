@@ -134,6 +134,10 @@ impl Telling {
         };
         if let Some(end) = &ended {
             self.metrics().turn_ended(end.as_str(), end.code());
+            if matches!(end, TurnEnd::Waiting) {
+                // All of its calls may have been decided before.
+                self.chat.paused.notify_one();
+            }
         }
         Ok(ended)
     }

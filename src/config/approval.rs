@@ -1,5 +1,6 @@
 //! `[approval]`: how people are asked.
 
+use super::rules::{self, ApprovalRule};
 use super::{ConfigError, duration, wrong};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -29,6 +30,21 @@ pub struct Approval {
     pub wait: Duration,
     /// `while_pending`: what a new message does while calls wait for a person.
     pub while_pending: WhilePending,
+    /// `mode`: what becomes of the calls of tools that ask.
+    pub mode: ApprovalMode,
+    /// `always_allow`: tools about which nobody is asked, by their names; `*` and `?` stand for others.
+    #[serde(deserialize_with = "super::sources::list")]
+    pub always_allow: Vec<String>,
+    /// `always_deny`: tools that never run, by their names; `*` and `?` stand for others.
+    #[serde(deserialize_with = "super::sources::list")]
+    pub always_deny: Vec<String>,
+    /// `remember`: where a yes is kept that is to be remembered in its session.
+    pub remember: RememberIn,
+    /// `remember_inputs`: of which calls of the tool such a yes is then.
+    pub remember_inputs: RememberInputs,
+    /// `[[approval.rules]]`: what is asked or forbidden by the inputs and whom a call is for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<ApprovalRule>,
 }
 
 impl Default for Approval {
@@ -40,8 +56,47 @@ impl Default for Approval {
             sweep: Duration::from_secs(5),
             wait: Duration::from_secs(30),
             while_pending: WhilePending::Defer,
+            mode: ApprovalMode::Manual,
+            always_allow: Vec::new(),
+            always_deny: Vec::new(),
+            remember: RememberIn::Store,
+            remember_inputs: RememberInputs::Any,
+            rules: Vec::new(),
         }
     }
+}
+
+/// What becomes of the calls of tools that ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovalMode {
+    /// A person decides each.
+    Manual,
+    /// They run.
+    AutoApprove,
+    /// They do not run.
+    AutoDeny,
+}
+
+/// Where a yes is kept that is to be remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RememberIn {
+    /// In the database: for all processes, until it is revoked.
+    Store,
+    /// With the process that took it: no other heeds it, and when that process ends nobody does. A row tells that it was
+    /// so.
+    Memory,
+}
+
+/// Of which calls a yes is that is to be remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RememberInputs {
+    /// Of all calls of the tool, as long as its schema stays what it was.
+    Any,
+    /// Of those with the inputs that ran.
+    Equal,
 }
 
 /// What a new message does while calls wait for a person.
@@ -67,6 +122,9 @@ impl Approval {
         duration("approval.start_deadline", self.start_deadline)?;
         duration("approval.lease", self.lease)?;
         duration("approval.sweep", self.sweep)?;
-        duration("approval.wait", self.wait)
+        duration("approval.wait", self.wait)?;
+        rules::names("approval.always_allow", &self.always_allow)?;
+        rules::names("approval.always_deny", &self.always_deny)?;
+        rules::check(&self.rules)
     }
 }

@@ -39,6 +39,9 @@ pub struct Auth {
     /// `roles_claim`: the claim with the roles, a list or words with spaces between; one that begins with `/` is a
     /// JSON pointer (RFC 6901), as for `/realm_access/roles`.
     pub roles_claim: String,
+    /// `operator_roles`: who has one of these roles operates the server: they may loosen what holds in a session.
+    #[serde(deserialize_with = "super::sources::list")]
+    pub operator_roles: Vec<String>,
 }
 
 impl Default for Auth {
@@ -54,6 +57,7 @@ impl Default for Auth {
             tenant_claim: "tenant".to_owned(),
             default_tenant: None,
             roles_claim: "roles".to_owned(),
+            operator_roles: Vec::new(),
         }
     }
 }

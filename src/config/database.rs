@@ -1,7 +1,8 @@
 //! `[database]`: where the rows are.
 
 use super::{ConfigError, wrong};
-use secrecy::SecretString;
+use reqwest::Url;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 /// `[database]`
@@ -11,6 +12,10 @@ pub struct Database {
     /// `url`: `sqlite://` and a file, which is made if it is not there, or `postgres://`.
     #[serde(serialize_with = "super::shown::secret_url")]
     pub url: SecretString,
+    /// `direct_url`: `postgres://`, the same database past a pooler, to hear of other processes' events at once; if
+    /// absent, `url`. Behind a pooler that shares sessions nothing is heard, and they are looked for every second.
+    #[serde(serialize_with = "super::shown::secret_option_url")]
+    pub direct_url: Option<SecretString>,
     /// `max_connections`: connections of this process. On Postgres a quarter, at most 4, is kept for decisions and
     /// for saying that work is alive.
     pub max_connections: u32,
@@ -18,12 +23,16 @@ pub struct Database {
 
 impl Default for Database {
     fn default() -> Self {
-        Self { url: SecretString::from("sqlite://holdpoint.db"), max_connections: 10 }
+        Self { url: SecretString::from("sqlite://holdpoint.db"), direct_url: None, max_connections: 10 }
     }
 }
 
 impl Database {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let direct = self.direct_url.as_ref().map(|url| Url::parse(url.expose_secret()));
+        if direct.is_some_and(|url| !url.is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"))) {
+            return wrong("database.direct_url", "expected a postgres:// URL");
+        }
         match self.max_connections {
             0 => wrong("database.max_connections", "expected at least 1"),
             _ => Ok(()),

@@ -9,6 +9,7 @@ mod database;
 mod limits;
 mod log;
 mod model;
+mod rules;
 mod server;
 mod shown;
 mod sources;
@@ -18,13 +19,14 @@ mod tools;
 #[cfg(test)]
 pub(crate) mod fuzz;
 
-pub use approval::{Approval, WhilePending};
+pub use approval::{Approval, ApprovalMode, RememberIn, RememberInputs, WhilePending};
 pub use auth::{Auth, AuthMode};
 pub use database::Database;
 pub(crate) use limits::Caps;
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
 pub use model::{Model, Provider};
+pub use rules::{ApprovalRule, RuleCondition, RuleEffect};
 pub use server::Server;
 pub use stream::{Stream, UiDialect};
 pub use tools::{ToolRules, Tools};
@@ -128,9 +130,22 @@ impl Config {
         self.model.check()?;
         self.tools.check()?;
         self.auth.check()?;
+        self.check_people()?;
         self.approval.check()?;
         self.stream.check()?;
         self.log.check()
+    }
+
+    /// Without authentication everybody is one person.
+    fn check_people(&self) -> Result<(), ConfigError> {
+        let wants_several = |rules: &ToolRules| rules.approvals > 1;
+        match self.tools.rules.iter().find(|(_, rules)| wants_several(rules)) {
+            Some((name, _)) if self.auth.mode == AuthMode::None => wrong(
+                format!("tools.{name}.approvals"),
+                "expected 1, or auth.mode = \"jwt\": without authentication there is one person",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Whether `/docs` is served.
@@ -161,10 +176,13 @@ fn named(within: &str, error: config::ConfigError) -> ConfigError {
         }
         other => ("", other.to_string()),
     };
+    // As it is written in the file; the library leaves out the dot behind an index.
+    let inside = inside.replace(']', "].");
+    let inside = inside.trim_end_matches('.');
     let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let (field, why) = match unknown {
         Some((field, expected)) => (field, format!("there is no such key{expected}")),
-        None if within.is_empty() => return error.into(),
+        None if within.is_empty() && !inside.contains(']') => return error.into(),
         None => ("", said.clone()),
     };
     let parts = [within, inside, field].into_iter().filter(|part| !part.is_empty());

@@ -62,6 +62,13 @@ pub(super) fn secret_url<S: Serializer>(url: &SecretString, to: S) -> Result<S::
     to.serialize_str(&masked(url.expose_secret()))
 }
 
+pub(super) fn secret_option_url<S: Serializer>(url: &Option<SecretString>, to: S) -> Result<S::Ok, S::Error> {
+    match url {
+        Some(url) => to.serialize_some(&masked(url.expose_secret())),
+        None => to.serialize_none(),
+    }
+}
+
 pub(super) fn url<S: Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
     match url {
         Some(url) => to.serialize_some(&masked(url)),

@@ -67,7 +67,8 @@ pub(super) fn usual_variables() -> config::Map<String, String> {
 }
 
 /// Keys whose value may stand in a file of its own, which `<key>_file` names: secrets are mounted so.
-const SECRETS: [(&str, &str); 3] = [("auth", "secret"), ("model", "api_key"), ("database", "url")];
+const SECRETS: [(&str, &str); 4] =
+    [("auth", "secret"), ("model", "api_key"), ("database", "url"), ("database", "direct_url")];
 
 /// Reads what stands in files of its own, without the end of its line.
 pub(super) fn read_secrets(read: config::Config) -> Result<config::Value, ConfigError> {

@@ -31,8 +31,11 @@ impl Default for Tools {
     }
 }
 
+/// Most people that a tool can want.
+const APPROVALS_MAX: u8 = 10;
+
 /// `[tools.<name>]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolRules {
     /// `run_roles`: only on behalf of who has one of these roles is it run; if absent, of everybody.
@@ -43,6 +46,14 @@ pub struct ToolRules {
     pub approve_roles: Vec<String>,
     /// `other_person`: whether the user of the thread may not approve its calls.
     pub other_person: bool,
+    /// `approvals`: how many people have to say yes to the same inputs before a call runs; one no is enough.
+    pub approvals: u8,
+}
+
+impl Default for ToolRules {
+    fn default() -> Self {
+        Self { run_roles: Vec::new(), approve_roles: Vec::new(), other_person: false, approvals: 1 }
+    }
 }
 
 /// By hand: what serde flattens forgets which key was wrong.
@@ -88,6 +99,16 @@ impl Tools {
                 return wrong(
                     format!("tools.{name}.approve_roles"),
                     "expected a role: other_person leaves nobody who may approve",
+                );
+            }
+            if !(1..=APPROVALS_MAX).contains(&rules.approvals) {
+                let why = format!("expected 1 to {APPROVALS_MAX} people");
+                return wrong(format!("tools.{name}.approvals"), why);
+            }
+            if rules.approvals > 1 && rules.approve_roles.is_empty() {
+                return wrong(
+                    format!("tools.{name}.approve_roles"),
+                    "expected a role: without one nobody but the user approves, and approvals wants several people",
                 );
             }
         }

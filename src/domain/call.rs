@@ -177,6 +177,11 @@ pub(crate) mod words {
     pub(crate) const EXPIRED: &str = "Nobody approved this in time, it expired. The tool did not run.";
     /// It was withdrawn.
     pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
+    /// Begins what is told of a call that the policy forbids; why follows.
+    pub(crate) const BLOCKED: &str = "The policy of this server forbids the call, the tool did not run.";
+    /// Begins what is told of a call that was approved and that the policy forbids now; why follows.
+    pub(crate) const BLOCKED_LATER: &str =
+        "Approved by a person, but the policy of this server forbids the call now. The tool did not run.";
     /// A person said yes, and nobody began in time.
     pub(crate) const NOT_STARTED: &str = "Approved by a person, but not begun in time. The tool did not run.";
     /// Its tool was asked later, and knows that nothing came of it.

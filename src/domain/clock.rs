@@ -61,6 +61,12 @@ pub(crate) trait Clock: Send + Sync + Debug {
         let random = (self.uuid().as_u128() & u128::from(u32::MAX)) as u32;
         f64::from(random) / (f64::from(u32::MAX) + 1.0)
     }
+    /// What nobody can guess: 256 bits of chance, as text. `None` if the machine has none to give.
+    fn secret(&self) -> Option<String> {
+        let mut bytes = [0; 32];
+        rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).ok()?;
+        Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
 }
 
 /// The machine's clock and randomness.

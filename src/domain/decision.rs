@@ -20,6 +20,10 @@ pub(crate) struct Decision {
     pub(crate) input_hash: String,
     /// Where it came in.
     pub(crate) surface: Surface,
+    /// What of the policy decided, if it did.
+    pub(crate) source: Option<String>,
+    /// How far the yes reaches beyond the call, if it does.
+    pub(crate) remember: Option<Remember>,
 }
 
 /// What can be said about a call.
@@ -54,6 +58,8 @@ pub(crate) enum Surface {
     Rest,
     /// The parts of a chat's body, where pages put their answers.
     Stream,
+    /// A message of a WebSocket.
+    Websocket,
     /// A command at a terminal.
     Terminal,
     /// The policy, without a person.
@@ -64,16 +70,34 @@ pub(crate) enum Surface {
 
 impl Surface {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Rest, Self::Stream, Self::Terminal, Self::Policy, Self::Sweeper];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Rest, Self::Stream, Self::Websocket, Self::Terminal, Self::Policy, Self::Sweeper];
 
     /// The surface's word on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
             Self::Stream => "stream",
+            Self::Websocket => "websocket",
             Self::Terminal => "terminal",
             Self::Policy => "policy",
             Self::Sweeper => "sweeper",
+        }
+    }
+}
+
+/// How far a yes reaches beyond its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remember {
+    /// To such calls of the same session.
+    Session,
+}
+
+impl Remember {
+    /// Its word on the wire and in the table.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
         }
     }
 }

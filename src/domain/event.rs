@@ -1,64 +1,92 @@
 //! Events: what happened, in the past tense, written with the change itself and never altered.
 
-/// The kinds of event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EventType {
-    /// The model asked for a call.
-    ToolCalled,
-    /// A person is asked.
-    ToolRequiresApproval,
-    /// A person said yes.
-    ToolApproved,
-    /// A person said no.
-    ToolRejected,
-    /// Nobody answered in time.
-    ToolExpired,
-    /// It was withdrawn and did not run.
-    ToolCancelled,
-    /// An execution was claimed.
-    ToolStarted,
-    /// It ran and gave a result.
-    ToolSucceeded,
-    /// It ran and failed, or could not be run.
-    ToolFailed,
-    /// Its outcome is unknown.
-    ToolInterrupted,
-    /// A user message began a run.
-    RunStarted,
-    /// The run waits for a person.
-    RunWaiting,
-    /// The run goes on.
-    RunResumed,
-    /// The run gave its final answer, or was left behind.
-    RunCompleted,
-    /// The run broke.
-    RunFailed,
-    /// The run was cut off.
-    RunCancelled,
+use super::call::ToolCall;
+use super::clock::Timestamp;
+use super::id::{RunId, ThreadId};
+use serde_json::{Map, Value};
+
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $name:ident $word:literal,)+) => {
+        /// The kinds of event.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum EventType {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl EventType {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),+];
+            /// Their names.
+            pub(crate) const WORDS: &[&str] = &[$($word),+];
+
+            /// The type's name on the wire and in the table.
+            pub(crate) const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)+
+                }
+            }
+        }
+    };
 }
 
-impl EventType {
-    /// The type's name on the wire and in the table.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolCalled => "tool.called",
-            Self::ToolRequiresApproval => "tool.requires_approval",
-            Self::ToolApproved => "tool.approved",
-            Self::ToolRejected => "tool.rejected",
-            Self::ToolExpired => "tool.expired",
-            Self::ToolCancelled => "tool.cancelled",
-            Self::ToolStarted => "tool.started",
-            Self::ToolSucceeded => "tool.succeeded",
-            Self::ToolFailed => "tool.failed",
-            Self::ToolInterrupted => "tool.interrupted",
-            Self::RunStarted => "run.started",
-            Self::RunWaiting => "run.waiting",
-            Self::RunResumed => "run.resumed",
-            Self::RunCompleted => "run.completed",
-            Self::RunFailed => "run.failed",
-            Self::RunCancelled => "run.cancelled",
-        }
-    }
+event_types! {
+    /// The model asked for a call.
+    ToolCalled "tool.called",
+    /// A person is asked.
+    ToolRequiresApproval "tool.requires_approval",
+    /// The policy forbids it, and nobody was asked.
+    ToolBlocked "tool.blocked",
+    /// A person said yes.
+    ToolApproved "tool.approved",
+    /// A person said no.
+    ToolRejected "tool.rejected",
+    /// Nobody answered in time.
+    ToolExpired "tool.expired",
+    /// It was withdrawn and did not run.
+    ToolCancelled "tool.cancelled",
+    /// An execution was claimed.
+    ToolStarted "tool.started",
+    /// It ran and gave a result.
+    ToolSucceeded "tool.succeeded",
+    /// It ran and failed, or could not be run.
+    ToolFailed "tool.failed",
+    /// Its outcome is unknown.
+    ToolInterrupted "tool.interrupted",
+    /// A user message began a run.
+    RunStarted "run.started",
+    /// The run waits for a person.
+    RunWaiting "run.waiting",
+    /// The run goes on.
+    RunResumed "run.resumed",
+    /// The run gave its final answer, or was left behind.
+    RunCompleted "run.completed",
+    /// The run broke.
+    RunFailed "run.failed",
+    /// The run was cut off.
+    RunCancelled "run.cancelled",
+}
+
+/// An event as it is stored, with the call that it is about as that stands now.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    /// Its place among all events: no two have the same, and whoever has seen one never finds a lower one later.
+    pub(crate) seq: i64,
+    /// What happened.
+    pub(crate) event_type: EventType,
+    /// When.
+    pub(crate) at: Timestamp,
+    /// Who did it.
+    pub(crate) actor: String,
+    /// The root thread of its session.
+    pub(crate) session_id: ThreadId,
+    /// Its thread.
+    pub(crate) thread_id: ThreadId,
+    /// Its run.
+    pub(crate) run_id: Option<RunId>,
+    /// What was written down of it: hashes, never inputs or results.
+    pub(crate) data: Map<String, Value>,
+    /// The call that it is about.
+    pub(crate) call: Option<ToolCall>,
 }
 
 /// The server acting by itself, in events and decisions.

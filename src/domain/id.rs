@@ -54,6 +54,8 @@ ids! {
     pub ToolCallId,
     /// One execution of a call; who holds it may settle the call.
     pub(crate) ExecId,
+    /// A yes that was to be remembered.
+    pub(crate) GrantId,
 }
 
 fn canonical(text: &str) -> Result<Uuid, InvalidId> {

@@ -31,6 +31,9 @@ pub(crate) struct RunOptions {
     pub(crate) model: Option<String>,
     /// The tools the model may see, or all.
     pub(crate) tools: Option<Vec<String>>,
+    /// The roles of the user for whom it runs, as they were when it last began or went on: the policy judges its calls
+    /// by them.
+    pub(crate) roles: Vec<String>,
 }
 
 /// Where a run stands, and who moves it on.
@@ -112,14 +115,14 @@ impl RunOptions {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
 
-    /// The same on behalf of somebody for whom only these tools run; `None` is all of them. Never more than before:
-    /// what the caller left out, or could not have, stays out.
-    pub(crate) fn narrowed(self, to: Option<Vec<String>>) -> Self {
+    /// The same on behalf of somebody with these roles, for whom only these tools run; `None` is all of them. Never more
+    /// than before: what the caller left out, or could not have, stays out.
+    pub(crate) fn on_behalf_of(self, roles: Vec<String>, to: Option<Vec<String>>) -> Self {
         let tools = match (self.tools, to) {
             (Some(tools), Some(to)) => Some(tools.into_iter().filter(|name| to.contains(name)).collect()),
             (tools, to) => tools.or(to),
         };
-        Self { tools, ..self }
+        Self { tools, roles, ..self }
     }
 }
 

@@ -39,20 +39,22 @@ pub(super) async fn text(request: &Request, body: &mut RequestBody) -> Result<Op
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);
 
+/// Reads a text that has to be a JSON object.
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
+    let value = strict_json::parse_located(text, DEPTH_MAX).map_err(unreadable)?;
+    // serde would take a list for the fields in their order, and null for no body.
+    if !value.is_object() {
+        return Err(ApiError::bad_request("body: expected a JSON object"));
+    }
+    serde_path_to_error::deserialize(value).map_err(unreadable)
+}
+
 async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {
-    let value = match text(request, body).await? {
-        Some(text) => {
-            let value = strict_json::parse_located(&text, DEPTH_MAX).map_err(unreadable)?;
-            // serde would take a list for the fields in their order, and null for no body.
-            if !value.is_object() {
-                return Err(ApiError::bad_request("body: expected a JSON object").into());
-            }
-            value
-        }
-        None if T::IS_REQUIRED => return Err(ApiError::bad_request("body: expected a JSON object").into()),
-        None => Value::Null,
-    };
-    Ok(serde_path_to_error::deserialize(value).map_err(unreadable)?)
+    match text(request, body).await? {
+        Some(text) => Ok(parse(&text)?),
+        None if T::IS_REQUIRED => Err(ApiError::bad_request("body: expected a JSON object").into()),
+        None => Ok(serde_path_to_error::deserialize(Value::Null).map_err(unreadable)?),
+    }
 }
 
 /// What cannot be read, by its field. Of a field that is missing serde names what it is missing from, and text that is

@@ -75,6 +75,11 @@ struct DecisionView {
     input_hash: Option<String>,
     /// Where it came in.
     surface: String,
+    /// What of the policy decided, if it did: always_allow, always_deny, session, mode, `rule:` and a rule's name, or
+    /// `remembered:` and the id of a grant.
+    source: Option<String>,
+    /// session: the yes is remembered for such calls of the session.
+    remember: Option<String>,
 }
 
 impl DecisionView {
@@ -87,6 +92,8 @@ impl DecisionView {
             reason: decision.reason.clone(),
             input_hash: Some(decision.input_hash.clone()),
             surface: decision.surface.as_str().to_owned(),
+            source: decision.source.clone(),
+            remember: decision.remember.map(|remember| remember.as_str().to_owned()),
         }
     }
 }
@@ -207,8 +214,8 @@ pub(super) struct Calls(pub(super) Api);
 impl Calls {
     /// One call and how it stands
     ///
-    /// For the thread's user; a call that a person is, or was, asked about also for those who may approve its tool's
-    /// calls.
+    /// For the thread's user and for operators; a call that a person is, or was, asked about also for those who may
+    /// approve its tool's calls.
     #[oai(
         path = "/tool_calls/:tool_call_id",
         method = "get",

@@ -2,6 +2,7 @@
 
 use super::payload::{PAGE_SIZE, PAGE_SIZE_MAX};
 use crate::domain::call::CALL_STATES;
+use crate::domain::event::EventType;
 use poem::http::Method;
 use serde_json::{Map, Value, json};
 
@@ -32,6 +33,12 @@ fn example(operation: &str) -> Option<Value> {
         "chatById" => json!({ "id": "page-1", "content": "delete notes.txt" }),
         "createThread" => json!({ "title": "Spring cleaning" }),
         "updateThread" => json!({ "title": "Summer cleaning" }),
+        "setSessionPolicy" => json!({ "mode": "auto-deny" }),
+        "approveRun" => json!({ "tool_call_id": "01890a5d-ac96-774b-bcce-b302099a8057" }),
+        "rejectRun" => {
+            json!({ "tool_call_id": "01890a5d-ac96-774b-bcce-b302099a8057", "reason": "not today" })
+        }
+        "decideInSession" => json!({ "decision": "allow_once" }),
         "validateTool" => {
             json!({ "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8057", "isValidated": true })
         }
@@ -44,16 +51,19 @@ fn example(operation: &str) -> Option<Value> {
 }
 
 /// The words of a field that knows only some.
-const WORDS: [(&str, &str, &[&str]); 10] = [
+const WORDS: [(&str, &str, &[&str]); 13] = [
     ("ToolCall", "state", &CALL_STATES),
     ("ToolCall", "risk_level", &RISKS),
     ("Tool", "risk_level", &RISKS),
     ("ValidateToolResult", "state", &CALL_STATES),
     ("DecisionResult", "state", &CALL_STATES),
     ("CancelToolCallResult", "state", &CALL_STATES),
+    ("RunDecisionResult", "state", &CALL_STATES),
+    ("SessionDecisionResult", "state", &CALL_STATES),
     ("Decision", "decision", &["approve", "reject", "expire", "cancel"]),
     ("Message", "role", &["user", "assistant"]),
     ("Message", "status", &["complete", "streaming", "interrupted", "superseded"]),
+    ("Event", "type", EventType::WORDS),
     ("Run", "status", &["running", "waiting", "completed", "failed", "cancelled"]),
 ];
 const RISKS: [&str; 3] = ["low", "medium", "high"];
@@ -149,7 +159,10 @@ fn shape_parameter(operation: &str, parameter: &mut Value) {
         // There it may be the caller's own name for it.
         ("chat" | "attach", "thread_id") => return,
         (_, "page_size") => json!({ "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE }),
-        ("listMessages", "cursor") => json!({ "pattern": "^[0-9]{1,18}$" }),
+        ("listMessages" | "listRunEvents" | "listToolCallEvents", "cursor")
+        | (_, "after" | "last-event-id") => {
+            json!({ "pattern": "^[0-9]{1,18}$" })
+        }
         (_, "cursor") => json!({ "format": "uuid" }),
         (_, name) if name.ends_with("_id") => json!({ "format": "uuid" }),
         _ => return,

@@ -4,13 +4,13 @@
 //! written here; what a lower layer says of itself goes to the log.
 
 use super::payload::Json;
-use crate::approvals::DecideError;
+use crate::approvals::{DecideError, GrantError, PolicyError};
 use crate::chat::{AskError, CancelRunError};
 use crate::domain::call::{State, ToolCall};
 use crate::pace::TooOften;
 use crate::store::StoreError;
 use poem::http::{HeaderValue, StatusCode, header};
-use poem::{IntoResponse, Response};
+use poem::{IntoResponse, Response, ResponseBuilder};
 use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};
@@ -259,12 +259,73 @@ impl From<CancelRunError> for ApiError {
     }
 }
 
+impl From<PolicyError> for ApiError {
+    fn from(error: PolicyError) -> Self {
+        match error {
+            PolicyError::NotFound => Self::not_found(),
+            PolicyError::Loosened(tool) => Self::forbidden(format!(
+                "{tool} would go further than before. You may only tighten what holds in the session."
+            )),
+            PolicyError::UnknownTool(name) => {
+                Self::Unprocessable(body("unknown_tool", format!("tools: there is no tool {name:?}."), None))
+            }
+            PolicyError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<GrantError> for ApiError {
+    fn from(error: GrantError) -> Self {
+        match error {
+            GrantError::NotFound => Self::not_found(),
+            GrantError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// What a body that decides calls its fields.
+struct DecisionFields {
+    input_hash: &'static str,
+    validated_inputs: &'static str,
+    remember: &'static str,
+}
+
+impl DecisionFields {
+    /// Under `/qa`.
+    const CAMEL: Self =
+        Self { input_hash: "inputHash", validated_inputs: "validatedInputs", remember: "remember" };
+    /// Everywhere else, where a decision's own word may say that it reaches further.
+    const SNAKE: Self =
+        Self { input_hash: "input_hash", validated_inputs: "validated_inputs", remember: "decision" };
+}
+
 impl From<DecideError> for ApiError {
     fn from(error: DecideError) -> Self {
+        Self::not_decided(error, DecisionFields::CAMEL)
+    }
+}
+
+impl ApiError {
+    /// Why a decision is not taken, where fields are in snake case.
+    pub(super) fn not_decided_here(error: DecideError) -> Self {
+        Self::not_decided(error, DecisionFields::SNAKE)
+    }
+
+    /// A decision about a call of a run that waits for nobody any more.
+    pub(super) fn run_not_waiting(call: &ToolCall) -> Self {
+        Self::conflict("run_not_waiting", "The run waits for nobody any more.", Some(how_closed(call)))
+    }
+
+    fn not_decided(error: DecideError, fields: DecisionFields) -> Self {
         match error {
             DecideError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "decisions", seconds),
             DecideError::NotFound => Self::not_found(),
-            DecideError::Forbidden => Self::forbidden("You may see this call, but not approve it."),
+            DecideError::Forbidden => {
+                Self::forbidden("You may see this call, but this decision is not yours to make.")
+            }
+            DecideError::Blocked(why) => Self::forbidden(format!(
+                "The policy forbids the call: {why}. It stays pending; you may reject it."
+            )),
             DecideError::Closed(call) => closed(&call),
             DecideError::ToolUnavailable(name) => Self::conflict(
                 "tool_unavailable",
@@ -273,7 +334,10 @@ impl From<DecideError> for ApiError {
             ),
             DecideError::Stale { input_hash } => Self::conflict(
                 "stale",
-                "inputHash: what was shown is out of date. Look at the call again; it stays pending.",
+                &format!(
+                    "{}: what was shown is out of date. Look at the call again; it stays pending.",
+                    fields.input_hash
+                ),
                 Some(json!({ "state": "pending", "input_hash": input_hash })),
             ),
             DecideError::InvalidInputs(errors) => {
@@ -281,8 +345,12 @@ impl From<DecideError> for ApiError {
                     .into_iter()
                     .map(|error| json!({ "pointer": error.pointer, "message": error.message }))
                     .collect();
-                let message = "validatedInputs: the inputs do not fit the tool. The call stays pending.";
+                let field = fields.validated_inputs;
+                let message = format!("{field}: the inputs do not fit the tool. The call stays pending.");
                 Self::Unprocessable(body("invalid_inputs", message, Some(json!({ "errors": errors }))))
+            }
+            DecideError::NotRemembered(expected) => {
+                Self::bad_request(format!("{}: {expected}", fields.remember))
             }
             DecideError::Store(error) => error.into(),
         }
@@ -291,10 +359,7 @@ impl From<DecideError> for ApiError {
 
 /// A decision that came behind another end; the details say which.
 fn closed(call: &ToolCall) -> ApiError {
-    let mut details = json!({ "state": call.state.as_str() });
-    if let (Some(decision), Some(details)) = (&call.decision, details.as_object_mut()) {
-        details.insert("decision".to_owned(), super::call::decision(decision));
-    }
+    let details = how_closed(call);
     match &call.state {
         State::Expired(_) => {
             ApiError::conflict("expired", "Nobody decided in time; the call expired.", Some(details))
@@ -302,6 +367,14 @@ fn closed(call: &ToolCall) -> ApiError {
         State::Cancelled(..) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
         _ => ApiError::conflict("already_decided", "The call is decided already.", Some(details)),
     }
+}
+
+fn how_closed(call: &ToolCall) -> Value {
+    let mut details = json!({ "state": call.state.as_str() });
+    if let (Some(decision), Some(details)) = (&call.decision, details.as_object_mut()) {
+        details.insert("decision".to_owned(), super::call::decision(decision));
+    }
+    details
 }
 
 /// A failure of the framework in the one shape; ours pass through.
@@ -345,4 +418,9 @@ pub(super) fn redirect(to: &'static str) -> Response {
     let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static(to));
     response
+}
+
+/// The connection is another protocol's from here on.
+pub(super) fn switching_protocols(head: ResponseBuilder) -> Response {
+    head.status(StatusCode::SWITCHING_PROTOCOLS).finish()
 }

@@ -20,6 +20,7 @@ use crate::domain::clock::Clock;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
 use crate::metrics::Metrics;
+use crate::store::Store;
 use futures::FutureExt;
 use poem::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -42,6 +43,7 @@ pub(super) struct Door<E> {
     pub(super) inner: E,
     pub(super) settings: Settings,
     pub(super) auth: Arc<Authenticator>,
+    pub(super) store: Store,
     pub(super) rates: Arc<Rates>,
     pub(super) tasks: Tasks,
     pub(super) clock: Arc<dyn Clock>,
@@ -56,7 +58,7 @@ fn is_chat(path: &str) -> bool {
 impl<E: Endpoint<Output = Response>> Door<E> {
     /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
-        let principal = self.auth.principal(request).await?;
+        let principal = self.auth.principal(request, &self.store).await?;
         if auth::is_open(request.uri().path()) {
             // Whoever looks whether the server is well is never in the way, and nobody's body is read.
             return match *request.method() {
@@ -64,7 +66,7 @@ impl<E: Endpoint<Output = Response>> Door<E> {
                 _ => Err(ApiError::method_not_allowed()),
             };
         }
-        let principal = principal.ok_or_else(ApiError::unauthenticated)?;
+        let (principal, expiry) = principal.ok_or_else(ApiError::unauthenticated)?;
         Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         self.rates.request(&principal)?;
         let chat = is_chat(request.uri().path());
@@ -79,6 +81,7 @@ impl<E: Endpoint<Output = Response>> Door<E> {
             request.extensions_mut().insert(place);
         }
         request.extensions_mut().insert(principal);
+        request.extensions_mut().insert(expiry);
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
         let body = upload::read(request, max, &self.settings.deadlines).await?;
         request.set_body(Body::from_bytes(body));

@@ -4,6 +4,7 @@
 
 mod activity;
 mod allow;
+mod approvals;
 mod auth;
 mod body;
 mod call;
@@ -13,6 +14,9 @@ mod cors;
 mod deadlines;
 mod document;
 mod error;
+mod event;
+mod event_stream;
+mod events;
 mod front;
 pub(crate) mod operating;
 mod payload;
@@ -21,24 +25,30 @@ mod rates;
 mod request_id;
 mod runs;
 pub(crate) mod server;
+mod session_approvals;
+mod sessions;
 mod shares;
 mod stream_answer;
 mod taking;
 mod threads;
+mod tickets;
 mod tools;
 mod trace;
 mod turn_stream;
 mod ui_body;
 mod upload;
 mod validate;
+mod websocket;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
 use crate::chat::Chat;
+use crate::domain::Principal;
 use crate::domain::clock::Clock;
+use crate::feed::Feed;
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::Store;
+use crate::store::{Reader, Store};
 use crate::tools::ToolRegistry;
 use allow::Allowed;
 pub(crate) use auth::Authenticator;
@@ -55,6 +65,7 @@ pub(crate) use rates::Rates;
 use serde_json::Value;
 use std::sync::Arc;
 pub(crate) use turn_stream::Streaming;
+use websocket::WebSockets;
 
 /// What the page of the documentation may do: run its own script, which it carries, and ask this server.
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
@@ -67,6 +78,7 @@ pub(crate) struct Api {
     pub(crate) store: Store,
     pub(crate) chat: Chat,
     pub(crate) approvals: Approvals,
+    pub(crate) feed: Feed,
     pub(crate) tools: Arc<ToolRegistry>,
     /// The first is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
@@ -77,6 +89,13 @@ pub(crate) struct Api {
     pub(crate) streaming: Streaming,
     /// Most decisions of one request.
     pub(crate) decisions_max: usize,
+}
+
+impl Api {
+    /// This principal as one who reads events.
+    fn reader(&self, principal: &Principal) -> Reader {
+        Reader { principal: principal.clone(), sight: self.approvals.sight(principal) }
+    }
 }
 
 /// How the server faces the world.
@@ -96,7 +115,19 @@ pub(crate) struct Settings {
     pub(crate) deadlines: Deadlines,
 }
 
-type Routes = (qa::Qa, validate::Validate, threads::Threads, runs::Runs, call::Calls, tools::ToolRoutes);
+type Routes = (
+    qa::Qa,
+    validate::Validate,
+    threads::Threads,
+    runs::Runs,
+    sessions::Sessions,
+    session_approvals::SessionApprovals,
+    call::Calls,
+    approvals::Inbox,
+    tools::ToolRoutes,
+    events::Events,
+    tickets::Tickets,
+);
 
 fn api(api: Api) -> OpenApiService<Routes, ()> {
     let routes = (
@@ -104,8 +135,13 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         validate::Validate(api.clone()),
         threads::Threads(api.clone()),
         runs::Runs(api.clone()),
+        sessions::Sessions(api.clone()),
+        session_approvals::SessionApprovals(api.clone()),
         call::Calls(api.clone()),
-        tools::ToolRoutes(api),
+        approvals::Inbox(api.clone()),
+        tools::ToolRoutes(api.clone()),
+        events::Events(api.clone()),
+        tickets::Tickets(api),
     );
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
         .description(
@@ -120,7 +156,7 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
 }
 
 /// What is served beside the routes of the document.
-const BESIDE: [&str; 6] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
+const BESIDE: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
 
 /// The OpenAPI document.
 pub(crate) fn document(with: Api) -> String {
@@ -151,6 +187,9 @@ pub(crate) fn endpoint(
     if settings.metrics {
         routes = operating::metrics(routes, with.scrape.clone());
     }
+    let message_bytes = settings.body_bytes;
+    let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
+    let routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
     let routes = routes.nest("/api", api(with.clone())).nest("/", service);
     behind_the_front(routes, allowed, with, settings, auth, tasks)
 }
@@ -177,8 +216,9 @@ fn behind_the_front(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let inner = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let Api { rates, clock, metrics, .. } = with;
-    Front(Arc::new(Door { inner, settings, auth, rates, tasks, clock, metrics, allowed })).boxed()
+    let Api { store, rates, clock, metrics, .. } = with;
+    let door = Door { inner, settings, auth, store, rates, tasks, clock, metrics, allowed };
+    Front(Arc::new(door)).boxed()
 }
 
 async fn docs_answer(page: Bytes) -> poem::Result<Response> {

@@ -18,8 +18,12 @@ pub(super) enum Tag {
     Runs,
     /// Calls and their evidence.
     ToolCalls,
+    /// Calls that people are, or were, asked about.
+    Approvals,
     /// What the model may ask for.
     Tools,
+    /// What happens, as it happens.
+    Events,
 }
 
 /// JSON, documented with its bare content type: some generators take no parameters there. As a whole answer,

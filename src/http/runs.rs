@@ -2,18 +2,24 @@
 
 use super::Api;
 use super::auth::Caller;
+use super::body::{JsonObject, Strict};
 use super::error::ApiError;
 use super::payload::{Json, Tag};
+use super::validate::{check_reason, given_reason};
+use crate::approvals::{DecideError, Decided, DecisionRequest, PartOf};
+use crate::domain::call::{State, ToolCall};
+use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::{ApiResponse, Object, OpenApi};
+use serde::Deserialize;
 
 /// A run.
 #[derive(Debug, Object)]
 #[oai(rename = "Run", skip_serializing_if_is_none)]
-struct RunView {
+pub(super) struct RunView {
     run_id: String,
     thread_id: String,
     session_id: String,
@@ -43,7 +49,7 @@ impl RunErrorView {
 }
 
 impl RunView {
-    fn of(run: &Run, thread: &Thread, pending: &[ToolCallId]) -> Self {
+    pub(super) fn of(run: &Run, thread: &Thread, pending: &[ToolCallId]) -> Self {
         Self {
             run_id: run.id.to_string(),
             thread_id: run.thread_id.to_string(),
@@ -65,6 +71,69 @@ enum CancelRunAnswer {
     /// Its turn is asked to stop and has not yet.
     #[oai(status = 202)]
     UnderWay(Json<RunView>),
+}
+
+/// A yes to a held call of a run.
+#[derive(Debug, Object, Deserialize)]
+#[oai(deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
+struct ApproveRun {
+    /// The call.
+    tool_call_id: String,
+    /// Inputs to run in place of the proposed ones; absent or null means as proposed.
+    validated_inputs: Option<JsonObject>,
+    /// The `input_hash` of what was shown: 409 `stale` if it is out of date.
+    input_hash: Option<String>,
+}
+
+/// A no to a held call of a run.
+#[derive(Debug, Object, Deserialize)]
+#[oai(deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
+struct RejectRun {
+    /// The call.
+    tool_call_id: String,
+    /// Why not, for the model and the record: at most 2000 characters.
+    #[oai(validator(max_length = 2000))]
+    reason: Option<String>,
+}
+
+/// What became of a decision about a call of a run.
+#[derive(Debug, Object)]
+#[oai(rename = "RunDecisionResult")]
+struct RunDecisionView {
+    /// Whether it is decided so.
+    success: bool,
+    run_id: String,
+    tool_call_id: String,
+    /// Of the call, as far as it came: nobody waits for its outcome here.
+    state: String,
+}
+
+impl RunDecisionView {
+    fn of(call: &ToolCall) -> Self {
+        Self {
+            success: call.state != State::Pending,
+            run_id: call.run_id.to_string(),
+            tool_call_id: call.id.to_string(),
+            state: call.state.as_str().to_owned(),
+        }
+    }
+}
+
+#[derive(ApiResponse)]
+enum RunDecisionAnswer {
+    /// Decided.
+    #[oai(status = 200)]
+    Decided(
+        Json<RunDecisionView>,
+        /// `true` where the same had been decided before.
+        #[oai(header = "idempotent-replayed")]
+        Option<String>,
+    ),
+    /// Written down, and more people have to say yes.
+    #[oai(status = 202)]
+    MoreNeeded(Json<RunDecisionView>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
 pub(super) struct Runs(pub(super) Api);
@@ -95,5 +164,83 @@ impl Runs {
             RunStatus::Running => CancelRunAnswer::UnderWay(view),
             _ => CancelRunAnswer::Done(view),
         })
+    }
+
+    /// Approve a held call of a run
+    ///
+    /// As `validate_tool` approves it, but nobody waits here for what comes of it, and when no call of the run is open
+    /// any more the server goes on with it by itself. Who may decide the call may decide it here, whoever's the run is.
+    #[oai(path = "/runs/:run_id/approve", method = "post", operation_id = "approveRun", tag = "Tag::Runs")]
+    async fn approve(
+        &self,
+        caller: Caller,
+        run_id: Path<String>,
+        body: Strict<ApproveRun>,
+    ) -> Result<RunDecisionAnswer, ApiError> {
+        let ApproveRun { tool_call_id, validated_inputs, input_hash } = body.0;
+        let answer = Answer::Approve { inputs: validated_inputs.map(|inputs| inputs.0) };
+        self.decide(&caller, &run_id.0, &tool_call_id, answer, input_hash).await
+    }
+
+    /// Reject a held call of a run
+    ///
+    /// The model reads the reason when the server goes on with the run, once no call of it is open any more.
+    #[oai(path = "/runs/:run_id/reject", method = "post", operation_id = "rejectRun", tag = "Tag::Runs")]
+    async fn reject(
+        &self,
+        caller: Caller,
+        run_id: Path<String>,
+        body: Strict<RejectRun>,
+    ) -> Result<RunDecisionAnswer, ApiError> {
+        let RejectRun { tool_call_id, reason } = body.0;
+        check_reason("", reason.as_deref())?;
+        let answer = Answer::Reject { reason: given_reason(reason) };
+        self.decide(&caller, &run_id.0, &tool_call_id, answer, None).await
+    }
+}
+
+impl Runs {
+    async fn decide(
+        &self,
+        caller: &Caller,
+        run: &str,
+        call: &str,
+        answer: Answer,
+        input_hash: Option<String>,
+    ) -> Result<RunDecisionAnswer, ApiError> {
+        let (Ok(run), Ok(tool_call_id)) = (run.parse(), call.parse()) else {
+            // What is no id names no call, and who tries them all is counted.
+            self.0.approvals.count(&caller.0)?;
+            return Err(ApiError::not_found());
+        };
+        let request = DecisionRequest {
+            tool_call_id,
+            answer,
+            input_hash,
+            surface: Surface::Rest,
+            remember: None,
+            part_of: PartOf::Run(run),
+            server_resumes: true,
+        };
+        match self.0.approvals.answer(&caller.0, request).await {
+            Ok(Decided { call, replayed, .. }) => {
+                let (view, replayed) =
+                    (Json(RunDecisionView::of(&call)), replayed.then(|| "true".to_owned()));
+                Ok(match call.state {
+                    State::Pending => RunDecisionAnswer::MoreNeeded(view, replayed),
+                    _ => RunDecisionAnswer::Decided(view, replayed),
+                })
+            }
+            Err(DecideError::Closed(call)) if !self.waits(&call).await? => {
+                Err(ApiError::run_not_waiting(&call))
+            }
+            Err(error) => Err(ApiError::not_decided_here(error)),
+        }
+    }
+
+    /// Whether a call's run waits for a person.
+    async fn waits(&self, call: &ToolCall) -> Result<bool, ApiError> {
+        let status = self.0.store.urgent_read().await?.status_of(call.run_id).await?;
+        Ok(status == Some(RunStatus::Waiting))
     }
 }

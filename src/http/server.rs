@@ -4,7 +4,7 @@
 //! It also counts connections, and gives clients that send or take nothing a deadline, which that server does not.
 
 use super::activity::{Activity, Fate};
-use super::connections::Connections;
+use super::connections::{Connections, Place};
 use super::deadlines::Deadlines;
 use crate::agent::Tasks;
 use crate::config::Caps;
@@ -119,8 +119,8 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
         let (builder, endpoint, local) = (builder.clone(), endpoint.clone(), local.clone());
         let stopping = tasks.clone();
         tasks.spawn(async move {
-            let _place = place;
-            let serving = Connection { builder, endpoint, local, remote, deadlines };
+            let place = Arc::new(place);
+            let serving = Connection { builder, endpoint, local, remote, place, deadlines };
             serving.serve(socket, &stopping).await;
         });
     }
@@ -137,13 +137,15 @@ struct Connection<E> {
     endpoint: Arc<E>,
     local: LocalAddr,
     remote: RemoteAddr,
+    /// It is taken as long as the connection is there, whatever it speaks.
+    place: Arc<Place>,
     deadlines: Deadlines,
 }
 
 impl<E: Endpoint + 'static> Connection<E> {
     /// Serves until the client is gone, or has had its time.
     async fn serve(self, socket: TcpStream, tasks: &Tasks) {
-        let Self { builder, endpoint, local, remote, deadlines } = self;
+        let Self { builder, endpoint, local, remote, place, deadlines } = self;
         // Words are small and wanted now.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "a socket keeps its delay");
@@ -158,10 +160,11 @@ impl<E: Endpoint + 'static> Connection<E> {
             let open = asks.asks(request.version());
             let mut request: Request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
             request.extensions_mut().insert(open);
+            request.extensions_mut().insert(place.clone());
             let endpoint = endpoint.clone();
             async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
         });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
         let mut told = None;
         loop {
             let fate = activity.fate(&deadlines, told);

@@ -65,6 +65,11 @@ struct Pieces {
 }
 
 impl Streaming {
+    /// The silence after which a stream shows that it is alive, if it ever does.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        Some(self.keep_alive).filter(|time| !time.is_zero())
+    }
+
     /// The turn as it is said.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
         let Listener { dialect, request_id, place, approved } = listener;
@@ -77,7 +82,7 @@ impl Streaming {
             before: before.into_iter(),
             reader: log.reader().in_pieces(self.piece_bytes),
             piece_bytes: self.piece_bytes,
-            keep_alive: Some(self.keep_alive).filter(|time| !time.is_zero()),
+            keep_alive: self.silence(),
             piece,
             over: false,
         };

@@ -5,32 +5,48 @@ use super::auth::Caller;
 use super::body::{JsonObject, Strict};
 use super::error::{ApiError, ErrorDetail, Refusal};
 use super::payload::{Json, Tag};
-use crate::approvals::{Decided, DecisionRequest};
-use crate::domain::call::{State, ToolCall, words};
-use crate::domain::decision::{Answer, Surface};
-use poem_openapi::{ApiResponse, Object, OpenApi};
+use crate::approvals::{Decided, DecisionRequest, PartOf};
+use crate::domain::call::{State, words};
+use crate::domain::decision::{Answer, Remember, Surface};
+use poem_openapi::types::ToJSON;
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::HashSet;
 
 /// Longest reason of a rejection, in characters.
 pub(super) const REASON_MAX: usize = 2000;
 
+/// How far a yes reaches beyond its call.
+#[derive(Debug, Clone, Copy, Enum, Deserialize)]
+#[oai(rename = "Remember", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RememberName {
+    /// To calls of the same tool, as long as its schema stays, in the same session: nobody is asked about them.
+    Session,
+}
+
 /// A decision about a held call.
 #[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields, rename_all = "camelCase")]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ValidateTool {
+pub(super) struct ValidateTool {
     /// The call.
-    tool_call_id: String,
+    pub(super) tool_call_id: String,
     /// Whether it may run.
-    is_validated: bool,
+    pub(super) is_validated: bool,
     /// Inputs to run in place of the proposed ones; absent or null means as proposed. Ignored when rejecting.
-    validated_inputs: Option<JsonObject>,
+    pub(super) validated_inputs: Option<JsonObject>,
     /// Why not, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The `input_hash` of what was shown: 409 `stale` if it is out of date.
-    input_hash: Option<String>,
+    pub(super) input_hash: Option<String>,
+    /// With a yes: whether it is for later calls of the tool in the session too, and for those that wait now.
+    pub(super) remember: Option<RememberName>,
+    /// Whether the server goes on with the run once no call of it is open: false if absent, and the next turn of the
+    /// thread does. What is said last about the run's calls counts.
+    pub(super) resume: Option<bool>,
 }
 
 /// Decisions about several held calls.
@@ -97,7 +113,7 @@ enum ValidateAnswer {
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
-    /// Decided, and still under way: ask again to wait again.
+    /// Decided, and still under way: ask again to wait again. Or, with the state `pending`: more people have to approve.
     #[oai(status = 202)]
     UnderWay(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
@@ -111,21 +127,20 @@ impl Validate {
     /// Approved, the tool runs now, once, and the answer is its outcome. The same decision again gives the
     /// stored outcome; another one is refused. The thread's user decides, and who has one of the roles that approve
     /// the tool's calls. Where the tool wants another person, or may not run on behalf of the thread's user, that user
-    /// may only reject.
+    /// may only reject. Where it wants several people, it runs once as many have approved the same inputs; one rejection
+    /// is final.
     #[oai(path = "/qa/validate_tool", method = "post", operation_id = "validateTool")]
     async fn validate_tool(
         &self,
         caller: Caller,
         body: Strict<ValidateTool>,
     ) -> Result<ValidateAnswer, ApiError> {
-        body.0.check("")?;
-        let mut decided = self.decide(&caller, body.0).await?;
-        self.0.approvals.follow(&caller.0, &mut [&mut decided]).await?;
-        let Decided { call, replayed } = decided;
-        let replayed = replayed.then(|| "true".to_owned());
-        Ok(match call.end() {
-            Some(_) => ValidateAnswer::Done(Json(ValidateToolResult::of(&call)), replayed),
-            None => ValidateAnswer::UnderWay(Json(ValidateToolResult::of(&call)), replayed),
+        let decided = decide_and_follow(&self.0, &caller, body.0, Surface::Rest).await?;
+        let replayed = decided.replayed.then(|| "true".to_owned());
+        let result = Json(ValidateToolResult::of(&decided));
+        Ok(match decided.call.end() {
+            Some(_) => ValidateAnswer::Done(result, replayed),
+            None => ValidateAnswer::UnderWay(result, replayed),
         })
     }
 
@@ -153,7 +168,7 @@ impl Validate {
             outcomes.push(match unavailable.cloned() {
                 // So would the next be, after as long a wait.
                 Some(refusal) => Err(refusal),
-                None => self.decide(&caller, decision).await.map_err(ApiError::refusal),
+                None => take(&self.0, &caller, decision, Surface::Rest).await.map_err(ApiError::refusal),
             });
         }
         let mut decided: Vec<&mut Decided> = outcomes.iter_mut().filter_map(|it| it.as_mut().ok()).collect();
@@ -170,24 +185,58 @@ impl Validate {
     }
 }
 
-impl Validate {
-    /// Takes one decision, and begins to run what it approves.
-    async fn decide(&self, caller: &Caller, said: ValidateTool) -> Result<Decided, ApiError> {
-        let Ok(tool_call_id) = said.tool_call_id.parse() else {
-            // What is no id names no call, and who tries them all is counted.
-            self.0.approvals.count(&caller.0)?;
-            return Err(ApiError::not_found());
-        };
-        let answer = if said.is_validated {
-            Answer::Approve { inputs: said.validated_inputs.map(|inputs| inputs.0) }
-        } else {
-            Answer::Reject { reason: said.reason.filter(|reason| !reason.trim().is_empty()) }
-        };
-        let decision =
-            DecisionRequest { tool_call_id, answer, input_hash: said.input_hash, surface: Surface::Rest };
-        Ok(self.0.approvals.answer(&caller.0, decision).await?)
-    }
+/// Decides as `validate_tool` does: the status and the body of its answer.
+pub(super) async fn decide(
+    api: &Api,
+    caller: &Caller,
+    said: ValidateTool,
+    surface: Surface,
+) -> Result<(u16, Option<Value>), ApiError> {
+    let decided = decide_and_follow(api, caller, said, surface).await?;
+    Ok((status(&decided), ValidateToolResult::of(&decided).to_json()))
+}
 
+async fn decide_and_follow(
+    api: &Api,
+    caller: &Caller,
+    said: ValidateTool,
+    surface: Surface,
+) -> Result<Decided, ApiError> {
+    said.check("")?;
+    let mut decided = take(api, caller, said, surface).await?;
+    api.approvals.follow(&caller.0, &mut [&mut decided]).await?;
+    Ok(decided)
+}
+
+/// Takes one decision, and begins to run what it approves.
+async fn take(api: &Api, caller: &Caller, said: ValidateTool, surface: Surface) -> Result<Decided, ApiError> {
+    let Ok(tool_call_id) = said.tool_call_id.parse() else {
+        // What is no id names no call, and who tries them all is counted.
+        api.approvals.count(&caller.0)?;
+        return Err(ApiError::not_found());
+    };
+    let answer = if said.is_validated {
+        Answer::Approve { inputs: said.validated_inputs.map(|inputs| inputs.0) }
+    } else {
+        Answer::Reject { reason: given_reason(said.reason) }
+    };
+    let decision = DecisionRequest {
+        tool_call_id,
+        answer,
+        input_hash: said.input_hash,
+        surface,
+        remember: said.remember.map(|RememberName::Session| Remember::Session),
+        part_of: PartOf::Anything,
+        server_resumes: said.resume.unwrap_or(false),
+    };
+    Ok(api.approvals.answer(&caller.0, decision).await?)
+}
+
+fn status(decided: &Decided) -> u16 {
+    if decided.call.end().is_some() { 200 } else { 202 }
+}
+
+impl Validate {
     fn check_all(&self, decisions: &[ValidateTool]) -> Result<(), ApiError> {
         let max = self.0.decisions_max;
         if decisions.is_empty() || decisions.len() > max {
@@ -208,17 +257,32 @@ impl Validate {
 impl ValidateTool {
     /// Whether it can be taken at all; `place` is where it stands in the body.
     fn check(&self, place: &str) -> Result<(), ApiError> {
-        if self.reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_MAX) {
-            let message = format!("{place}reason: expected at most {REASON_MAX} characters");
-            return Err(ApiError::bad_request(message));
-        }
-        Ok(())
+        check_reason(place, self.reason.as_deref())
     }
 }
 
+/// Whether a reason can be taken; `place` is where it stands in the body.
+pub(super) fn check_reason(place: &str, reason: Option<&str>) -> Result<(), ApiError> {
+    if reason.is_some_and(|reason| reason.chars().count() > REASON_MAX) {
+        let message = format!("{place}reason: expected at most {REASON_MAX} characters");
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(())
+}
+
+/// A reason that says something.
+pub(super) fn given_reason(reason: Option<String>) -> Option<String> {
+    reason.filter(|reason| !reason.trim().is_empty())
+}
+
 impl ValidateToolResult {
-    fn of(call: &ToolCall) -> Self {
-        let result = call.end().map_or(words::UNDER_WAY, |end| end.result.as_str());
+    fn of(Decided { call, missing, .. }: &Decided) -> Self {
+        let result = match (call.end(), missing) {
+            (Some(end), _) => end.result.clone(),
+            (None, 0) => words::UNDER_WAY.to_owned(),
+            (None, 1) => "Approved. One more person has to approve it before it runs.".to_owned(),
+            (None, more) => format!("Approved. {more} more people have to approve it before it runs."),
+        };
         let state = match &call.state {
             // Who waits for the outcome need not tell a yes from its beginning.
             State::Approved(_) | State::Executing(..) => "executing",
@@ -226,7 +290,7 @@ impl ValidateToolResult {
         };
         Self {
             success: matches!(call.state, State::Succeeded(..) | State::Rejected(_)),
-            result: result.to_owned(),
+            result,
             tool_call_id: call.id.to_string(),
             state: state.to_owned(),
             validated_inputs: call.edited_input().cloned().map(JsonObject),
@@ -237,10 +301,10 @@ impl ValidateToolResult {
 impl DecisionResult {
     fn of(tool_call_id: String, outcome: Result<Decided, Refusal>) -> Self {
         match outcome {
-            Ok(Decided { call, replayed }) => {
-                let status = if call.end().is_some() { 200 } else { 202 };
+            Ok(decided) => {
+                let status = status(&decided);
                 let ValidateToolResult { success, result, tool_call_id, state, validated_inputs } =
-                    ValidateToolResult::of(&call);
+                    ValidateToolResult::of(&decided);
                 Self {
                     tool_call_id,
                     status,
@@ -248,7 +312,7 @@ impl DecisionResult {
                     result: Some(result),
                     state: Some(state),
                     validated_inputs,
-                    idempotent_replayed: replayed.then_some(true),
+                    idempotent_replayed: decided.replayed.then_some(true),
                     error: None,
                     retry_after: None,
                 }

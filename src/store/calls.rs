@@ -3,7 +3,7 @@
 use super::entity::{message, step, thread, tool_call};
 use super::events::Subject;
 use super::moves::{Approved, Becomes, Cancelled, Expired, Interrupted, Move, Pending, Rejected, Stand};
-use super::threads::{of_tenant, threads_of, threads_where};
+use super::threads::threads_of;
 use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, rejection, words};
@@ -56,27 +56,6 @@ impl Read {
         let Some(call) = self.with_decisions(vec![row]).await?.pop() else { return Ok(None) };
         let thread = self.thread(owner, call.thread_id).await?;
         Ok(thread.map(|thread| (call, thread)))
-    }
-
-    /// A call that this principal may decide for another: of their tenant, of one of these tools, whose approver they
-    /// are, and held. Of its thread nothing else is theirs to read.
-    pub(crate) async fn call_to_approve(
-        &self,
-        approver: &Principal,
-        tools: &[String],
-        id: ToolCallId,
-    ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
-        let found = tool_call::Entity::find_by_id(id.to_string())
-            .filter(tool_call::Column::Name.is_in(tools))
-            .filter(tool_call::Column::Held.eq(true))
-            .filter(tool_call::Column::ThreadId.in_subquery(threads_where(of_tenant(approver))))
-            .one(&self.tx)
-            .await?;
-        let Some(row) = found else { return Ok(None) };
-        let thread = thread::Entity::find_by_id(row.thread_id.clone()).filter(of_tenant(approver));
-        let Some(thread) = thread.one(&self.tx).await? else { return Ok(None) };
-        let thread = Thread::of(thread)?;
-        Ok(self.with_decisions(vec![row]).await?.pop().map(|call| (call, thread)))
     }
 
     pub(super) async fn with_decisions(
@@ -315,13 +294,21 @@ impl Write {
         }
         self.record_decision(call.id, decision).await?;
         let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
-        let data = json!({
+        let mut data = json!({
             "tool_name": call.name,
             "input_hash": decision.input_hash,
             "decision": decision.verdict.as_str(),
             "edited": decision.edited,
             "surface": decision.surface.as_str(),
         });
+        let source = decision.source.as_ref().map(|source| ("source", json!(source.to_string())));
+        let grant = decision.grant.map(|grant| ("grant_id", json!(grant)));
+        let all = decision.with.iter().chain([&decision.by]);
+        let all = (!decision.with.is_empty()).then(|| ("approved_by", all.cloned().collect()));
+        if let Some(data) = data.as_object_mut() {
+            let more = source.into_iter().chain(grant).chain(all);
+            data.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        }
         self.event(event, &decision.by, &subject, data).await?;
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)

@@ -55,7 +55,8 @@ impl Store {
             _ => Semaphore::MAX_PERMITS,
         };
         let writers = Arc::new(Semaphore::new(writers));
-        Ok(Self { db, urgent, clock, metrics, writers, sole: None, shared_sessions })
+        let news = Arc::default();
+        Ok(Self { db, urgent, clock, metrics, writers, sole: None, shared_sessions, news })
     }
 
     /// Whether there is a database to connect to, as far as a file tells.
@@ -155,7 +156,7 @@ async fn forget_transaction(connection: &mut SqliteConnection) -> Result<bool, s
     Ok(!sqlx::Connection::is_in_transaction(connection))
 }
 
-fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {
+pub(super) fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {
     // There is no fraction in the schema, and pgbouncer refuses a session that wants them rounded its own way.
     postgres.application_name("holdpoint").extra_float_digits(None)
 }
@@ -166,7 +167,7 @@ fn is_postgres(url: &str) -> bool {
 
 /// Whether the URL says that nothing stays prepared, because a pooler gives each transaction another session: by the
 /// option that sqlx has for it.
-fn keeps_no_statements(url: &str) -> bool {
+pub(super) fn keeps_no_statements(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     url.query_pairs().any(|(option, value)| option == "statement-cache-capacity" && value == "0")
 }

@@ -4,8 +4,10 @@ use super::Read;
 use super::entity::decision;
 use super::rows;
 use super::{StoreError, Write};
-use crate::domain::decision::{Answer, Decision, Surface, Verdict};
-use crate::domain::id::ToolCallId;
+use crate::domain::decision::{Answer, Decision, Remember, Surface, Verdict};
+use crate::domain::event::system;
+use crate::domain::id::{GrantId, ToolCallId};
+use crate::domain::policy::Source;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use std::collections::HashMap;
 
@@ -24,12 +26,43 @@ pub(super) struct NewDecision {
     pub(super) input_hash: String,
     /// Where it came in.
     pub(super) surface: Surface,
+    /// What of the policy decides, if it does.
+    pub(super) source: Option<Source>,
+    /// What it leaves behind, if it is to be remembered.
+    pub(super) grant: Option<GrantId>,
+    /// Whether it moves the call, and is not one yes of several.
+    pub(super) is_final: bool,
+    /// Who said the same before.
+    pub(super) with: Vec<String>,
 }
 
 impl NewDecision {
     /// One of the model's own inputs, without a word of why.
     pub(super) fn new(verdict: Verdict, by: &str, surface: Surface, input_hash: String) -> Self {
-        Self { verdict, by: by.to_owned(), edited: false, reason: None, input_hash, surface }
+        Self {
+            verdict,
+            by: by.to_owned(),
+            edited: false,
+            reason: None,
+            input_hash,
+            surface,
+            source: None,
+            is_final: true,
+            with: Vec::new(),
+            grant: None,
+        }
+    }
+
+    /// The policy's, of a call that the model asks for.
+    pub(super) fn of_policy(
+        verdict: Verdict,
+        source: Source,
+        reason: Option<String>,
+        input_hash: String,
+    ) -> Self {
+        // A tool that asks nobody has nothing decided about it.
+        let source = Some(source).filter(|source| *source != Source::Tool);
+        Self { source, reason, ..Self::new(verdict, system::POLICY, Surface::Policy, input_hash) }
     }
 
     /// A person's.
@@ -38,8 +71,8 @@ impl NewDecision {
             Answer::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
             Answer::Reject { reason } => (Verdict::Reject, false, reason.clone()),
         };
-        let Voice { actor, surface, input_hash } = by.clone();
-        Self { verdict, by: actor, edited, reason, input_hash, surface }
+        let Voice { actor, surface, input_hash, source, grant, with } = by.clone();
+        Self { edited, reason, source, grant, with, ..Self::new(verdict, &actor, surface, input_hash) }
     }
 }
 
@@ -52,6 +85,12 @@ pub(crate) struct Voice {
     pub(crate) surface: Surface,
     /// The hash of the inputs decided on.
     pub(crate) input_hash: String,
+    /// What they said before that decides, if this is no word of their own.
+    pub(crate) source: Option<Source>,
+    /// What the yes leaves behind, if it is to be remembered.
+    pub(crate) grant: Option<GrantId>,
+    /// Who said the same before, where several have to.
+    pub(crate) with: Vec<String>,
 }
 
 impl Write {
@@ -61,11 +100,13 @@ impl Write {
             tool_call_id: Set(id.to_string()),
             actor: Set(new.by.clone()),
             verdict: Set(new.verdict.as_str().to_owned()),
-            is_final: Set(true),
+            is_final: Set(new.is_final),
             edited: Set(new.edited),
             input_hash: Set(new.input_hash.clone()),
             reason: Set(new.reason.clone()),
+            remember: Set(new.grant.map(|_| Remember::Session.as_str().to_owned())),
             surface: Set(new.surface.as_str().to_owned()),
+            source: Set(new.source.as_ref().map(Source::to_string)),
             at: Set(self.now.as_micros()),
         };
         decision::Entity::insert(row).exec_without_returning(&self.tx).await?;

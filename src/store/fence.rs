@@ -4,12 +4,13 @@
 use super::decisions::NewDecision;
 use super::entity::{run, tool_call};
 use super::moves::{Approved, Cancelled, Interrupted, Pending};
+use super::resuming::PAUSED;
 use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::call::{ToolCall, input_hash, words};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::EventType;
 use crate::domain::id::ThreadId;
-use sea_orm::sea_query::Expr;
+use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect};
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -51,7 +52,7 @@ impl Read {
         let runs: Vec<String> = run::Entity::find()
             .select_only()
             .column(run::Column::ThreadId)
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq("running").or(Expr::cust(PAUSED)))
             .into_tuple()
             .all(&self.tx)
             .await?;
@@ -110,7 +111,20 @@ impl Write {
         if let Some(run) = self.running(&thread).await? {
             fenced.turns += u64::from(self.close_turn(&thread, &run, actor).await?);
         }
+        run::Entity::update_many()
+            .col_expr(run::Column::ServerResumes, Expr::value(false))
+            .filter(run::Column::ThreadId.eq(id.to_string()))
+            .filter(Expr::cust(PAUSED))
+            .exec(&self.tx)
+            .await?;
         Ok(fenced)
+    }
+
+    /// Has nothing be remembered in a session: what was revoked since is back. How much that was.
+    pub(crate) async fn fence_session(&self, root: ThreadId, actor: &str) -> Result<u64, StoreError> {
+        let root = self.any_thread(root).await?;
+        self.lock_thread(&root).await?;
+        self.revoke_grants_in(&root, actor).await
     }
 
     async fn fence_pending(&self, thread: &Thread, call: &ToolCall, actor: &str) -> Result<bool, StoreError> {

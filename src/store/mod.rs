@@ -14,16 +14,24 @@ mod events;
 mod executions;
 mod fence;
 mod following;
+mod grants;
+mod hints;
+mod inbox;
 mod limited;
 mod listing;
 mod moves;
 #[cfg(feature = "torture")]
 mod planted;
+mod quorum;
+mod resuming;
 mod rows;
 mod runs;
+mod sequencer;
+mod sessions;
 mod steps;
 mod sweep;
 mod threads;
+mod tickets;
 mod transcript;
 mod turns;
 
@@ -31,10 +39,15 @@ pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
 pub(crate) use drafts::OpenStep;
+pub(crate) use events::{About, Reader};
 pub(crate) use executions::{Again, Claimed};
 pub(crate) use fence::FencedThread;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
+pub(crate) use grants::{Granted, NewGrant};
+pub(crate) use hints::Hints;
+pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
 pub(crate) use listing::ListedCall;
+pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepResult};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
@@ -60,8 +73,9 @@ use serde_json::Value;
 use std::fs::File;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The lock under which replicas that start together migrate one after the other, however long that takes.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7233001)";
@@ -169,6 +183,8 @@ pub(crate) struct Store {
     sole: Option<Arc<File>>,
     /// A pooler gives each transaction a session that others had before.
     shared_sessions: bool,
+    /// Told when events are committed.
+    news: Arc<Notify>,
 }
 
 /// What a renewal found.
@@ -207,6 +223,9 @@ pub(crate) struct Write {
     metrics: Metrics,
     /// What its events say that calls, by their tools, have come to; counted when it is true.
     reached: Mutex<Vec<(String, &'static str)>>,
+    /// Whether it has events, and who is told then.
+    has_events: AtomicBool,
+    news: Arc<Notify>,
     /// What the torture run calls its commit.
     #[cfg(feature = "torture")]
     name: CommitName,
@@ -303,6 +322,8 @@ impl Store {
             now,
             metrics: self.metrics.clone(),
             reached: Mutex::default(),
+            has_events: AtomicBool::new(false),
+            news: self.news.clone(),
             #[cfg(feature = "torture")]
             name: CommitName::default(),
         })
@@ -389,6 +410,10 @@ impl Mode {
 impl Write {
     /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        let has_events = self.has_events.load(Ordering::Relaxed);
+        if has_events && self.read.tx.get_database_backend() == DbBackend::Sqlite {
+            self.number_events().await?;
+        }
         #[cfg(feature = "torture")]
         let point = self.name.into_point();
         #[cfg(feature = "torture")]
@@ -403,10 +428,14 @@ impl Write {
         for (tool, state) in self.reached.into_inner() {
             self.metrics.call_reached(&tool, state);
         }
+        if has_events {
+            self.news.notify_one();
+        }
         Ok(())
     }
 
     fn count(&self, event: EventType, actor: &str, data: &Value) {
+        self.has_events.store(true, Ordering::Relaxed);
         let tool = data.get("tool_name").and_then(Value::as_str);
         if let (Some(state), Some(tool)) = (events::state_reached(event, actor, data), tool) {
             self.reached.lock().push((tool.to_owned(), state));

@@ -1,10 +1,11 @@
 //! Rows into what they mean. A row that means nothing is an error here, never a guess.
 
-use super::entity::{decision, message, run, step, tool_call};
+use super::entity::{decision, grant, message, run, step, tool_call};
 use super::{StoreError, Thread};
 use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall};
 use crate::domain::clock::Timestamp;
-use crate::domain::decision::{Decision, Surface, Verdict};
+use crate::domain::decision::{Decision, Remember, Surface, Verdict};
+use crate::domain::grant::Grant;
 use crate::domain::message::{Body, Message, MessageStatus, Step, StepStatus, Usage};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
 use crate::domain::turn::FinishReason;
@@ -20,7 +21,7 @@ pub(super) fn id<T: FromStr>(table: &'static str, text: &str) -> Result<T, Store
     text.parse().map_err(|_| inconsistent(table, format_args!("{text:?} is not an id")))
 }
 
-fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T, StoreError> {
+pub(super) fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| inconsistent(table, error))
 }
 
@@ -115,6 +116,7 @@ pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
         options: RunOptions {
             model: row.model,
             tools: row.tools.map(|tools| json(TABLE, &tools)).transpose()?,
+            roles: json(TABLE, &row.roles)?,
         },
         created_at: Timestamp::from_micros(row.created_at),
         finished_at: row.finished_at.map(Timestamp::from_micros),
@@ -131,7 +133,24 @@ pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
         edited: row.edited,
         reason: row.reason,
         input_hash: row.input_hash,
+        source: row.source,
+        remember: row.remember.map(|it| word(TABLE, &[("session", Remember::Session)], &it)).transpose()?,
         surface: word(TABLE, &Surface::ALL.map(|surface| (surface.as_str(), surface)), &row.surface)?,
+    })
+}
+
+pub(super) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
+    const TABLE: &str = "grants";
+    Ok(Grant {
+        id: id(TABLE, &row.grant_id)?,
+        session_id: id(TABLE, &row.session_id)?,
+        roles: json(TABLE, &row.roles)?,
+        tool_call_id: id(TABLE, &row.tool_call_id)?,
+        tool_name: row.tool_name,
+        schema_hash: row.schema_hash,
+        input_hash: row.input_hash,
+        by: row.granted_by,
+        at: Timestamp::from_micros(row.created_at),
     })
 }
 

@@ -66,6 +66,12 @@ impl Read {
         self.run_answering(thread, &answer.to_string()).await
     }
 
+    /// The roles of the user for whom a run is, as they were when it last went on.
+    pub(crate) async fn roles_of(&self, run: RunId) -> Result<Vec<String>, StoreError> {
+        let found = run::Entity::find_by_id(run.to_string()).one(&self.tx).await?;
+        Ok(found.map(rows::run).transpose()?.map(|run| run.options.roles).unwrap_or_default())
+    }
+
     async fn run_answering(&self, thread: &Thread, answer: &str) -> Result<Option<Run>, StoreError> {
         let found = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
@@ -165,8 +171,10 @@ impl Write {
             status: Set("running".to_owned()),
             model: Set(begun.options.model.clone()),
             tools: Set(tools_column(&begun.options)),
+            roles: Set(json!(begun.options.roles).to_string()),
             owner: Set(Some(holder.clone())),
             lease_until: Set(Some(self.now.plus(new.lease).as_micros())),
+            server_resumes: Set(false),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
         };
@@ -220,8 +228,11 @@ impl Write {
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value("running"))
             .col_expr(run::Column::Tools, Expr::value(tools_column(&run.options)))
+            .col_expr(run::Column::Roles, Expr::value(json!(run.options.roles).to_string()))
             .col_expr(run::Column::Owner, Expr::value(holder.clone()))
             .col_expr(run::Column::LeaseUntil, Expr::value(lease_until.as_micros()))
+            // What was said about its holds was about those that it goes on behind.
+            .col_expr(run::Column::ServerResumes, Expr::value(false))
             .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
             .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
             .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))

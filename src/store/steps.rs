@@ -164,7 +164,7 @@ impl Write {
             return Ok(None);
         }
         #[cfg(feature = "torture")]
-        if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held(_))) {
+        if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held { .. })) {
             self.name.set(EventType::ToolRequiresApproval.as_str(), Some(&held.id));
         } else if calls.is_empty() {
             self.name.set("step.written", None);
@@ -261,27 +261,43 @@ impl Write {
         let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
         self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone()).await?;
         match judgement {
-            Judgement::Cleared(_) => {
+            Judgement::Cleared(_, source) => {
                 let data = json!({
                     "tool_name": name,
                     "risk_level": risk.as_str(),
                     "input_hash": hash,
                     "attempt": execution.attempt,
+                    "source": source.to_string(),
                 });
-                let cleared = NewDecision::new(Verdict::Approve, system::POLICY, Surface::Policy, hash);
+                let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
                 self.record_decision(id, &cleared).await?;
                 self.event(EventType::ToolStarted, system::POLICY, &subject, data).await?;
                 Ok(Some(Running { id, name, input, execution }))
             }
-            Judgement::Held(reason) => {
+            Judgement::Held { reason, source } => {
                 let data = json!({
                     "tool_name": name,
                     "risk_level": risk.as_str(),
                     "input_hash": hash,
                     "reason": reason,
+                    "source": source.to_string(),
                     "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
                 });
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
+                Ok(None)
+            }
+            Judgement::Blocked { reason, source } => {
+                let data = json!({
+                    "tool_name": name,
+                    "risk_level": risk.as_str(),
+                    "input_hash": hash,
+                    "decision": Verdict::Reject.as_str(),
+                    "reason": reason,
+                    "source": source.to_string(),
+                });
+                let blocked = NewDecision::of_policy(Verdict::Reject, source, Some(reason), hash);
+                self.record_decision(id, &blocked).await?;
+                self.event(EventType::ToolBlocked, system::POLICY, &subject, data).await?;
                 Ok(None)
             }
             Judgement::Duplicate(of) => {
@@ -315,6 +331,7 @@ impl Write {
         let mut row = tool_call::ActiveModel {
             tool_call_id: Set(call.id.to_string()),
             thread_id: Set(place.lease.thread.id.to_string()),
+            tenant_id: Set(place.lease.thread.tenant_id.clone()),
             message_id: Set(place.lease.run.assistant_message_id.to_string()),
             step: Set(place.n),
             ordinal: Set(place.ordinal),
@@ -337,7 +354,7 @@ impl Write {
             row.decided_at = Set(Some(now));
         };
         match &call.judgement {
-            Judgement::Cleared(_) => {
+            Judgement::Cleared(..) => {
                 decided(&mut row, true, system::POLICY);
                 row.state = Set("executing".to_owned());
                 row.exec_id = Set(Some(execution.id.to_string()));
@@ -346,11 +363,18 @@ impl Write {
                 row.started_at = Set(Some(now));
                 row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
             }
-            Judgement::Held(reason) => {
+            Judgement::Held { reason, .. } => {
                 row.state = Set("pending".to_owned());
                 row.held = Set(true);
                 row.reason = Set(Some(reason.clone()));
                 row.expires_at = Set(Some(self.now.plus(times.pending_ttl).as_micros()));
+            }
+            Judgement::Blocked { reason, .. } => {
+                decided(&mut row, false, system::POLICY);
+                row.state = Set("rejected".to_owned());
+                row.reason = Set(Some(reason.clone()));
+                row.result = Set(Some(format!("{} {reason}.", words::BLOCKED)));
+                row.finished_at = Set(Some(now));
             }
             Judgement::Duplicate(_) => {
                 decided(&mut row, false, system::DUPLICATE);

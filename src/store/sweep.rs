@@ -210,6 +210,22 @@ impl Write {
         Ok(if moved { swept } else { Swept::Nothing })
     }
 
+    /// Closes an approved call that the policy forbids by now. False if it is not approved any more.
+    pub(crate) async fn block(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        why: &str,
+    ) -> Result<bool, StoreError> {
+        let failed = self.ended::<Approved, Failed>(format!("{} {why}.", words::BLOCKED_LATER));
+        if self.closed(thread, call, failed, EventType::ToolFailed, system::POLICY).await? {
+            return Ok(true);
+        }
+        // One that was begun before may have had its effect then.
+        let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome());
+        self.closed(thread, call, interrupted, EventType::ToolInterrupted, system::POLICY).await
+    }
+
     /// Closes an approved call whose time to begin is over.
     async fn not_started(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
         let late = || tool_call::Column::StartDeadline.lte(self.now.as_micros());

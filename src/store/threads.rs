@@ -39,7 +39,7 @@ pub(crate) struct Thread {
 
 impl Thread {
     /// Its user, as the actor of an event.
-    pub(super) fn actor(&self) -> String {
+    pub(crate) fn actor(&self) -> String {
         format!("user:{}", self.user_id)
     }
 
@@ -244,11 +244,13 @@ impl Write {
         self.thread(owner, id).await
     }
 
-    /// Deletes a thread: its rows stay, its holds are cancelled, nobody finds it again. False if there is none.
+    /// Deletes a thread: its rows stay, its holds are cancelled, what was remembered in its session is not any more if it is
+    /// the root, nobody finds it again. False if there is none.
     pub(crate) async fn delete_thread(&self, owner: &Principal, id: ThreadId) -> Result<bool, StoreError> {
         let Some(found) = self.thread(owner, id).await? else { return Ok(false) };
         self.lock_thread(&found).await?;
         self.cancel_calls(&found, Which::NotBegun, &owner.actor()).await?;
+        self.revoke_grants_in(&found, &owner.actor()).await?;
         let deleted = thread::Entity::update_many()
             .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))
             .filter(owned_by(owner))

@@ -1,23 +1,38 @@
 //! What a role may do with a tool: have it run, and decide its calls.
 //!
 //! The rules are the operator's, `[tools.<name>]`; what follows from them is in `domain::policy`. Roles are those of
-//! the request that is being answered, and nobody's are stored: who lost one has lost it at their next request, but an
-//! approver's yes still runs what was held while the requester had theirs.
+//! the request that is being answered: who lost one has lost it at their next request. Only a run keeps its requester's,
+//! as they were when it last began or went on; by those an approver's yes runs what was held.
 
 use super::registry::Registered;
 use super::{ToolRegistry, ToolSpec};
 use crate::config::{ConfigError, ToolRules};
 use crate::domain::Principal;
+use crate::domain::grant::Grant;
 use crate::domain::policy::{self, Say, Standing};
+use crate::domain::quorum::Quorum;
 use std::collections::BTreeMap;
 
 impl Registered {
-    fn runs_for(&self, principal: &Principal) -> bool {
-        policy::may_run(principal, &self.rules.run_roles)
+    /// Whether it runs on behalf of somebody with these roles.
+    pub(super) fn runs_for(&self, roles: &[String]) -> bool {
+        policy::may_run(roles, &self.rules.run_roles)
     }
 
     fn is_approved_by(&self, principal: &Principal) -> bool {
         principal.has_one_of(&self.rules.approve_roles)
+    }
+
+    /// Whether a grant counts in a thread of this requester's: its granter's yes would do by the rules of now, with the
+    /// roles that they had then. Who lost a role since has to be known by a request of theirs, and is not here.
+    pub(super) fn heeds(&self, grant: &Grant, requester: &str) -> bool {
+        let standing = Standing {
+            requester: grant.by == requester,
+            may_run: true,
+            approver: grant.roles.iter().any(|role| self.rules.approve_roles.contains(role)),
+            other_person: self.rules.other_person,
+        };
+        self.rules.approvals <= 1 && policy::say(standing) == Say::YesOrNo
     }
 }
 
@@ -30,24 +45,19 @@ impl ToolRegistry {
             return Err(ConfigError::Value { key: format!("tools.{unknown}"), why });
         }
         for (name, registered) in &mut self.tools {
-            let rules = rules.get(name).cloned().unwrap_or_default();
-            if !registered.spec.hil && !rules.approve_roles.is_empty() {
-                let why = "the tool asks nobody; expected roles only for one that does".to_owned();
-                return Err(ConfigError::Value { key: format!("tools.{name}.approve_roles"), why });
-            }
-            registered.rules = rules;
+            registered.rules = rules.get(name).cloned().unwrap_or_default();
         }
         Ok(())
     }
 
     /// Whether there is such a tool that runs on behalf of this principal.
     pub(crate) fn has_for(&self, principal: &Principal, name: &str) -> bool {
-        self.get(name).is_some_and(|tool| tool.runs_for(principal))
+        self.get(name).is_some_and(|tool| tool.runs_for(&principal.roles))
     }
 
     /// The names of those that run on behalf of this principal; `None` where all do.
     pub(crate) fn only_for(&self, principal: &Principal) -> Option<Vec<String>> {
-        let some = self.tools.iter().filter(|(_, tool)| tool.runs_for(principal));
+        let some = self.tools.iter().filter(|(_, tool)| tool.runs_for(&principal.roles));
         let some: Vec<String> = some.map(|(name, _)| name.clone()).collect();
         (some.len() < self.tools.len()).then_some(some)
     }
@@ -58,9 +68,18 @@ impl ToolRegistry {
         approved.map(|(name, _)| name.clone()).collect()
     }
 
+    /// How many people have to say yes to a call of this tool, as it is registered now.
+    pub(crate) fn quorum(&self, tool: &str) -> Quorum {
+        let rules = self.get(tool).map(|tool| &tool.rules);
+        Quorum {
+            people: rules.map_or(1, |rules| rules.approvals.into()),
+            other_person: rules.is_some_and(|rules| rules.other_person),
+        }
+    }
+
     /// What is known of those that this principal may have run, or decide on.
     pub(crate) fn shown_to(&self, principal: &Principal) -> impl Iterator<Item = &ToolSpec> {
-        let shown = |tool: &&Registered| tool.runs_for(principal) || tool.is_approved_by(principal);
+        let shown = |tool: &&Registered| tool.runs_for(&principal.roles) || tool.is_approved_by(principal);
         self.tools.values().filter(shown).map(|tool| &tool.spec)
     }
 
@@ -70,7 +89,7 @@ impl ToolRegistry {
         let tool = self.get(tool);
         policy::say(Standing {
             requester,
-            may_run: tool.is_none_or(|tool| tool.runs_for(principal)),
+            may_run: tool.is_none_or(|tool| tool.runs_for(&principal.roles)),
             approver: tool.is_some_and(|tool| tool.is_approved_by(principal)),
             other_person: tool.is_some_and(|tool| tool.rules.other_person),
         })

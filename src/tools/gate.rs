@@ -4,10 +4,13 @@
 //! the one place that runs a tool, which it does only for a [`Permit`].
 
 use super::registry::Registered;
+use super::rules;
 use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
-use crate::config::Limits;
-use crate::domain::call::{Input, Outcome, RiskLevel, cut, unknown_schema_hash, words};
-use crate::domain::policy::{self, Judgement, Requirement};
+use crate::config::{Config, Limits, RememberIn, RememberInputs};
+use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_schema_hash, words};
+use crate::domain::grant::{Grant, Remembering};
+use crate::domain::id::GrantId;
+use crate::domain::policy::{Asked, Judgement, Policy, Requirement, Ruling, SessionPolicy, Source};
 use crate::domain::strict_json;
 #[cfg(feature = "torture")]
 use crate::faults::Point;
@@ -28,6 +31,32 @@ pub(crate) struct Gate {
     limits: Limits,
     /// Longest time a tool may take.
     timeout: Duration,
+    policy: Arc<Policy>,
+    remembering: Remembering,
+}
+
+/// For whom a call would run, and where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Behalf<'a> {
+    /// The roles of the user.
+    pub(crate) roles: &'a [String],
+    /// What holds in the session.
+    pub(crate) session: &'a SessionPolicy,
+    /// The user, as an actor.
+    pub(crate) requester: &'a str,
+    /// What was to be remembered in the session, about this tool and maybe others.
+    pub(crate) grants: &'a [Grant],
+}
+
+/// Whether a call may still run that was let through before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StillRuns {
+    /// As it was said.
+    Yes,
+    /// Nobody was asked, and somebody would be now.
+    NotUnasked,
+    /// Never, whatever a person said; why.
+    Never(String),
 }
 
 /// A call, judged.
@@ -41,12 +70,23 @@ pub(crate) struct Judged {
 }
 
 impl Gate {
-    pub(crate) fn new(registry: Arc<ToolRegistry>, limits: Limits, timeout: Duration) -> Self {
-        Self { registry, limits, timeout }
+    pub(crate) fn new(registry: Arc<ToolRegistry>, config: &Config, process: &str) -> Self {
+        let (limits, timeout) = (config.limits.clone(), config.tools.timeout);
+        let policy = Arc::new(rules::policy(&config.approval));
+        let remembering = Remembering {
+            process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
+            equal_inputs: config.approval.remember_inputs == RememberInputs::Equal,
+        };
+        Self { registry, limits, timeout, policy, remembering }
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
         &self.registry
+    }
+
+    /// How this server remembers.
+    pub(crate) fn remembering(&self) -> &Remembering {
+        &self.remembering
     }
 
     /// Longest time a tool may take.
@@ -55,7 +95,13 @@ impl Gate {
     }
 
     /// Judges one call. `offered` are the tools the model was shown; another is unknown to it.
-    pub(crate) fn judge(&self, tool_name: &str, arguments: &str, offered: impl Fn(&str) -> bool) -> Judged {
+    pub(crate) fn judge(
+        &self,
+        tool_name: &str,
+        arguments: &str,
+        behalf: Behalf<'_>,
+        offered: impl Fn(&str) -> bool,
+    ) -> Judged {
         let registered = self.registry.get(tool_name).filter(|_| offered(tool_name));
         let Some(tool) = registered else {
             let input = self.parse(arguments).unwrap_or_default();
@@ -95,11 +141,64 @@ impl Gate {
             why.push_str(" the tool did not run.");
             return judged(input, Judgement::Invalid(why));
         }
-        let judgement = match policy::evaluate(tool_name, tool.spec.hil) {
-            Requirement::Skip(cleared) => Judgement::Cleared(cleared),
-            Requirement::NeedsApproval { reason } => Judgement::Held(reason),
-        };
+        let judgement = self.ruling(tool, &input, behalf).into();
         judged(input, judgement)
+    }
+
+    fn ruling(&self, tool: &Registered, input: &Input, behalf: Behalf<'_>) -> Ruling {
+        let Behalf { roles, session, requester, .. } = behalf;
+        let may_run = tool.runs_for(roles);
+        let remembered = self.remembered(tool, input, requester, behalf.grants);
+        let (tool, hil) = (tool.spec.name.as_str(), tool.spec.hil);
+        self.policy.evaluate(&Asked { tool, hil, input, roles, may_run, session, remembered })
+    }
+
+    /// The grant that is about a call, of somebody whose yes it would take now.
+    fn remembered(
+        &self,
+        tool: &Registered,
+        input: &Input,
+        requester: &str,
+        grants: &[Grant],
+    ) -> Option<GrantId> {
+        if grants.is_empty() {
+            return None;
+        }
+        let (name, schema) = (tool.spec.name.as_str(), tool.schema_hash.as_str());
+        let hash = input_hash(name, input, schema);
+        let mut about =
+            grants.iter().filter(|grant| grant.is_about(name, schema, &hash, self.remembering.equal_inputs));
+        about.find(|grant| tool.heeds(grant, requester)).map(|grant| grant.id)
+    }
+
+    /// The grant by which nobody is asked about a call.
+    pub(crate) fn freed_by(&self, tool: &Registered, input: &Input, behalf: Behalf<'_>) -> Option<GrantId> {
+        match self.ruling(tool, input, behalf).source {
+            Source::Remembered(grant) => Some(grant),
+            _ => None,
+        }
+    }
+
+    /// The first tool that would go further under `to` than under `from`.
+    pub(crate) fn loosened(&self, from: &SessionPolicy, to: &SessionPolicy) -> Option<&str> {
+        let tools = self.registry.specs().map(|spec| (spec.name.as_str(), spec.hil));
+        self.policy.loosened(from, to, tools)
+    }
+
+    /// What the policy says now of a call that it judged before. Only what is tighter than that counts.
+    pub(crate) fn judge_again(
+        &self,
+        tool: &Registered,
+        input: &Input,
+        held: bool,
+        behalf: Behalf<'_>,
+    ) -> StillRuns {
+        let Ruling { requirement, reason, .. } = self.ruling(tool, input, behalf);
+        match requirement {
+            Requirement::Forbidden => StillRuns::Never(reason),
+            Requirement::NeedsApproval if !held => StillRuns::NotUnasked,
+            Requirement::NeedsApproval | Requirement::Skip(_) => StillRuns::Yes,
+        }
     }
 
     /// What does not fit in inputs that a person gives: the tool's schema, and the limits that a model's

@@ -6,6 +6,7 @@ mod access;
 pub mod files;
 pub(crate) mod gate;
 mod registry;
+mod rules;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;

@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 88] = [
+const WRONG: [(&str, &str); 102] = [
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -89,6 +89,9 @@ const WRONG: [(&str, &str); 88] = [
     ("server.grace", "\"4000 days\""),
     ("database.url", "7.5"),
     ("database.url", "[\"sqlite://x.db\"]"),
+    ("database.direct_url", "5"),
+    ("database.direct_url", "\"sqlite://x.db\""),
+    ("database.direct_url_file", "\"/nowhere/secret\""),
     ("database.max_connections", "0"),
     ("database.max_connections", "-1"),
     ("database.max_connections", "4294967296"),
@@ -114,6 +117,9 @@ const WRONG: [(&str, &str); 88] = [
     ("tools.pay.run_roles", "5"),
     ("tools.pay.approve_roles", "{}"),
     ("tools.pay.other_person", "\"perhaps\""),
+    ("tools.pay.approvals", "0"),
+    ("tools.pay.approvals", "\"two\""),
+    ("tools.pay.approvals", "1.5"),
     ("auth.mode", "\"hope\""),
     ("auth.allow_insecure", "\"perhaps\""),
     ("auth.secret", "[]"),
@@ -124,6 +130,7 @@ const WRONG: [(&str, &str); 88] = [
     ("auth.tenant_claim", "[]"),
     ("auth.default_tenant", "[]"),
     ("auth.roles_claim", "[]"),
+    ("auth.operator_roles", "{}"),
     ("approval.pending_ttl", "\"4000 days\""),
     ("approval.start_deadline", "\"soon\""),
     ("approval.lease", "\"soon\""),
@@ -132,6 +139,13 @@ const WRONG: [(&str, &str); 88] = [
     ("approval.sweep", "\"0s\""),
     ("approval.wait", "\"-1s\""),
     ("approval.while_pending", "\"maybe\""),
+    ("approval.remember", "\"disk\""),
+    ("approval.remember_inputs", "\"some\""),
+    ("approval.mode", "\"yolo\""),
+    ("approval.always_allow", "[5]"),
+    ("approval.always_allow", "\"pay it\""),
+    ("approval.always_deny", "{}"),
+    ("approval.rules", "\"none\""),
     ("stream.default_ui_dialect", "\"ui-v7\""),
     ("stream.default_ui_dialect", "\"data-v1\""),
     ("stream.default_ui_dialect", "6"),
@@ -211,6 +225,14 @@ fn there_is_a_wrong_value_for_every_key() {
     assert_eq!(missing, Vec::<String>::new());
 }
 
+/// A rule, with these lines in the place of its own.
+fn rules(lines: &str) -> String {
+    let own = ["name = \"a\"", "effect = \"ask\"", "tools = [\"*\"]"];
+    let keeps = |own: &&str| !lines.lines().any(|line| line.split(' ').next() == own.split(' ').next());
+    let kept: Vec<&str> = own.into_iter().filter(keeps).collect();
+    format!("[[approval.rules]]\n{}\n{lines}", kept.join("\n"))
+}
+
 #[test]
 fn values_that_do_not_go_together_are_named() {
     for (toml, key) in [
@@ -218,7 +240,18 @@ fn values_that_do_not_go_together_are_named() {
         ("[model]\nprovider = \"openai\"\nname = \"m\"", "model.base_url"),
         ("[auth]\nissuer = \"https://issuer.example\"", "auth.mode"),
         ("[tools.pay]\nother_person = true", "tools.pay.approve_roles"),
+        ("[tools.pay]\napprovals = 2", "tools.pay.approve_roles"),
+        ("[tools.pay]\napprovals = 2\napprove_roles = \"chief\"", "tools.pay.approvals"),
         ("limits = 3", "limits"),
+        (&rules("effect = \"maybe\""), "approval.rules[0].effect"),
+        (&rules("who = \"me\""), "approval.rules[0].who"),
+        (&rules("name = \"a b\""), "approval.rules[0].name"),
+        (&rules("name = \"a\"\ntools = []"), "approval.rules[0].tools"),
+        (&rules("name = \"a\"\ntools = [\"pay?\", \"a/b\"]"), "approval.rules[0].tools"),
+        (&rules("when = [{ argument = \"amount\", above = 5 }]"), "approval.rules[0].when[0].argument"),
+        (&rules("when = [{ argument = \"/amount\" }]"), "approval.rules[0].when[0]"),
+        (&rules("when = [{ argument = \"/a\", above = 5, below = 9 }]"), "approval.rules[0].when[0]"),
+        (&format!("{0}\n{0}", rules("")), "approval.rules[1].name"),
         ("[database]\nurl = \"sqlite://x.db\"\nurl_file = \"url\"", "database.url_file"),
     ] {
         let place = Place::with_file(toml);

@@ -44,7 +44,7 @@ async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
     place.restore(backup);
     let fenced = place.operate(&FENCE);
     assert_eq!(fenced.stderr, "", "no bar where nobody looks");
-    assert_eq!(numbers(&fenced.said()), [1, 0, 0, 0]);
+    assert_eq!(numbers(&fenced.said()), [1, 0, 0, 0, 0]);
 
     let server = place.start("30s");
     let client = &server.client;
@@ -100,12 +100,12 @@ async fn left() -> Left {
     let year_9999 = "253370764800000000";
     for change in [
         format!(
-            "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
-             VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, '{hash}', 'rest', 0)"
-        ),
-        format!(
             "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
                  decided_at = created_at, start_deadline = {year_9999} WHERE tool_call_id = '{id}'"
+        ),
+        format!(
+            "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+             VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, '{hash}', 'rest', 0)"
         ),
         format!(
             "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {year_9999}
@@ -123,7 +123,7 @@ async fn whatever_is_open_is_closed_and_told_truthfully() {
     let Left { place, pending, approved, begun, executing, thinking } = left().await;
     let ran = place.ledger();
     assert_eq!(ran.len(), 3, "{ran:?}");
-    assert_eq!(numbers(&place.operate(&FENCE).said()), [1, 1, 2, 1]);
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [1, 1, 2, 1, 0]);
     let rows = place.rows().await;
     let everything = async || {
         let mut all = Vec::new();
@@ -133,7 +133,7 @@ async fn whatever_is_open_is_closed_and_told_truthfully() {
         all
     };
     let fenced = everything().await;
-    assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 4]);
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 5]);
     assert_eq!(everything().await, fenced, "the second finds nothing to do");
     let events = rows.all("SELECT type FROM events WHERE actor = 'user:mel' ORDER BY type").await;
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
@@ -177,7 +177,7 @@ async fn beside_a_server_at_work_it_does_nothing_on_sqlite() {
     refused.refused_for("another process serves from this database");
     assert_eq!(server.client.call(&id).await["state"], "pending");
     server.finish();
-    assert_eq!(numbers(&place.operate(&FENCE).said()), [1, 0, 0, 0]);
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [1, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn on_postgres_beside_a_server_at_work_it_warns_and_what_runs_there_is_tol
     let pending = place.hold(client, &client.thread().await, "11").await;
     let fenced = place.operate(&FENCE);
     assert!(fenced.stderr.contains("warning: 1 turns or tools hold leases"), "{fenced:?}");
-    assert_eq!(numbers(&fenced.said()), [1, 0, 1, 0]);
+    assert_eq!(numbers(&fenced.said()), [1, 0, 1, 0, 0]);
     assert_eq!(client.call(&id).await["state"], "interrupted");
     assert_eq!(client.approve(&pending).await.code(), "cancelled");
     assert_eq!(client.go_on(&thread).await.text(), UNKNOWN);
@@ -225,7 +225,7 @@ async fn on_postgres_killed_in_the_middle_it_is_run_again() {
     rows.nobody_waits_for_a_lock().await;
     let cancelled = "tool_calls WHERE state = 'cancelled'";
     assert_eq!(rows.count(cancelled).await, 2, "each thread by itself");
-    assert_eq!(numbers(&place.operate(&FENCE).said()), [2, 0, 0, 0]);
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [2, 0, 0, 0, 0]);
     assert_eq!(rows.count(cancelled).await, 4);
     assert_eq!(rows.count("decisions").await, 4);
     assert_eq!(rows.count("events WHERE type = 'tool.cancelled'").await, 4);
@@ -237,5 +237,5 @@ async fn who_fences_says_who_they_are() {
     place.operate(&["migrate"]).said();
     place.operate(&["fence"]).refused_for("--by");
     place.operate(&["fence", "--by", " "]).refused_for("--by: expected 1 to 2000 characters");
-    assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 4]);
+    assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 5]);
 }

@@ -118,16 +118,23 @@ impl Maker<'_> {
         };
         let (idempotent, from, n) = (way.idempotent, &self.pending, self.made);
         let insert = format!(
-            "INSERT INTO tool_calls (tool_call_id, thread_id, message_id, step, ordinal, run_id, provider_call_id,
+            "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
                  wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
                  exec_attempt, created_at, validated, decided_by, decided_at, finished_at, result)
-             SELECT '{id}', thread_id, message_id, step, {n}, run_id, '', '{id}', name, arguments, schema_hash, {held},
+             SELECT '{id}', thread_id, tenant_id, message_id, step, {n}, run_id, '', '{id}', name, arguments, schema_hash, {held},
                  {idempotent}, risk_level, '{first}', expires_at, 0, created_at, {facts}
              FROM tool_calls WHERE tool_call_id = '{from}'"
         );
         assert_eq!(self.app.rows.change(&insert).await, Ok(1), "{way:?}");
-        for state in rest {
+        for (n, state) in rest.iter().enumerate() {
             assert_eq!(self.to(&id, state).await, Ok(1), "{way:?}: {state}");
+            if n == 0 && *state == "approved" {
+                let decided = format!(
+                    "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+                     VALUES ('{id}', '{id}', 'user:x', 'approve', TRUE, FALSE, 'x', 'rest', 1)"
+                );
+                assert_eq!(self.app.rows.change(&decided).await, Ok(1), "{way:?}");
+            }
         }
         id
     }

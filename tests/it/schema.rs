@@ -15,6 +15,8 @@ struct Calls {
     repeatable: String,
     /// Another, whose first execution was taken for dead.
     cut_off: String,
+    /// One that is approved, and nobody's decision says so.
+    undecided: String,
     /// One that the policy let run.
     ungated: String,
     /// A thread with two runs that wait.
@@ -35,6 +37,8 @@ impl Calls {
         let (_, rejected) = app.held("pay", "2").await;
         app.client.reject(&rejected).await;
         let (thread, succeeded) = app.held("pay", "3").await;
+        let remembered = json!({ "toolCallId": succeeded, "isValidated": true, "remember": "session" });
+        assert!([200, 202].contains(&app.client.validate(&remembered).await.status));
         approve_until(app, &succeeded, "succeeded").await;
         app.scene.says("Paid.");
         let told = app.client.go_on(&thread).await;
@@ -49,6 +53,12 @@ impl Calls {
             "UPDATE tool_calls SET state = 'approved', lease_until = NULL WHERE tool_call_id = '{cut_off}'"
         );
         assert_eq!(app.rows.change(&lost).await, Ok(1));
+        let (_, undecided) = app.held("pay", "10").await;
+        let approved = format!(
+            "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:x', decided_at = 1,
+                 start_deadline = expires_at WHERE tool_call_id = '{undecided}'"
+        );
+        assert_eq!(app.rows.change(&approved).await, Ok(1));
         let waiting_thread = app.client.thread().await;
         app.hold_in(&waiting_thread, "pay", "5").await;
         app.hold_in(&waiting_thread, "pay", "6").await;
@@ -63,6 +73,7 @@ impl Calls {
             succeeded,
             repeatable,
             cut_off,
+            undecided,
             ungated,
             waiting_thread,
             completed_run,
@@ -73,16 +84,16 @@ impl Calls {
     fn refused(&self) -> Vec<(String, &'static str, &'static str)> {
         let Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run, .. } =
             self;
-        let Self { repeatable, cut_off, .. } = self;
+        let Self { repeatable, cut_off, undecided, .. } = self;
         let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
         // A copy of a call under other ids, with some columns changed.
         let copy = |id: &str, state: &str, execution: &str| {
             format!(
-                "INSERT INTO tool_calls (tool_call_id, thread_id, message_id, step, ordinal, run_id, provider_call_id,
+                "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
                      wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, expires_at, created_at,
                      validated, decided_by, decided_at, finished_at, result,
                      state, exec_id, exec_owner, started_at, exec_attempt)
-                 SELECT 'copy', thread_id, message_id, step, 99, run_id, provider_call_id,
+                 SELECT 'copy', thread_id, tenant_id, message_id, step, 99, run_id, provider_call_id,
                      'copy', name, arguments, schema_hash, held, idempotent, risk_level, expires_at, created_at,
                      validated, decided_by, decided_at, finished_at, result,
                      '{state}', {execution}
@@ -91,10 +102,10 @@ impl Calls {
         };
         let no_execution = "NULL, NULL, NULL, 0";
         let an_execution = "'x', 'x', 1, 1";
-        let vote = |id: &str, actor: &str, is_final: &str| {
+        let vote = |id: &str, actor: &str, verdict: &str, is_final: &str| {
             format!(
                 "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
-                 VALUES ('x', '{id}', '{actor}', 'reject', {is_final}, FALSE, 'x', 'rest', 1)"
+                 VALUES ('x', '{id}', '{actor}', '{verdict}', {is_final}, FALSE, 'x', 'rest', 1)"
             )
         };
         let yes = "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by =";
@@ -106,6 +117,20 @@ impl Calls {
         let once = "a call runs once, and again only if it is idempotent, at most three times";
         let outcome = "an outcome does not change";
         let erased = "only what has ended is erased, once";
+        // The standing grant with some columns changed.
+        let granted = |call: &str, process: &str, by: &str, tool: &str| {
+            format!(
+                "INSERT INTO grants (grant_id, tenant_id, session_id, tool_name, schema_hash, granted_by, roles,
+                     process_id, tool_call_id, created_at)
+                 SELECT 'x', tenant_id, session_id, {tool}, schema_hash, {by}, roles, {process}, '{call}', 1 FROM grants"
+            )
+        };
+        let vote_remembered = vote(pending, "user:x", "approve", "FALSE")
+            .replace("surface, at)", "surface, at, remember)")
+            .replace("'rest', 1)", "'rest', 1, 'session')");
+        let forged = "a grant is a yes that was to be remembered";
+        let revoked = "a grant is revoked once, and nothing else of it changes";
+        let said = "who decides has moved the call, and who only agrees has not";
         let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
         vec![
             // Erasing empties what has ended; it rewrites nothing that can still run.
@@ -193,6 +218,7 @@ impl Calls {
             same(call(pending, "arguments = '{\"note\":\"all\"}'"), fixed),
             same(call(executing, "arguments = '{}'"), fixed),
             same(call(pending, "name = 'look'"), fixed),
+            same(call(pending, "tenant_id = 'x'"), fixed),
             same(call(pending, "held = FALSE"), fixed),
             same(call(pending, "schema_hash = 'x'"), fixed),
             same(call(pending, "idempotent = TRUE"), fixed),
@@ -230,19 +256,71 @@ impl Calls {
                 "what the model was told does not change",
                 "rows of sent_answers never change",
             ),
+            // What is remembered is a yes that somebody gave, until it is revoked.
+            same(granted(succeeded, "NULL", "'user:local'", "'other'"), forged),
+            same(granted(succeeded, "NULL", "'user:other'", "tool_name"), forged),
+            same(granted(rejected, "'x'", "'user:local'", "tool_name"), forged),
+            (
+                granted(succeeded, "NULL", "'user:local'", "tool_name"),
+                "grants are never replaced",
+                "duplicate key value violates unique constraint \"grants_standing\"",
+            ),
+            (vote_remembered, "remember = 'session' AND", "(remember = 'session'::text) AND"),
+            same("UPDATE grants SET tool_name = 'transfer'".to_owned(), revoked),
+            same("UPDATE grants SET schema_hash = 'x'".to_owned(), revoked),
+            same("UPDATE grants SET session_id = tool_call_id".to_owned(), revoked),
+            (
+                "UPDATE grants SET revoked_at = 1".to_owned(),
+                "CHECK constraint failed: (revoked_at IS NULL) = (revoked_by IS NULL)",
+                "CHECK (((revoked_at IS NULL) = (revoked_by IS NULL)))",
+            ),
+            ("DELETE FROM grants".to_owned(), "grants are never deleted", "rows of grants are never deleted"),
             same("DELETE FROM events".to_owned(), "events are never deleted"),
             same("UPDATE events SET actor = 'user:x'".to_owned(), "events never change"),
             same("UPDATE events SET data = '{}'".to_owned(), "events never change"),
+            same(
+                "UPDATE events SET seq = seq + 1000 WHERE seq IS NOT NULL".to_owned(),
+                "events never change",
+            ),
+            same("UPDATE events SET seq = NULL WHERE seq IS NOT NULL".to_owned(), "events never change"),
+            same("UPDATE event_sequence SET last = last - 1".to_owned(), "the numbers of events only grow"),
+            (
+                "DELETE FROM event_sequence".to_owned(),
+                "the numbers of events are never deleted",
+                "rows of event_sequence are never deleted",
+            ),
+            (
+                "INSERT INTO event_sequence (id, last) VALUES (2, 0)".to_owned(),
+                "CHECK constraint failed: id = 1",
+                "CHECK ((id = 1))",
+            ),
             same("UPDATE message_steps SET parts = '[]'".to_owned(), "a step is written once"),
             (
-                vote(succeeded, "user:other", "TRUE"),
+                vote(succeeded, "user:local", "approve", "TRUE"),
                 "decisions are never replaced",
                 "duplicate key value violates unique constraint \"decisions_final\"",
             ),
+            // Who decides has moved the call, and nobody agrees on one that is decided, or was not asked about.
+            same(vote(pending, "user:x", "approve", "TRUE"), said),
             (
-                vote(succeeded, "user:local", "FALSE"),
+                vote(succeeded, "user:other", "approve", "TRUE"),
                 "decisions are never replaced",
-                "unique constraint \"decisions_tool_call_id_actor_key\"",
+                "who decides has moved the call, and who only agrees has not",
+            ),
+            same(vote(succeeded, "user:other", "approve", "FALSE"), said),
+            same(vote(ungated, "user:x", "approve", "FALSE"), said),
+            (
+                vote(pending, "user:x", "reject", "FALSE"),
+                "CHECK constraint failed: final OR verdict = 'approve'",
+                "CHECK ((final OR (verdict = 'approve'::text)))",
+            ),
+            same(
+                call(
+                    undecided,
+                    "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
+                     lease_until = 1",
+                ),
+                "what a person was asked about begins on a decision",
             ),
             // Runs.
             (
@@ -273,10 +351,19 @@ impl Calls {
     fn taken(&self) -> Vec<String> {
         let Self { pending, cut_off, waiting_thread, .. } = self;
         let call = |set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{pending}'");
+        let said = |id: &str, actor: &str, is_final: &str| {
+            format!(
+                "INSERT INTO decisions (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
+                 VALUES ('{id}', '{pending}', '{actor}', 'approve', {is_final}, FALSE, 'x', 'rest', 1)"
+            )
+        };
         vec![
+            said("agreed", "user:x", "FALSE"),
+            said("agreed too", "user:y", "FALSE"),
             call(
                 "state = 'approved', validated = TRUE, decided_at = 1, start_deadline = 1, decided_by = 'user:x'",
             ),
+            said("decided", "user:x", "TRUE"),
             call(
                 "state = 'executing', exec_id = 'x', exec_owner = 'x', exec_attempt = 1, started_at = 1,
                  lease_until = 1",
@@ -291,12 +378,13 @@ impl Calls {
                 "UPDATE runs SET status = 'running', owner = 'x', lease_until = 1
                  WHERE run_id = (SELECT max(run_id) FROM runs WHERE thread_id = '{waiting_thread}')"
             ),
+            "UPDATE grants SET revoked_at = 1, revoked_by = 'user:x'".to_owned(),
         ]
     }
 }
 
-const TABLES: [&str; 7] =
-    ["threads", "messages", "message_steps", "runs", "tool_calls", "decisions", "sent_answers"];
+const TABLES: [&str; 8] =
+    ["threads", "messages", "message_steps", "runs", "tool_calls", "decisions", "sent_answers", "grants"];
 
 async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
     let mut all = Vec::new();

@@ -120,10 +120,10 @@ async fn more_calls_than_one_look_finds_and_nobody_here_can_begin_hide_none_behi
     let (_, id) = app.held("pay", "10").await;
     // The tool of these is gone; they are due for longer.
     let stuck = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100)
-         INSERT INTO tool_calls (tool_call_id, thread_id, message_id, step, ordinal, run_id, provider_call_id,
+         INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
              exec_attempt, created_at)
-         SELECT '00000000-0000-7000-8000-' || (100000000000 + n), thread_id, message_id, step, ordinal + n, run_id,
+         SELECT '00000000-0000-7000-8000-' || (100000000000 + n), thread_id, tenant_id, message_id, step, ordinal + n, run_id,
              '', 'gone-' || n, 'gone', arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
              exec_attempt, created_at
          FROM tool_calls, numbers";

@@ -27,11 +27,11 @@ BEGIN
     IF OLD.erased_at IS DISTINCT FROM NEW.erased_at AND (NOT erasing OR OLD.state <> NEW.state)
     THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
 
-    IF (OLD.tool_call_id, OLD.thread_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
+    IF (OLD.tool_call_id, OLD.thread_id, OLD.tenant_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
         OLD.provider_call_id, OLD.wire_call_id, OLD.name, OLD.schema_hash, OLD.held, OLD.idempotent,
         OLD.risk_level, OLD.created_at)
        IS DISTINCT FROM
-       (NEW.tool_call_id, NEW.thread_id, NEW.message_id, NEW.step, NEW.ordinal, NEW.run_id,
+       (NEW.tool_call_id, NEW.thread_id, NEW.tenant_id, NEW.message_id, NEW.step, NEW.ordinal, NEW.run_id,
         NEW.provider_call_id, NEW.wire_call_id, NEW.name, NEW.schema_hash, NEW.held, NEW.idempotent,
         NEW.risk_level, NEW.created_at)
        OR (OLD.arguments IS DISTINCT FROM NEW.arguments AND NOT erasing)
@@ -49,6 +49,10 @@ BEGIN
         'executing>succeeded', 'executing>failed', 'executing>interrupted', 'executing>approved',
         'interrupted>succeeded', 'interrupted>failed')
     THEN RAISE EXCEPTION 'illegal transition of a tool call'; END IF;
+
+    IF NEW.held AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
+        SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
+    THEN RAISE EXCEPTION 'what a person was asked about begins on a decision'; END IF;
 
     IF OLD.state = 'approved' AND OLD.state <> NEW.state AND (
         (NEW.state IN ('cancelled', 'failed') AND OLD.exec_attempt > 0)
@@ -70,6 +74,14 @@ BEGIN
             IS DISTINCT FROM (NEW.result, NEW.output, NEW.finished_at)
     THEN RAISE EXCEPTION 'an outcome does not change'; END IF;
 
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_decision_said() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
+        AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
+    THEN RAISE EXCEPTION 'who decides has moved the call, and who only agrees has not'; END IF;
     RETURN NEW;
 END $$;
 
@@ -107,17 +119,47 @@ BEGIN
     RETURN NEW;
 END $$;
 
+-- In which order the events of a thread were written, as SQLite knows it by the rowid: the clocks of two processes do
+-- not say that.
+ALTER TABLE events ADD COLUMN place BIGINT GENERATED ALWAYS AS IDENTITY;
+
 -- The sequencer and the chain fill their columns once; the facts stay.
 CREATE FUNCTION holdpoint_event_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.event_id, OLD.type, OLD.at, OLD.actor, OLD.tenant_id, OLD.session_id, OLD.thread_id,
-        OLD.run_id, OLD.tool_call_id, OLD.data)
+        OLD.run_id, OLD.tool_call_id, OLD.data, OLD.place)
        IS DISTINCT FROM
        (NEW.event_id, NEW.type, NEW.at, NEW.actor, NEW.tenant_id, NEW.session_id, NEW.thread_id,
-        NEW.run_id, NEW.tool_call_id, NEW.data)
+        NEW.run_id, NEW.tool_call_id, NEW.data, NEW.place)
        OR (OLD.seq IS NOT NULL AND OLD.seq IS DISTINCT FROM NEW.seq)
        OR (OLD.hash IS NOT NULL AND (OLD.hash, OLD.prev_hash) IS DISTINCT FROM (NEW.hash, NEW.prev_hash))
     THEN RAISE EXCEPTION 'events never change'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_grant_born() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.revoked_at IS NOT NULL OR NOT EXISTS (
+        SELECT 1 FROM decisions
+        JOIN tool_calls ON tool_calls.tool_call_id = decisions.tool_call_id
+        JOIN threads ON threads.thread_id = tool_calls.thread_id
+        WHERE decisions.tool_call_id = NEW.tool_call_id AND decisions.actor = NEW.granted_by
+            AND decisions.final AND decisions.remember = 'session'
+            AND tool_calls.name = NEW.tool_name AND tool_calls.schema_hash = NEW.schema_hash
+            AND threads.session_id = NEW.session_id AND threads.tenant_id = NEW.tenant_id)
+    THEN RAISE EXCEPTION 'a grant is a yes that was to be remembered'; END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION holdpoint_grant_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.revoked_at IS NOT NULL
+       OR (OLD.grant_id, OLD.tenant_id, OLD.session_id, OLD.tool_name, OLD.schema_hash, OLD.input_hash,
+           OLD.process_id, OLD.granted_by, OLD.roles, OLD.tool_call_id, OLD.created_at)
+          IS DISTINCT FROM
+          (NEW.grant_id, NEW.tenant_id, NEW.session_id, NEW.tool_name, NEW.schema_hash, NEW.input_hash,
+           NEW.process_id, NEW.granted_by, NEW.roles, NEW.tool_call_id, NEW.created_at)
+    THEN RAISE EXCEPTION 'a grant is revoked once, and nothing else of it changes'; END IF;
     RETURN NEW;
 END $$;
 
@@ -131,6 +173,8 @@ CREATE TRIGGER runs_moves BEFORE UPDATE ON runs
     FOR EACH ROW EXECUTE FUNCTION holdpoint_run_moves();
 CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
     FOR EACH ROW EXECUTE FUNCTION holdpoint_step_written();
+CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_decision_said();
 CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
 CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
@@ -159,4 +203,27 @@ CREATE TRIGGER decisions_whole BEFORE TRUNCATE ON decisions
 CREATE TRIGGER sent_answers_whole BEFORE TRUNCATE ON sent_answers
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
 CREATE TRIGGER events_whole BEFORE TRUNCATE ON events
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+-- Numbers are given once, and none is taken back.
+CREATE FUNCTION holdpoint_sequence_grows() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.id <> OLD.id OR NEW.last < OLD.last
+    THEN RAISE EXCEPTION 'the numbers of events only grow'; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER event_sequence_grows BEFORE UPDATE ON event_sequence
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_sequence_grows();
+CREATE TRIGGER event_sequence_kept BEFORE DELETE ON event_sequence
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER event_sequence_whole BEFORE TRUNCATE ON event_sequence
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
+
+CREATE TRIGGER grants_born BEFORE INSERT ON grants
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_grant_born();
+CREATE TRIGGER grants_fixed BEFORE UPDATE ON grants
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_grant_fixed();
+CREATE TRIGGER grants_kept BEFORE DELETE ON grants
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
+CREATE TRIGGER grants_whole BEFORE TRUNCATE ON grants
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();

@@ -11,6 +11,7 @@ BEGIN SELECT RAISE(ABORT, 'tool calls are never deleted'); END;
 
 CREATE TRIGGER tool_calls_frozen BEFORE UPDATE ON tool_calls
 WHEN OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.thread_id IS NOT NEW.thread_id
+  OR OLD.tenant_id IS NOT NEW.tenant_id
   OR OLD.message_id IS NOT NEW.message_id OR OLD.step IS NOT NEW.step OR OLD.ordinal IS NOT NEW.ordinal
   OR OLD.run_id IS NOT NEW.run_id OR OLD.provider_call_id IS NOT NEW.provider_call_id
   OR OLD.wire_call_id IS NOT NEW.wire_call_id OR OLD.name IS NOT NEW.name
@@ -68,6 +69,15 @@ CREATE TRIGGER message_steps_written BEFORE UPDATE ON message_steps
 WHEN OLD.status <> 'streaming' AND NOT (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL)
 BEGIN SELECT RAISE(ABORT, 'a step is written once'); END;
 
+CREATE TRIGGER tool_calls_approved BEFORE UPDATE ON tool_calls
+WHEN NEW.held AND OLD.state = 'approved' AND NEW.state = 'executing' AND NOT EXISTS (
+    SELECT 1 FROM decisions WHERE tool_call_id = NEW.tool_call_id AND final AND verdict = 'approve')
+BEGIN SELECT RAISE(ABORT, 'what a person was asked about begins on a decision'); END;
+
+CREATE TRIGGER decisions_said BEFORE INSERT ON decisions
+WHEN NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
+    AND CASE WHEN NEW.final THEN decided_by = NEW.actor ELSE held AND state = 'pending' END)
+BEGIN SELECT RAISE(ABORT, 'who decides has moved the call, and who only agrees has not'); END;
 CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
 BEGIN SELECT RAISE(ABORT, 'decisions never change'); END;
 CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
@@ -123,7 +133,8 @@ WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
 BEGIN SELECT RAISE(ABORT, 'tool calls are never replaced'); END;
 CREATE TRIGGER decisions_new BEFORE INSERT ON decisions
 WHEN EXISTS (SELECT 1 FROM decisions WHERE decision_id = NEW.decision_id
-    OR (tool_call_id = NEW.tool_call_id AND (actor = NEW.actor OR (final AND NEW.final))))
+    OR (tool_call_id = NEW.tool_call_id AND ((final AND NEW.final)
+        OR (NOT final AND NOT NEW.final AND actor = NEW.actor AND input_hash = NEW.input_hash))))
 BEGIN SELECT RAISE(ABORT, 'decisions are never replaced'); END;
 CREATE TRIGGER sent_answers_new BEFORE INSERT ON sent_answers
 WHEN EXISTS (SELECT 1 FROM sent_answers WHERE tool_call_id = NEW.tool_call_id AND n = NEW.n)
@@ -136,3 +147,40 @@ WHEN EXISTS (SELECT 1 FROM messages WHERE message_id = NEW.message_id
     OR (thread_id = NEW.thread_id AND ordinal = NEW.ordinal)
     OR (thread_id = NEW.thread_id AND client_id = NEW.client_id AND status <> 'superseded'))
 BEGIN SELECT RAISE(ABORT, 'messages are never replaced'); END;
+
+CREATE TRIGGER grants_born BEFORE INSERT ON grants
+WHEN NEW.revoked_at IS NOT NULL OR NOT EXISTS (
+    SELECT 1 FROM decisions
+    JOIN tool_calls ON tool_calls.tool_call_id = decisions.tool_call_id
+    JOIN threads ON threads.thread_id = tool_calls.thread_id
+    WHERE decisions.tool_call_id = NEW.tool_call_id AND decisions.actor = NEW.granted_by
+        AND decisions.final AND decisions.remember = 'session'
+        AND tool_calls.name = NEW.tool_name AND tool_calls.schema_hash = NEW.schema_hash
+        AND threads.session_id = NEW.session_id AND threads.tenant_id = NEW.tenant_id)
+BEGIN SELECT RAISE(ABORT, 'a grant is a yes that was to be remembered'); END;
+CREATE TRIGGER grants_fixed BEFORE UPDATE ON grants
+WHEN OLD.revoked_at IS NOT NULL OR OLD.grant_id IS NOT NEW.grant_id OR OLD.tenant_id IS NOT NEW.tenant_id
+  OR OLD.session_id IS NOT NEW.session_id OR OLD.tool_name IS NOT NEW.tool_name
+  OR OLD.schema_hash IS NOT NEW.schema_hash OR OLD.input_hash IS NOT NEW.input_hash
+  OR OLD.process_id IS NOT NEW.process_id OR OLD.granted_by IS NOT NEW.granted_by
+  OR OLD.roles IS NOT NEW.roles OR OLD.tool_call_id IS NOT NEW.tool_call_id
+  OR OLD.created_at IS NOT NEW.created_at
+BEGIN SELECT RAISE(ABORT, 'a grant is revoked once, and nothing else of it changes'); END;
+CREATE TRIGGER grants_kept BEFORE DELETE ON grants
+BEGIN SELECT RAISE(ABORT, 'grants are never deleted'); END;
+CREATE TRIGGER grants_new BEFORE INSERT ON grants
+WHEN EXISTS (SELECT 1 FROM grants WHERE grant_id = NEW.grant_id
+    OR (revoked_at IS NULL AND session_id = NEW.session_id AND tool_name = NEW.tool_name
+        AND schema_hash = NEW.schema_hash AND granted_by = NEW.granted_by AND input_hash IS NEW.input_hash
+        AND process_id IS NEW.process_id))
+BEGIN SELECT RAISE(ABORT, 'grants are never replaced'); END;
+
+-- Numbers are given once, and none is taken back.
+CREATE TRIGGER event_sequence_grows BEFORE UPDATE ON event_sequence
+WHEN NEW.id <> OLD.id OR NEW.last < OLD.last
+BEGIN SELECT RAISE(ABORT, 'the numbers of events only grow'); END;
+CREATE TRIGGER event_sequence_kept BEFORE DELETE ON event_sequence
+BEGIN SELECT RAISE(ABORT, 'the numbers of events are never deleted'); END;
+CREATE TRIGGER event_sequence_new BEFORE INSERT ON event_sequence
+WHEN EXISTS (SELECT 1 FROM event_sequence WHERE id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'the numbers of events are never replaced'); END;

@@ -9,15 +9,21 @@ CREATE TABLE threads (
     parent_id   TEXT REFERENCES threads (thread_id),
     client_id   TEXT,
     title       TEXT NOT NULL,
+    policy      TEXT,
     created_at  BIGINT NOT NULL,
     updated_at  BIGINT NOT NULL,
     deleted_at  BIGINT,
+    -- What calls refer to.
+    UNIQUE (thread_id, tenant_id),
     CHECK (client_id IS NULL OR length(client_id) BETWEEN 1 AND 64),
-    CHECK ((parent_id IS NULL) = (session_id = thread_id))
+    CHECK ((parent_id IS NULL) = (session_id = thread_id)),
+    -- A session has one policy, that of its root.
+    CHECK (policy IS NULL OR parent_id IS NULL)
 );
 CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
     WHERE client_id IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id);
+CREATE INDEX threads_session ON threads (session_id);
 
 CREATE TABLE messages (
     message_id  TEXT NOT NULL PRIMARY KEY,
@@ -67,9 +73,11 @@ CREATE TABLE runs (
     status               TEXT NOT NULL,
     model                TEXT,
     tools                TEXT,
+    roles                TEXT NOT NULL,
     owner                TEXT,
     lease_until          BIGINT,
     cancel_requested_at  BIGINT,
+    server_resumes       BOOLEAN NOT NULL,
     error_code           TEXT,
     error_message        TEXT,
     created_at           BIGINT NOT NULL,
@@ -84,10 +92,13 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX runs_one_running ON runs (thread_id) WHERE status = 'running';
 CREATE INDEX runs_thread ON runs (thread_id, run_id);
 CREATE INDEX runs_lease ON runs (lease_until) WHERE status = 'running';
+CREATE INDEX runs_resumed ON runs (run_id) WHERE server_resumes AND status IN ('waiting', 'failed');
 
 CREATE TABLE tool_calls (
     tool_call_id        TEXT NOT NULL PRIMARY KEY,
-    thread_id           TEXT NOT NULL REFERENCES threads (thread_id),
+    thread_id           TEXT NOT NULL,
+    -- Its thread's, so that the lists of a tenant's calls are read from an index.
+    tenant_id           TEXT NOT NULL,
     message_id          TEXT NOT NULL,
     step                INTEGER NOT NULL,
     ordinal             INTEGER NOT NULL,
@@ -119,6 +130,7 @@ CREATE TABLE tool_calls (
     created_at          BIGINT NOT NULL,
     finished_at         BIGINT,
     erased_at           BIGINT,
+    FOREIGN KEY (thread_id, tenant_id) REFERENCES threads (thread_id, tenant_id),
     FOREIGN KEY (message_id, step) REFERENCES message_steps (message_id, n),
     UNIQUE (message_id, step, ordinal),
     UNIQUE (thread_id, wire_call_id),
@@ -152,6 +164,7 @@ CREATE TABLE tool_calls (
     CHECK ((state = 'succeeded') = (output IS NOT NULL))
 );
 CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
+CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE held;
 CREATE INDEX tool_calls_run ON tool_calls (run_id);
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
 CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
@@ -171,13 +184,15 @@ CREATE TABLE decisions (
     surface      TEXT NOT NULL,
     source       TEXT,
     at           BIGINT NOT NULL,
-    UNIQUE (tool_call_id, actor),
+    -- Where several people have to say yes, each says so, and the last one's decides.
+    CHECK (final OR verdict = 'approve'),
     CHECK (verdict IN ('approve', 'reject', 'expire', 'cancel')),
-    CHECK (remember IS NULL OR remember = 'session'),
+    CHECK (remember IS NULL OR (remember = 'session' AND verdict = 'approve' AND final)),
     CHECK (NOT edited OR verdict = 'approve'),
     CHECK (surface IN ('rest', 'stream', 'websocket', 'webhook', 'terminal', 'handler', 'policy', 'sweeper'))
 );
 CREATE UNIQUE INDEX decisions_final ON decisions (tool_call_id) WHERE final;
+CREATE UNIQUE INDEX decisions_voice ON decisions (tool_call_id, actor, input_hash) WHERE NOT final;
 
 CREATE TABLE sent_answers (
     tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
@@ -212,5 +227,52 @@ CREATE TABLE events (
     CHECK ((prev_hash IS NULL) = (hash IS NULL)),
     CHECK (hash IS NULL OR seq IS NOT NULL)
 );
-CREATE INDEX events_call ON events (tool_call_id, event_id);
-CREATE INDEX events_run ON events (run_id, event_id);
+CREATE INDEX events_tenant ON events (tenant_id, seq);
+CREATE INDEX events_call ON events (tool_call_id, seq);
+CREATE INDEX events_run ON events (run_id, seq);
+CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
+
+-- The highest seq that an event has. Who numbers events holds this row's lock, so that a reader who has seen a number
+-- never finds a lower one later.
+CREATE TABLE event_sequence (
+    id   INTEGER NOT NULL PRIMARY KEY,
+    last BIGINT NOT NULL,
+    CHECK (id = 1),
+    CHECK (last >= 0)
+);
+INSERT INTO event_sequence (id, last) VALUES (1, 0);
+
+-- What stands in for a token, once: its hash, whose it is, and until when they are known, if there is an end to it.
+CREATE TABLE tickets (
+    ticket_hash TEXT NOT NULL PRIMARY KEY,
+    tenant_id   TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    roles       TEXT NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    known_until BIGINT,
+    CHECK (length(ticket_hash) = 64)
+);
+CREATE INDEX tickets_over ON tickets (expires_at);
+
+CREATE TABLE grants (
+    grant_id     TEXT NOT NULL PRIMARY KEY,
+    tenant_id    TEXT NOT NULL,
+    session_id   TEXT NOT NULL REFERENCES threads (thread_id),
+    tool_name    TEXT NOT NULL,
+    schema_hash  TEXT NOT NULL,
+    -- Only calls with these inputs; without it, with any.
+    input_hash   TEXT,
+    -- Only in this process, and gone with it.
+    process_id   TEXT,
+    granted_by   TEXT NOT NULL,
+    roles        TEXT NOT NULL,
+    tool_call_id TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+    created_at   BIGINT NOT NULL,
+    revoked_at   BIGINT,
+    revoked_by   TEXT,
+    CHECK (granted_by NOT LIKE 'system:%'),
+    CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
+);
+CREATE UNIQUE INDEX grants_standing
+    ON grants (session_id, tool_name, schema_hash, granted_by, COALESCE(input_hash, ''), COALESCE(process_id, ''))
+    WHERE revoked_at IS NULL;

@@ -3,18 +3,21 @@
 mod claims;
 mod jwks;
 pub(super) mod loopback;
+mod ticket;
 mod token;
 
 use super::error::ApiError;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::domain::Principal;
-use crate::domain::clock::Clock;
-use poem::{Request, RequestBody, Result};
+use crate::domain::clock::{Clock, Timestamp};
+use crate::store::Store;
+use poem::{FromRequest, Request, RequestBody, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use std::sync::Arc;
 use token::{Refusal, Tokens};
+use tokio::time::Instant;
 
 /// How callers are known.
 #[derive(Debug)]
@@ -51,8 +54,12 @@ impl Authenticator {
         }
     }
 
-    /// Who sends this request; nobody, where anybody may and nobody is asked.
-    pub(super) async fn principal(&self, request: &Request) -> Result<Option<Principal>, ApiError> {
+    /// Who sends this request, and for how long that may be believed; nobody, where anybody may and nobody is asked.
+    pub(super) async fn principal(
+        &self,
+        request: &Request,
+        store: &Store,
+    ) -> Result<Option<(Principal, Expiry)>, ApiError> {
         match self {
             Self::Local { loopback_only } => {
                 // Probes come by any name, and learn nothing.
@@ -60,11 +67,15 @@ impl Authenticator {
                 if *loopback_only && !probe {
                     loopback::check(request)?;
                 }
-                Ok(Some(Principal::local()))
+                Ok(Some((Principal::local(), Expiry(None))))
             }
             Self::Tokens(_) if is_open(request.uri().path()) => Ok(None),
+            Self::Tokens(_) if let Some(ticket) = ticket::of(request) => {
+                ticket::check_origin(request)?;
+                Ok(Some(ticket::take(&ticket, store).await?))
+            }
             Self::Tokens(tokens) => match tokens.principal(request.headers()).await {
-                Ok(principal) => Ok(Some(principal)),
+                Ok((principal, expires_at)) => Ok(Some((principal, Expiry(Some(expires_at))))),
                 Err(Refusal::NotKnown(why)) => {
                     tracing::debug!(%why, "the caller is not known");
                     Err(ApiError::unauthenticated())
@@ -72,6 +83,23 @@ impl Authenticator {
                 Err(Refusal::KeysUnavailable) => Err(ApiError::keys_unavailable()),
             },
         }
+    }
+}
+
+/// Until when a caller is known: streams end then. The front puts it there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expiry(pub(super) Option<Timestamp>);
+
+impl Expiry {
+    /// The same moment, as timers know it.
+    pub(super) fn instant(self, clock: &dyn Clock) -> Option<Instant> {
+        Some(Instant::now() + self.0?.since(clock.now()))
+    }
+}
+
+impl<'a> FromRequest<'a> for Expiry {
+    async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {
+        Ok(request.data::<Self>().copied().ok_or_else(ApiError::internal)?)
     }
 }
 

@@ -8,7 +8,7 @@ use super::jwks::Jwks;
 use crate::agent::Tasks;
 use crate::config::Auth;
 use crate::domain::Principal;
-use crate::domain::clock::Clock;
+use crate::domain::clock::{Clock, Timestamp};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use poem::http::HeaderMap;
@@ -91,15 +91,15 @@ impl Tokens {
         }
     }
 
-    /// Who sends a request with these headers.
-    pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    /// Who sends a request with these headers, and until when their token is taken.
+    pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<(Principal, Timestamp), Refusal> {
         let token = bearer(headers)?;
         let header = jsonwebtoken::decode_header(token)?;
         check_header(&header)?;
         let (key, algorithm) = self.key(&header).await?;
         let claims = jsonwebtoken::decode(token, &key, &self.validation(algorithm))?.claims;
         self.check_more(&claims)?;
-        self.claims.principal(&claims)
+        Ok((self.claims.principal(&claims)?, taken_until(&claims)))
     }
 
     /// The key that this has to be signed with, and how.
@@ -135,6 +135,13 @@ impl Tokens {
         }
         Ok(())
     }
+}
+
+/// When a token with these claims, which have been looked at, is not taken any more.
+fn taken_until(claims: &Map<String, Value>) -> Timestamp {
+    let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
+    let micros = (seconds + LEEWAY_SECONDS as f64) * 1e6;
+    Timestamp::from_micros(micros as i64)
 }
 
 /// The one token of a request.

@@ -15,7 +15,9 @@ pub(in crate::store) struct Model {
     pub(in crate::store) edited: bool,
     pub(in crate::store) input_hash: String,
     pub(in crate::store) reason: Option<String>,
+    pub(in crate::store) remember: Option<String>,
     pub(in crate::store) surface: String,
+    pub(in crate::store) source: Option<String>,
     pub(in crate::store) at: i64,
 }
 

@@ -7,6 +7,8 @@ use sea_orm::entity::prelude::*;
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) event_id: String,
+    /// `None` until the sequencer has seen it.
+    pub(in crate::store) seq: Option<i64>,
     #[sea_orm(column_name = "type")]
     pub(in crate::store) event_type: String,
     pub(in crate::store) at: i64,

@@ -2,9 +2,11 @@
 
 pub(super) mod decision;
 pub(super) mod event;
+pub(super) mod grant;
 pub(super) mod message;
 pub(super) mod run;
 pub(super) mod sent_answer;
 pub(super) mod step;
 pub(super) mod thread;
+pub(super) mod ticket;
 pub(super) mod tool_call;

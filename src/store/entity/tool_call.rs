@@ -8,6 +8,7 @@ pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) tool_call_id: String,
     pub(in crate::store) thread_id: String,
+    pub(in crate::store) tenant_id: String,
     pub(in crate::store) message_id: String,
     pub(in crate::store) step: i32,
     pub(in crate::store) ordinal: i32,

@@ -395,6 +395,8 @@ fn refused(reason: Option<String>) -> Decision {
         reason,
         input_hash: String::new(),
         surface: Surface::Rest,
+        source: None,
+        remember: None,
     }
 }
 

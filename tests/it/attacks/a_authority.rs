@@ -169,6 +169,10 @@ async fn a10_no_route_but_those_for_it_decides() {
         if path == "/qa/validate_tool" || path.ends_with("/cancel") || method == "DELETE" {
             continue;
         }
+        // Its answer never ends.
+        if path == "/events" {
+            continue;
+        }
         let path =
             path.replace("{thread_id}", &thread).replace("{run_id}", &run).replace("{tool_call_id}", &id);
         let path = path.replace("{name}", "pay");

@@ -231,26 +231,42 @@ async fn b15_an_id_has_one_spelling_on_every_route_that_takes_one() {
     };
     let mut routes = 0;
     for (method, path, takes_body) in operations() {
-        let names = [("{thread_id}", &thread), ("{run_id}", &run), ("{tool_call_id}", &id)];
-        let Some((name, id)) = names.into_iter().find(|(name, _)| path.contains(name)) else { continue };
-        routes += 1;
-        let mut bodies: Vec<(u16, Value)> = Vec::new();
-        for spelling in spelt(id) {
-            let url = app.client.url(&path.replace(name, &in_path(&spelling)));
-            let mut request = app.client.http.request(Method::from_bytes(method.as_bytes()).unwrap(), url);
-            if takes_body {
-                request = request.json(&if path == "/threads/{thread_id}" {
-                    json!({ "title": FORGED })
-                } else {
-                    json!({})
-                });
+        let names = [
+            ("{thread_id}", &thread),
+            ("{session_id}", &thread),
+            ("{run_id}", &run),
+            ("{tool_call_id}", &id),
+        ];
+        for (name, wrong) in names.into_iter().filter(|(name, _)| path.contains(name)) {
+            routes += 1;
+            let mut bodies: Vec<(u16, Value)> = Vec::new();
+            for spelling in spelt(wrong) {
+                let mut place = path.replace(name, &in_path(&spelling));
+                for (other, right) in names {
+                    place = place.replace(other, right);
+                }
+                let url = app.client.url(&place);
+                let mut request =
+                    app.client.http.request(Method::from_bytes(method.as_bytes()).unwrap(), url);
+                if takes_body {
+                    request = request.json(&match path.as_str() {
+                        "/threads/{thread_id}" => json!({ "title": FORGED }),
+                        "/runs/{run_id}/approve" | "/runs/{run_id}/reject" => json!({ "tool_call_id": id }),
+                        "/sessions/{session_id}/approvals/{tool_call_id}" => json!({ "decision": "deny" }),
+                        _ => json!({}),
+                    });
+                }
+                let answer = app.client.send(request).await;
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (404, "not_found"),
+                    "{method} {path} {spelling:?}"
+                );
+                bodies.push((answer.status, answer.body));
             }
-            let answer = app.client.send(request).await;
-            assert_eq!((answer.status, answer.code()), (404, "not_found"), "{method} {path} {spelling:?}");
-            bodies.push((answer.status, answer.body));
+            bodies.dedup();
+            assert_eq!(bodies.len(), 1, "{method} {path}: one and the same body");
         }
-        bodies.dedup();
-        assert_eq!(bodies.len(), 1, "{method} {path}: one and the same body");
     }
     assert!(routes >= 10, "{routes}");
     for spelling in spelt(&id) {

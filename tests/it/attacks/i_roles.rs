@@ -22,7 +22,7 @@ fn holdpoint(command: Option<&str>, database: &str) -> Output {
 }
 
 /// What the serving role may not do, and how Postgres says so.
-const REFUSED: [(&str, &str); 22] = [
+const REFUSED: [(&str, &str); 24] = [
     ("CREATE TABLE mine (x TEXT)", "permission denied for schema public"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
@@ -36,6 +36,8 @@ const REFUSED: [(&str, &str); 22] = [
     ("TRUNCATE tool_calls CASCADE", "permission denied for table tool_calls"),
     ("DELETE FROM tool_calls", "permission denied for table tool_calls"),
     ("DELETE FROM decisions", "permission denied for table decisions"),
+    ("DELETE FROM grants", "permission denied for table grants"),
+    ("UPDATE grants SET tool_name = 'transfer'", "permission denied for table grants"),
     ("DELETE FROM events", "permission denied for table events"),
     ("DELETE FROM messages", "permission denied for table messages"),
     ("DELETE FROM threads", "permission denied for table threads"),
@@ -97,7 +99,7 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     super::the_server_goes_on(&app).await;
 }
 
-/// A hold, an edit, a yes, the next turn; a no; a hold that expires, one that is withdrawn, an answer that is written
+/// A hold, an edit, a yes, the next turn; a yes that is remembered, and revoked; a no; a hold that expires, one that is withdrawn, an answer that is written
 /// anew, and a thread that is deleted.
 async fn everything_works(app: &Embedded) {
     let (thread, id) = app.held("pay", "10").await;
@@ -113,6 +115,13 @@ async fn everything_works(app: &Embedded) {
     let renamed = app.client.patch(&format!("/threads/{thread}"), &json!({ "title": "Paid" })).await;
     assert_eq!(renamed.status, 200);
 
+    let (session, remembered) = app.held("mumble", "10").await;
+    let yes = json!({ "toolCallId": remembered, "isValidated": true, "remember": "session" });
+    assert_eq!(app.client.validate(&yes).await.body["state"], "succeeded");
+    let grants = format!("/sessions/{session}/grants");
+    let grant = app.client.get(&grants).await.body["results"][0]["grant_id"].as_str().unwrap().to_owned();
+    assert_eq!(app.client.delete(&format!("{grants}/{grant}")).await.status, 204);
+
     let (_, rejected) = app.held("pay", "11").await;
     assert_eq!(app.client.reject(&rejected).await.body["state"], "rejected");
     let (_, late) = app.held("pay", "12").await;
@@ -122,7 +131,7 @@ async fn everything_works(app: &Embedded) {
     let (_, withdrawn) = app.held("pay", "13").await;
     assert_eq!(app.client.post(&format!("/tool_calls/{withdrawn}/cancel"), &json!({})).await.status, 200);
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    assert_eq!(app.ledger.lines(), ["pay 9", "look x"]);
+    assert_eq!(app.ledger.lines(), ["pay 9", "look x", "mumble 10"]);
     let rest = async || (app.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
     eventually("no turn runs", rest).await;
 }

@@ -29,10 +29,10 @@ async fn of_ten_thousand_that_wait_those_whose_time_is_over_expire_and_nobody_is
     };
     // Those that are due stand last.
     let like_the_one = format!(
-        "INSERT INTO tool_calls (tool_call_id, thread_id, message_id, step, ordinal, run_id, provider_call_id,
+        "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, reason, state, exec_attempt,
              created_at, expires_at)
-         SELECT substr(tool_call_id, 1, 24) || {number}, thread_id, message_id, step, n, run_id, {number},
+         SELECT substr(tool_call_id, 1, 24) || {number}, thread_id, tenant_id, message_id, step, n, run_id, {number},
              {number}, name, arguments, schema_hash, held, idempotent, risk_level, reason, state, exec_attempt,
              created_at, CASE WHEN n > {PENDING} - {DUE} THEN created_at ELSE expires_at END
          FROM tool_calls, ({numbers}) AS numbers WHERE tool_call_id = '{one}'"

@@ -27,6 +27,10 @@ async fn everything(client: &Client, call: &str, thread: &str, run: &str) -> Vec
         post(format!("/qa/chat_streamed/{thread}")).json(&json!({ "content": "hello" })),
         get(format!("/runs/{run}")),
         post(format!("/runs/{run}/cancel")),
+        post(format!("/runs/{run}/approve")).json(&json!({ "tool_call_id": call })),
+        post(format!("/runs/{run}/reject")).json(&json!({ "tool_call_id": call })),
+        post(format!("/sessions/{thread}/approvals/{call}")).json(&json!({ "decision": "allow_once" })),
+        post(format!("/sessions/{thread}/cancel")),
     ] {
         let answer = request.send().await.unwrap();
         answers.push((answer.status().as_u16(), answer.text().await.unwrap()));

@@ -15,7 +15,8 @@ const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 fn rule(config: &mut Config, tool: &str, run: &[&str], approve: &[&str], other_person: bool) {
     let roles = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let rules = ToolRules { run_roles: roles(run), approve_roles: roles(approve), other_person };
+    let (run_roles, approve_roles) = (roles(run), roles(approve));
+    let rules = ToolRules { run_roles, approve_roles, other_person, ..ToolRules::default() };
     config.tools.rules.insert(tool.to_owned(), rules);
 }
 

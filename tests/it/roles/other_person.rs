@@ -28,7 +28,7 @@ async fn b10_the_requester_cannot_approve_whatever_their_token_says_and_nothing_
             let mut body = json!({ "toolCallId": id, "isValidated": true });
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let refused = alice.validate(&body).await;
-            let message = "You may see this call, but not approve it.";
+            let message = "You may see this call, but this decision is not yours to make.";
             let expected = json!({ "error": { "code": "forbidden", "message": message } });
             assert_eq!((refused.status, refused.body), (403, expected));
         }

@@ -144,16 +144,16 @@ impl Embedded {
     /// SQL.
     pub(crate) async fn commit_yes(&self, id: &str, decided_at: &str, start_deadline: &str) {
         let hash = self.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
+        let yes = format!(
+            "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
+                 decided_at = {decided_at}, start_deadline = {start_deadline} WHERE tool_call_id = '{id}'"
+        );
         let decision = format!(
             "INSERT INTO decisions
                  (decision_id, tool_call_id, actor, verdict, final, edited, input_hash, surface, at)
              VALUES ('{id}', '{id}', 'user:local', 'approve', TRUE, FALSE, '{hash}', 'rest', 0)"
         );
-        let yes = format!(
-            "UPDATE tool_calls SET state = 'approved', validated = TRUE, decided_by = 'user:local',
-                 decided_at = {decided_at}, start_deadline = {start_deadline} WHERE tool_call_id = '{id}'"
-        );
-        for change in [decision, yes] {
+        for change in [yes, decision] {
             assert_eq!(self.rows.change(&change).await, Ok(1));
         }
     }

@@ -47,6 +47,14 @@ pub(super) async fn pry(load: Arc<Load>, number: usize) {
                 method: Method::PATCH,
                 ..Ask::post(format!("/threads/{thread}"), token, Some(json!({ "title": "mine" })))
             },
+            Ask {
+                method: Method::PUT,
+                ..Ask::post(
+                    format!("/sessions/{thread}/policy"),
+                    token,
+                    Some(json!({ "mode": "auto-approve" })),
+                )
+            },
             Ask::get(format!("/threads/{thread}/messages"), token),
             Ask::get(format!("/qa/chat_streamed/{thread}/page/stream"), token),
             Ask::get(format!("/qa/chat_streamed/{thread}"), token),

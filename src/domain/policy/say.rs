@@ -1,51 +1,9 @@
-//! Who has to be asked before a tool runs, and who may answer.
+//! Who may have a tool run, and who may answer for a call.
 
-use super::Principal;
-use super::id::ToolCallId;
-
-/// What the policy requires of a call.
-#[derive(Debug)]
-pub(crate) enum Requirement {
-    /// Nobody is asked.
-    Skip(Cleared),
-    /// A person is asked, for this reason.
-    NeedsApproval {
-        /// The reason, for the person.
-        reason: String,
-    },
-}
-
-/// What becomes of a call that a model asks for.
-#[derive(Debug)]
-pub(crate) enum Judgement {
-    /// It runs now.
-    Cleared(Cleared),
-    /// The marker that stands where its execution would: it waits for a person, for this reason.
-    Held(String),
-    /// It repeats this call, about which a person is being asked: nobody is asked again.
-    Duplicate(ToolCallId),
-    /// It cannot be run; why, for the model.
-    Invalid(String),
-}
-
-/// Evidence that the policy said a call may run without a person. Only [`evaluate`] makes one, and without
-/// one no call is stored as executing when the model asks for it.
-#[derive(Debug)]
-pub(crate) struct Cleared(());
-
-/// Decides by the tool's own word: `HIL` asks.
-pub(crate) fn evaluate(tool_name: &str, hil: bool) -> Requirement {
-    if hil {
-        Requirement::NeedsApproval { reason: format!("{tool_name} runs only with a person's approval") }
-    } else {
-        Requirement::Skip(Cleared(()))
-    }
-}
-
-/// Whether a tool runs on behalf of this principal: for who has one of its roles, or for everybody where it has none.
-/// For others it does not exist.
-pub(crate) fn may_run(principal: &Principal, run_roles: &[String]) -> bool {
-    run_roles.is_empty() || principal.has_one_of(run_roles)
+/// Whether a tool runs on behalf of somebody with these roles: for who has one of its own, or for everybody where it has
+/// none. For others it does not exist.
+pub(crate) fn may_run(roles: &[String], run_roles: &[String]) -> bool {
+    run_roles.is_empty() || roles.iter().any(|role| run_roles.contains(role))
 }
 
 /// How somebody stands to a held call.
@@ -69,7 +27,7 @@ pub(crate) enum Say {
     /// No, and not yes. A rejection runs nothing and hurts nobody, so the requester may always take back what was
     /// asked in their name.
     OnlyNo,
-    /// Nothing: to them the call is not there.
+    /// Nothing: they see it at most.
     Nothing,
 }
 
@@ -89,12 +47,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_that_asks_is_never_cleared() {
-        assert!(matches!(evaluate("delete_file", true), Requirement::NeedsApproval { .. }));
-        assert!(matches!(evaluate("list_files", false), Requirement::Skip(_)));
-    }
-
-    #[test]
     fn a_tool_runs_for_who_has_one_of_its_roles_as_it_is_written_and_without_roles_for_everybody() {
         let roles = |roles: &[&str]| roles.iter().map(|role| (*role).to_owned()).collect::<Vec<_>>();
         for (run_roles, theirs, runs) in [
@@ -112,8 +64,7 @@ mod tests {
             (&["clerk"], &["*"], false),
             (&["clerk"], &[""], false),
         ] {
-            let principal = Principal { roles: roles(theirs), ..Principal::local() };
-            assert_eq!(may_run(&principal, &roles(run_roles)), runs, "{theirs:?} for {run_roles:?}");
+            assert_eq!(may_run(&roles(theirs), &roles(run_roles)), runs, "{theirs:?} for {run_roles:?}");
         }
     }
 

@@ -1,0 +1,203 @@
+//! Remembering a yes: the grant that it leaves behind, and what that frees.
+//!
+//! A grant lets later calls run without a question; that is the policy's word ([`Gate`](crate::tools::gate::Gate)). What
+//! waits already is decided by the granter, each call by itself and by what the policy says of it now.
+
+use super::{Approvals, DecideError, Decided, DecisionRequest};
+use crate::domain::Principal;
+use crate::domain::call::{Input, State, ToolCall, input_hash};
+use crate::domain::decision::Answer;
+use crate::domain::grant::Grant;
+use crate::domain::id::{GrantId, ThreadId, ToolCallId};
+use crate::domain::policy::Source;
+use crate::store::{Granted, NewGrant, Page, Read, StoreError, Thread, Voice, Write};
+use crate::tools::gate::Behalf;
+
+/// Why a grant is not there to be seen or revoked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GrantError {
+    /// No such session or grant, for this principal.
+    #[error("there is no such session or grant")]
+    NotFound,
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Only a yes is remembered.
+pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideError> {
+    match (request.remember, &request.answer) {
+        (Some(_), Answer::Reject { .. }) => Err(DecideError::NotRemembered("expected it with a yes alone")),
+        _ => Ok(()),
+    }
+}
+
+impl Approvals {
+    /// The grant that a yes leaves behind with which these inputs run, if it is to be remembered.
+    pub(super) async fn to_grant(
+        &self,
+        write: &Write,
+        principal: &Principal,
+        thread: &Thread,
+        call: &ToolCall,
+        request: &DecisionRequest,
+        runs: &Input,
+    ) -> Result<Option<NewGrant>, DecideError> {
+        if request.remember.is_none() {
+            return Ok(None);
+        }
+        if self.gate().registry().quorum(&call.name).people > 1 {
+            return Err(DecideError::NotRemembered("expected a tool whose calls one person approves"));
+        }
+        let remembering = self.gate().remembering();
+        // The schema that was shown: of a tool that has changed since, nothing more was said than this one yes.
+        let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash));
+        let grant = write.to_grant(thread, principal, call, inputs, remembering.process.as_deref()).await?;
+        let gone = DecideError::NotRemembered("expected a session whose root thread is not deleted");
+        grant.map(Some).ok_or(gone)
+    }
+
+    /// Writes it, behind the decision that leaves it.
+    pub(super) async fn grant(
+        &self,
+        write: &Write,
+        thread: &Thread,
+        new: Option<NewGrant>,
+    ) -> Result<(), StoreError> {
+        match new {
+            Some(new) => write.grant(thread, &new, self.gate().remembering().process.as_deref()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has the other calls of a session run that wait, and about which nobody would be asked by what this person had
+    /// remembered with this call. What fails here still waits.
+    pub(super) async fn free_others(
+        &self,
+        principal: &Principal,
+        thread: &Thread,
+        like: &ToolCall,
+        request: &DecisionRequest,
+    ) {
+        let free = async {
+            let read = self.store.urgent_read().await?;
+            let waiting = read.pending_in_session(thread, &like.name, &like.schema_hash).await?;
+            drop(read);
+            for id in waiting {
+                self.free(principal, id, request).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        if let Err(error) = free.await {
+            tracing::warn!(tool_call_id = %like.id, %error, "not all calls were freed that a grant is about");
+        }
+    }
+
+    /// Decides one of them as what was remembered says, from where that was said.
+    async fn free(
+        &self,
+        principal: &Principal,
+        id: ToolCallId,
+        granting: &DecisionRequest,
+    ) -> Result<(), StoreError> {
+        let write = self.store.urgent_write().await?;
+        let Some((call, thread)) = self.seen(&write, principal, id).await? else { return Ok(()) };
+        write.lock_thread(&thread).await?;
+        write.hold_session(&thread).await?;
+        let yes = Answer::Approve { inputs: None };
+        let waits = call.held && matches!(call.state, State::Pending);
+        if !waits || self.check_person(principal, &thread, &call, &yes).is_err() {
+            return Ok(());
+        }
+        let Some(grant) = self.frees(&write, principal, &thread, &call).await? else { return Ok(()) };
+        let voice = Voice {
+            actor: principal.actor(),
+            surface: granting.surface,
+            input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
+            source: Some(Source::Remembered(grant)),
+            grant: None,
+            with: Vec::new(),
+        };
+        if !write.decide(&thread, &call, &yes, &voice, self.times.start_deadline).await? {
+            return Ok(());
+        }
+        write.set_server_resumes(&thread, call.run_id, granting.server_resumes).await?;
+        let Some((call, thread)) = self.seen(&write, principal, id).await? else { return Ok(()) };
+        write.commit().await?;
+        let request = DecisionRequest {
+            tool_call_id: id,
+            answer: yes,
+            input_hash: None,
+            remember: None,
+            ..granting.clone()
+        };
+        let decided = Ok((thread, Decided::now(call)));
+        self.measure(&request, &decided);
+        if let Ok((thread, decided)) = decided {
+            self.execute(&thread, &decided.call);
+        }
+        Ok(())
+    }
+
+    /// This person's grant by which nobody would be asked about a call, if its tool is the one that was shown.
+    async fn frees(
+        &self,
+        read: &Read,
+        principal: &Principal,
+        thread: &Thread,
+        call: &ToolCall,
+    ) -> Result<Option<GrantId>, StoreError> {
+        let tool = self.gate().registry().get(&call.name);
+        let Some(tool) = tool.filter(|tool| tool.schema_hash == call.schema_hash) else { return Ok(None) };
+        let process = self.gate().remembering().process.as_deref();
+        let mut grants = read.grants_about(thread, [call.name.as_str()], process).await?;
+        grants.retain(|grant| grant.by == principal.actor());
+        let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
+        let behalf = Behalf { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
+        Ok(self.gate().freed_by(tool, &call.input, behalf))
+    }
+
+    /// What is remembered in a session, newest first, from before a given grant on: all of it for its user and
+    /// operators, their own for others.
+    pub(crate) async fn grants(
+        &self,
+        principal: &Principal,
+        session: ThreadId,
+        before: Option<GrantId>,
+        size: u64,
+    ) -> Result<Page<Grant>, GrantError> {
+        let read = self.store.read().await?;
+        let root = read.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
+        let (actor, process) = (principal.actor(), self.gate().remembering().process.as_deref());
+        let whose = self.whose(principal, &root, &actor);
+        let page = read.grants(&root, whose, process, before, size).await?;
+        match whose {
+            // To whom has none, the session is not there.
+            Granted::By(_) if page.items.is_empty() => Err(GrantError::NotFound),
+            _ => Ok(page),
+        }
+    }
+
+    /// Revokes a grant: nothing begins on its word any more. What has begun goes on, and what it freed is decided.
+    pub(crate) async fn revoke(
+        &self,
+        principal: &Principal,
+        session: ThreadId,
+        grant: GrantId,
+    ) -> Result<(), GrantError> {
+        let write = self.store.urgent_write().await?;
+        let root = write.any_session(principal, session).await?.ok_or(GrantError::NotFound)?;
+        write.lock_thread(&root).await?;
+        let (actor, process) = (principal.actor(), self.gate().remembering().process.as_deref());
+        let whose = self.whose(principal, &root, &actor);
+        if !write.revoke_grant(&root, whose, process, grant, &actor).await? {
+            return Err(GrantError::NotFound);
+        }
+        Ok(write.commit().await?)
+    }
+
+    fn whose<'a>(&self, principal: &Principal, root: &Thread, actor: &'a str) -> Granted<'a> {
+        let all = root.is_of(principal) || principal.has_one_of(&self.operators);
+        if all { Granted::ByAnybody } else { Granted::By(actor) }
+    }
+}

@@ -1,0 +1,71 @@
+//! The runner: goes on with the runs that were left to the server, once no call of them is open. Every process has one;
+//! what several find, one goes on with, by the same compare-and-set as a client.
+
+use super::Chat;
+use super::ask::{AskError, Next};
+use crate::domain::Principal;
+use crate::domain::id::RunId;
+use crate::stream::Dialect;
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+impl Chat {
+    /// Goes on with runs until the process is about to leave: when a call of this process has ended, when a turn of it
+    /// has paused, and, for what others left behind, again and again.
+    pub(crate) async fn keep_going_on(&self, every: Duration) {
+        let mut settled = self.approvals.settlements();
+        loop {
+            // Nobody would notice a runner that is gone.
+            match AssertUnwindSafe(self.go_on_with_all()).catch_unwind().await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the runs to go on with could not be looked for"),
+                Err(_panic) => tracing::error!("going on with runs broke"),
+            }
+            tokio::select! {
+                () = self.tasks.stopping() => return,
+                // The sender lives as long as the chat; an error would only mean looking again sooner.
+                _looked = settled.changed() => {}
+                () = self.paused.notified() => {}
+                () = tokio::time::sleep(every) => {}
+            }
+        }
+    }
+
+    async fn go_on_with_all(&self) -> Result<(), AskError> {
+        let mut behind = None;
+        loop {
+            let found = self.store.read().await?.runs_to_resume(behind).await?;
+            let Some(last) = found.last().copied() else { return Ok(()) };
+            behind = Some(last);
+            for id in found {
+                if self.tasks.is_stopping() {
+                    return Ok(());
+                }
+                match self.go_on_by_itself(id).await {
+                    Ok(()) => {}
+                    // There is room another time.
+                    Err(error @ (AskError::TooManyTurns { .. } | AskError::TooOften(_))) => {
+                        tracing::debug!(run_id = %id, %error, "a run goes on later");
+                    }
+                    Err(error) => tracing::warn!(run_id = %id, %error, "a run could not go on"),
+                }
+            }
+        }
+    }
+
+    /// On behalf of the thread's user, with the roles that they had when the run last began or went on.
+    async fn go_on_by_itself(&self, id: RunId) -> Result<(), AskError> {
+        let write = self.store.write().await?;
+        let Some((run, thread)) = write.run_to_resume(id).await? else { return Ok(write.commit().await?) };
+        let (tenant_id, user_id) = (thread.tenant_id.clone(), thread.user_id.clone());
+        let principal = Principal { tenant_id, user_id, roles: run.options.roles };
+        let next = self.go_on(&write, &principal, &thread).await?;
+        if matches!(next, Next::Begin(_)) {
+            tracing::info!(run_id = %id, "a run goes on by itself");
+            // Nobody reads it here; whoever wants to finds its log.
+            self.follow(write, &principal, thread, next, Dialect::DataV1).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! The order in which the policy answers, and what rules hold of.
+
+use super::*;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const GRANT: GrantId = GrantId::new(Uuid::nil());
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn tools(patterns: &[&str]) -> Tools {
+    Tools::new(&names(patterns))
+}
+
+fn rule(effect: Effect, when: Vec<Condition>) -> Rule {
+    Rule {
+        name: "r".to_owned(),
+        effect,
+        tools: tools(&["pay"]),
+        when,
+        roles: Vec::new(),
+        unless_roles: Vec::new(),
+        reason: "because".to_owned(),
+    }
+}
+
+fn when(argument: &str, test: Test) -> Condition {
+    Condition { argument: argument.to_owned(), test }
+}
+
+/// What is said of a call of `pay`: the first letter of what is required, and what says so.
+fn says(policy: &Policy, session: &SessionPolicy, hil: bool, remembered: Option<GrantId>) -> String {
+    said(policy, session, hil, true, remembered)
+}
+
+/// The same, where the tool runs for who asked, or does not.
+fn said(
+    policy: &Policy,
+    session: &SessionPolicy,
+    hil: bool,
+    may_run: bool,
+    remembered: Option<GrantId>,
+) -> String {
+    let input = Input::new();
+    let asked = Asked { tool: "pay", hil, input: &input, roles: &[], may_run, session, remembered };
+    let ruling = policy.evaluate(&asked);
+    let required = match ruling.requirement {
+        Requirement::Skip(_) => "runs",
+        Requirement::NeedsApproval => "asks",
+        Requirement::Forbidden => "never",
+    };
+    format!("{required} {}", ruling.source)
+}
+
+#[test]
+fn the_first_that_answers_is_the_one_that_counts() {
+    let session = |word| SessionPolicy { mode: None, tools: [("pay".to_owned(), word)].into() };
+    // Each layer, the strongest first; with one and all behind it, it is the one that answers.
+    let layers =
+        ["always_deny", "deny", "role", "session deny", "always_allow", "ask", "remembered", "session allow"];
+    let expected = [
+        "never always_deny",
+        "never rule:r",
+        "never role",
+        "never session",
+        "runs always_allow",
+        "asks rule:r",
+        "runs remembered:00000000-0000-0000-0000-000000000000",
+        "runs session",
+    ];
+    for (first, expected) in expected.iter().enumerate() {
+        let has = |layer: &str| layers[first..].contains(&layer);
+        let mut policy = Policy { mode: Mode::AutoDeny, ..Policy::default() };
+        if has("always_deny") {
+            policy.always_deny = tools(&["p*"]);
+        }
+        if has("deny") {
+            policy.rules.push(rule(Effect::Deny, Vec::new()));
+        }
+        if has("always_allow") {
+            policy.always_allow = tools(&["pay"]);
+        }
+        if has("ask") {
+            policy.rules.push(rule(Effect::Ask, Vec::new()));
+        }
+        let word = if has("session deny") { Word::Deny } else { Word::Allow };
+        let remembered = has("remembered").then_some(GRANT);
+        assert_eq!(said(&policy, &session(word), true, !has("role"), remembered), *expected);
+    }
+    assert_eq!(says(&Policy::default(), &session(Word::Ask), false, None), "asks session");
+    assert_eq!(
+        says(&Policy::default(), &session(Word::Ask), false, Some(GRANT)),
+        "runs remembered:00000000-0000-0000-0000-000000000000"
+    );
+}
+
+#[test]
+fn a_mode_is_about_tools_that_ask_and_the_sessions_is_before_the_servers() {
+    let plain = SessionPolicy::default();
+    for (mode, asks) in
+        [(Mode::Manual, "asks tool"), (Mode::AutoApprove, "runs mode"), (Mode::AutoDeny, "never mode")]
+    {
+        let policy = Policy { mode, ..Policy::default() };
+        assert_eq!(says(&policy, &plain, true, None), asks);
+        assert_eq!(says(&policy, &plain, false, None), "runs tool");
+    }
+    let policy = Policy { mode: Mode::AutoApprove, ..Policy::default() };
+    let strict = SessionPolicy { mode: Some(Mode::AutoDeny), ..SessionPolicy::default() };
+    assert_eq!(says(&policy, &strict, true, None), "never session");
+    let manual = SessionPolicy { mode: Some(Mode::Manual), ..SessionPolicy::default() };
+    assert_eq!(says(&policy, &manual, true, None), "asks tool");
+}
+
+/// Whether a rule with this condition holds of these inputs.
+fn holds(condition: Condition, input: &Value) -> bool {
+    let policy = Policy { rules: vec![rule(Effect::Deny, vec![condition])], ..Policy::default() };
+    let (input, session) = (input.as_object().unwrap(), SessionPolicy::default());
+    let asked = Asked {
+        tool: "pay",
+        hil: true,
+        input,
+        roles: &[],
+        may_run: true,
+        session: &session,
+        remembered: None,
+    };
+    matches!(policy.evaluate(&asked).requirement, Requirement::Forbidden)
+}
+
+#[test]
+fn a_condition_holds_of_what_it_says_and_of_what_nobody_can_tell() {
+    let shapes = || vec!["*@acme.example".to_owned()];
+    for (pointer, test, input, expected) in [
+        ("/amount", Test::Above(1000.into()), json!({ "amount": 1000 }), false),
+        ("/amount", Test::Above(1000.into()), json!({ "amount": 1001 }), true),
+        ("/amount", Test::Above(1000.into()), json!({ "amount": 1000.5 }), true),
+        ("/amount", Test::Above(1000.into()), json!({ "amount": 1e3 }), false),
+        ("/amount", Test::Above(1000.into()), json!({ "amount": u64::MAX }), true),
+        ("/amount", Test::Above(i64::MAX.into()), json!({ "amount": i64::MAX as u64 + 1 }), true),
+        ("/amount", Test::Above(1000.into()), json!({ "amount": "5" }), true),
+        ("/amount", Test::Above(1000.into()), json!({}), true),
+        ("/amount", Test::Below(0.into()), json!({ "amount": -1 }), true),
+        ("/amount", Test::Below(0.into()), json!({ "amount": 0 }), false),
+        ("/env", Test::Equals(json!("prod")), json!({ "env": "prod" }), true),
+        ("/env", Test::Equals(json!("prod")), json!({ "env": "test" }), false),
+        ("/env", Test::Equals(json!("prod")), json!({}), true),
+        ("/n", Test::Equals(json!(1)), json!({ "n": 1.0 }), true),
+        ("/env", Test::NotIn(vec![json!("test")]), json!({ "env": "test" }), false),
+        ("/env", Test::NotIn(vec![json!("test")]), json!({ "env": "prod" }), true),
+        ("/to", Test::Matches("*@evil.example".to_owned()), json!({ "to": "a@evil.example" }), true),
+        ("/to", Test::Matches("*@evil.example".to_owned()), json!({ "to": "a@good.example" }), false),
+        ("/to", Test::Matches("*@evil.example".to_owned()), json!({ "to": ["a@good.example"] }), true),
+        ("/to", Test::MatchesNone(shapes()), json!({ "to": "a@acme.example" }), false),
+        ("/to", Test::MatchesNone(shapes()), json!({ "to": "a@acme.example.evil" }), true),
+        ("/to", Test::MatchesNone(shapes()), json!({ "to": null }), true),
+        ("/a/b/0", Test::Above(1.into()), json!({ "a": { "b": [2] } }), true),
+        ("/a/b/0", Test::Above(1.into()), json!({ "a": { "b": [1] } }), false),
+        ("/a~1b/c~0d", Test::Above(1.into()), json!({ "a/b": { "c~d": 1 } }), false),
+    ] {
+        let told = format!("{pointer} {test:?} {input}");
+        assert_eq!(holds(when(pointer, test), &input), expected, "{told}");
+    }
+}
+
+#[test]
+fn a_rule_holds_for_its_tools_and_its_people_where_all_its_conditions_do() {
+    let (input, session) = (Input::new(), SessionPolicy::default());
+    let holds = |rule: &Rule, tool: &str, roles: &[&str]| {
+        let roles = names(roles);
+        let asked = Asked {
+            tool,
+            hil: true,
+            input: &input,
+            roles: &roles,
+            may_run: true,
+            session: &session,
+            remembered: None,
+        };
+        rule.holds(&asked)
+    };
+    let all = Rule { tools: tools(&["pay", "mcp__bank__*"]), ..rule(Effect::Deny, Vec::new()) };
+    assert!(holds(&all, "pay", &[]) && holds(&all, "mcp__bank__send", &[]));
+    assert!(!holds(&all, "pays", &[]) && !holds(&all, "xpay", &[]) && !holds(&all, "Pay", &[]));
+    let unless = Rule { unless_roles: names(&["finance"]), ..all.clone() };
+    assert!(holds(&unless, "pay", &["clerk"]) && !holds(&unless, "pay", &["clerk", "finance"]));
+    let interns = Rule { roles: names(&["intern"]), ..all.clone() };
+    assert!(holds(&interns, "pay", &["intern"]) && !holds(&interns, "pay", &[]));
+    let never =
+        Rule { when: vec![when("/a", Test::NotIn(vec![])), when("/b", Test::Above(1.into()))], ..all };
+    assert!(holds(&never, "pay", &[]), "nothing is there, so everything may be so");
+}
+
+#[test]
+fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
+    let session = |mode: Option<Mode>, tools: &[(&str, Word)]| SessionPolicy {
+        mode,
+        tools: tools.iter().map(|(name, word)| ((*name).to_owned(), *word)).collect(),
+    };
+    let known = || [("look", false), ("pay", true)].into_iter();
+    let policy = Policy { always_allow: tools(&["free"]), ..Policy::default() };
+    let none = session(None, &[]);
+    for (from, to, loosened) in [
+        (&none, session(None, &[]), None),
+        (&none, session(Some(Mode::AutoDeny), &[]), None),
+        (&none, session(Some(Mode::AutoApprove), &[]), Some("pay")),
+        (&none, session(None, &[("look", Word::Ask)]), None),
+        (&none, session(None, &[("look", Word::Allow)]), None),
+        (&none, session(None, &[("pay", Word::Allow)]), Some("pay")),
+        (&none, session(Some(Mode::AutoDeny), &[("pay", Word::Ask)]), None),
+        (&session(Some(Mode::AutoDeny), &[]), session(None, &[]), Some("pay")),
+        (
+            &session(Some(Mode::AutoDeny), &[]),
+            session(Some(Mode::AutoDeny), &[("pay", Word::Ask)]),
+            Some("pay"),
+        ),
+        (&session(None, &[("look", Word::Deny)]), session(None, &[("look", Word::Ask)]), Some("look")),
+        (&session(None, &[("pay", Word::Allow)]), session(None, &[]), None),
+    ] {
+        assert_eq!(policy.loosened(from, &to, known()), loosened, "{from:?} became {to:?}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Events on the wire.
+
+use super::body::JsonObject;
+use super::call;
+use crate::domain::call::{ToolCall, input_hash};
+use crate::domain::event::{Event, EventType};
+use bytes::{BufMut, BytesMut};
+use poem_openapi::Object;
+use poem_openapi::types::ToJSON;
+use serde_json::{Map, Value, json};
+
+/// Something that happened.
+#[derive(Debug, Object)]
+#[oai(rename = "Event", skip_serializing_if_is_none)]
+pub(super) struct EventView {
+    /// Its place among all events: it only grows, with gaps where others are not for the caller to see.
+    seq: i64,
+    /// What happened, in the past tense.
+    #[oai(rename = "type")]
+    event_type: String,
+    at: String,
+    /// Who did it: `user:<sub>`, `system:policy` and the like.
+    actor: String,
+    session_id: String,
+    thread_id: String,
+    run_id: Option<String>,
+    tool_call_id: Option<String>,
+    /// Of a call: its `tool_name`, `tool_call_id`, `args`, `risk_level`, `input_hash`, and if there are any `reason` and
+    /// `expires_at`; after a decision also `decision`, at the end also `state`.
+    data: JsonObject,
+}
+
+impl EventView {
+    pub(super) fn of(event: &Event) -> Self {
+        Self {
+            seq: event.seq,
+            event_type: event.event_type.as_str().to_owned(),
+            at: event.at.to_rfc3339(),
+            actor: event.actor.clone(),
+            session_id: event.session_id.to_string(),
+            thread_id: event.thread_id.to_string(),
+            run_id: event.run_id.map(|id| id.to_string()),
+            tool_call_id: event.call.as_ref().map(|call| call.id.to_string()),
+            data: JsonObject(data(event)),
+        }
+    }
+}
+
+/// What stands in the row, with what the call knows.
+fn data(event: &Event) -> Map<String, Value> {
+    let mut data = event.data.clone();
+    let Some(call) = &event.call else { return data };
+    // In full it is in the decision.
+    for word in ["decision", "edited", "surface"] {
+        data.remove(word);
+    }
+    let args = if is_before_decision(event.event_type) { &call.input } else { call.effective_input() };
+    let known = [
+        ("tool_name", Some(json!(call.name))),
+        ("tool_call_id", Some(json!(call.id))),
+        ("args", Some(json!(args))),
+        ("risk_level", Some(json!(call.risk.as_str()))),
+        ("reason", call.reason.as_ref().map(|reason| json!(reason))),
+        ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
+        ("decision", decision(event, call)),
+        ("state", state(event.event_type).map(|state| json!(state))),
+        ("input_hash", Some(json!(input_hash(&call.name, args, &call.schema_hash)))),
+    ];
+    for (name, value) in known {
+        if let Some(value) = value {
+            // What was written down then is the fact.
+            data.entry(name).or_insert(value);
+        }
+    }
+    data
+}
+
+const fn is_before_decision(event: EventType) -> bool {
+    matches!(event, EventType::ToolCalled | EventType::ToolRequiresApproval)
+}
+
+/// The decision in force, if it was when this happened.
+fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
+    let decision = call.decision.as_ref()?;
+    let in_force = decision.at <= event.at && !is_before_decision(event.event_type);
+    in_force.then(|| call::decision(decision))
+}
+
+/// How a call stands that this has ended, where the row does not say.
+const fn state(event: EventType) -> Option<&'static str> {
+    Some(match event {
+        EventType::ToolRejected | EventType::ToolBlocked => "rejected",
+        EventType::ToolExpired => "expired",
+        EventType::ToolCancelled => "cancelled",
+        EventType::ToolSucceeded => "succeeded",
+        // What could not be run at all is the one failure whose row is silent.
+        EventType::ToolFailed => "invalid",
+        EventType::ToolInterrupted => "interrupted",
+        _ => return None,
+    })
+}
+
+/// Writes the event as a Server-Sent Event.
+pub(super) fn write_frame(event: &Event, out: &mut BytesMut) {
+    let view = EventView::of(event);
+    let frame = format!("id: {}\nevent: {}\ndata: {}\n\n", view.seq, view.event_type, view.to_json_string());
+    out.put_slice(frame.as_bytes());
+}

@@ -1,0 +1,230 @@
+//! What happens: a page of it, or as it happens.
+
+use super::Api;
+use super::auth::{Caller, Expiry};
+use super::error::ApiError;
+use super::event::EventView;
+use super::event_stream::{EventStream, MEDIA_TYPE, told};
+use super::payload::{Json, PageOf, Tag, page_size};
+use crate::domain::id::{RunId, ToolCallId};
+use crate::store::{About, Reader};
+use poem::http::header::ACCEPT;
+use poem::{IntoResponse, Request, Response};
+use poem_openapi::param::{Header, Path, Query};
+use poem_openapi::payload::Payload;
+use poem_openapi::registry::{MetaMediaType, MetaResponses, Registry};
+use poem_openapi::types::Type;
+use poem_openapi::{ApiResponse, OpenApi};
+
+type EventPage = PageOf<EventView>;
+
+/// Events as they happen.
+struct LiveEvents(EventStream);
+
+impl IntoResponse for LiveEvents {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
+
+impl ApiResponse for LiveEvents {
+    fn meta() -> MetaResponses {
+        MetaResponses { responses: vec![told("What happens, as it happens.", Vec::new())] }
+    }
+
+    fn register(_registry: &mut Registry) {}
+}
+
+/// A page of events, or events as they happen, whichever is asked for.
+enum SomeEvents {
+    Page(Json<EventPage>),
+    Live(Box<EventStream>),
+}
+
+impl IntoResponse for SomeEvents {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Page(page) => page.into_response(),
+            Self::Live(stream) => stream.into_response(),
+        }
+    }
+}
+
+impl ApiResponse for SomeEvents {
+    fn meta() -> MetaResponses {
+        let page =
+            MetaMediaType { content_type: Json::<EventPage>::CONTENT_TYPE, schema: EventPage::schema_ref() };
+        let description =
+            "A page; where `accept` asks for `text/event-stream`, what happened and then what happens.";
+        MetaResponses { responses: vec![told(description, vec![page])] }
+    }
+
+    fn register(registry: &mut Registry) {
+        EventPage::register(registry);
+    }
+}
+
+/// What is asked for.
+struct Wanted {
+    reader: Reader,
+    about: About,
+    after: Option<i64>,
+}
+
+pub(super) struct Events(pub(super) Api);
+
+#[OpenApi(tag = "Tag::Events")]
+impl Events {
+    /// What happens, as it happens
+    ///
+    /// All of the caller's threads; who may approve a tool's calls hears of those that a person is asked about, and who
+    /// operates the server of everything in their tenant. With `Last-Event-ID`, or `after`, it begins behind that
+    /// event and nothing is missing between; otherwise it begins now. The stream ends with the caller's token.
+    #[oai(path = "/events", method = "get", operation_id = "streamEvents")]
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
+    async fn stream(
+        &self,
+        caller: Caller,
+        expiry: Expiry,
+        /// The `seq` of the last event that the caller has.
+        #[oai(name = "last-event-id")]
+        last_event_id: Header<Option<String>>,
+        /// The same, for who can send no such header.
+        after: Query<Option<String>>,
+        /// Of this session alone.
+        session_id: Query<Option<String>>,
+        /// Of this thread alone.
+        thread_id: Query<Option<String>>,
+        /// In the place of a token, for a browser, which can send no header here: what `POST /tickets` gave.
+        #[oai(name = "ticket")]
+        _ticket: Query<Option<String>>,
+    ) -> Result<LiveEvents, ApiError> {
+        let after = last_seen(&last_event_id)?.or(seq("after", after.0.as_deref())?);
+        let about = About {
+            session: id("session_id", session_id.0.as_deref())?,
+            thread: id("thread_id", thread_id.0.as_deref())?,
+            ..About::default()
+        };
+        let reader = self.0.reader(&caller.0);
+        Ok(LiveEvents(self.live(&caller, expiry, Wanted { reader, about, after }).await?))
+    }
+
+    /// What happened in a run, oldest first, or as it happens
+    #[oai(path = "/runs/:run_id/events", method = "get", operation_id = "listRunEvents")]
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
+    async fn of_run(
+        &self,
+        request: &Request,
+        caller: Caller,
+        expiry: Expiry,
+        run_id: Path<String>,
+        /// The `seq` of the last event that the caller has, for a stream.
+        #[oai(name = "last-event-id")]
+        last_event_id: Header<Option<String>>,
+        /// Where to go on: the `next_cursor` of the page before.
+        cursor: Query<Option<String>>,
+        /// 1 to 200; 50 if absent.
+        page_size: Query<Option<u64>>,
+    ) -> Result<SomeEvents, ApiError> {
+        let run: RunId = run_id.0.parse().map_err(|_| ApiError::not_found())?;
+        let about = About { run: Some(run), ..About::default() };
+        let size = self::page_size(page_size.0)?;
+        let after = last_seen(&last_event_id)?.or(seq("cursor", cursor.0.as_deref())?);
+        self.some(request, caller, expiry, about, after, size).await
+    }
+
+    /// What happened to a call, oldest first, or as it happens
+    ///
+    /// For the thread's user; of a call that a person is, or was, asked about also for those who may approve its tool's
+    /// calls.
+    #[oai(path = "/tool_calls/:tool_call_id/events", method = "get", operation_id = "listToolCallEvents")]
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
+    async fn of_call(
+        &self,
+        request: &Request,
+        caller: Caller,
+        expiry: Expiry,
+        tool_call_id: Path<String>,
+        /// The `seq` of the last event that the caller has, for a stream.
+        #[oai(name = "last-event-id")]
+        last_event_id: Header<Option<String>>,
+        /// Where to go on: the `next_cursor` of the page before.
+        cursor: Query<Option<String>>,
+        /// 1 to 200; 50 if absent.
+        page_size: Query<Option<u64>>,
+    ) -> Result<SomeEvents, ApiError> {
+        let call: ToolCallId = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
+        let about = About { call: Some(call), ..About::default() };
+        let size = self::page_size(page_size.0)?;
+        let after = last_seen(&last_event_id)?.or(seq("cursor", cursor.0.as_deref())?);
+        self.some(request, caller, expiry, about, after, size).await
+    }
+}
+
+impl Events {
+    /// Of one run or one call. Each has had an event since it was made; where the caller sees none, it is not theirs.
+    async fn some(
+        &self,
+        request: &Request,
+        caller: Caller,
+        expiry: Expiry,
+        about: About,
+        after: Option<i64>,
+        size: u64,
+    ) -> Result<SomeEvents, ApiError> {
+        let reader = self.0.reader(&caller.0);
+        let read = self.0.feed.read().await?;
+        if read.events(&reader, &about, 0, 1).await?.items.is_empty() {
+            return Err(ApiError::not_found());
+        }
+        let after = after.unwrap_or(0);
+        if wants_stream(request) {
+            drop(read);
+            let wanted = Wanted { reader, about, after: Some(after) };
+            return Ok(SomeEvents::Live(Box::new(self.live(&caller, expiry, wanted).await?)));
+        }
+        let page = read.events(&reader, &about, after, size).await?;
+        let last = page.items.last().map(|event| event.seq.to_string());
+        let results = page.items.iter().map(EventView::of).collect();
+        let next_cursor = last.filter(|_| page.has_more);
+        Ok(SomeEvents::Page(Json(PageOf { results, has_more: page.has_more, next_cursor })))
+    }
+
+    async fn live(&self, caller: &Caller, expiry: Expiry, wanted: Wanted) -> Result<EventStream, ApiError> {
+        let Wanted { reader, about, after } = wanted;
+        let place = self.0.rates.stream(&caller.0)?;
+        let subscription = self.0.feed.subscribe(reader, about, after).await?;
+        Ok(EventStream {
+            subscription,
+            keep_alive: self.0.streaming.silence(),
+            until: expiry.instant(&*self.0.clock),
+            _place: place,
+            _open: self.0.metrics.stream(),
+        })
+    }
+}
+
+/// Whether Server-Sent Events are asked for, in so many words (RFC 9110, 12.5.1).
+fn wants_stream(request: &Request) -> bool {
+    let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|range| {
+        let media_type = range.split(';').next().unwrap_or_default().trim();
+        media_type.eq_ignore_ascii_case(MEDIA_TYPE)
+    })
+}
+
+/// What a browser says that it has, after a cut. It says nothing in so many words where it has nothing.
+fn last_seen(header: &Header<Option<String>>) -> Result<Option<i64>, ApiError> {
+    seq("Last-Event-ID", header.0.as_deref().filter(|id| !id.is_empty()))
+}
+
+fn seq(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
+    let expected = || ApiError::bad_request(format!("{name}: expected the seq of an event"));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    text.map(|text| text.parse().ok().filter(|_| digits(text)).ok_or_else(expected)).transpose()
+}
+
+fn id<T: std::str::FromStr>(name: &str, text: Option<&str>) -> Result<Option<T>, ApiError> {
+    let expected = |_| ApiError::bad_request(format!("{name}: expected an id"));
+    text.map(|text| text.parse().map_err(expected)).transpose()
+}

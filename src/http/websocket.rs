@@ -1,0 +1,274 @@
+//! `GET /ws`: what happens, as it happens, and decisions, each as `validate_tool` takes them.
+//!
+//! ```text
+//! out  {"event": event}
+//! in   {"id", "decide": {tool_call_id, decision, …}}
+//! out  {"id", "status", "body"}    what `validate_tool` would have answered
+//! ```
+
+use super::Api;
+use super::auth::{Caller, Expiry};
+use super::body::{self, JsonObject};
+use super::connections::Place;
+use super::error::ApiError;
+use super::event::EventView;
+use super::event_stream::end;
+use super::rates::StreamPlace;
+use super::validate::{RememberName, ValidateTool, decide};
+use crate::agent::Tasks;
+use crate::domain::Principal;
+use crate::domain::decision::Surface;
+use crate::feed::Subscription;
+use crate::store::About;
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use poem::http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use poem::http::{HeaderMap, HeaderName};
+use poem::{Endpoint, Request, Response, Result, Upgraded};
+use poem_openapi::types::ToJSON;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+
+/// Decisions of one socket that are under way: the next is read when one of them is answered.
+const DECISIONS: usize = 8;
+/// How long a client may take to take leave.
+const LEAVE: Duration = Duration::from_secs(2);
+/// Where nobody is asked for signs of life.
+const SELDOM: Duration = Duration::from_secs(60);
+
+type Socket = WebSocketStream<Upgraded>;
+
+/// What a client sends.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// The client's own name for it, given back with the answer.
+    id: Value,
+    decide: Decide,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decide {
+    tool_call_id: String,
+    decision: Verdict,
+    validated_inputs: Option<JsonObject>,
+    reason: Option<String>,
+    input_hash: Option<String>,
+    remember: Option<RememberName>,
+    /// Whether the server goes on with the run; if absent it does, because nobody else will.
+    resume: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Approve,
+    Reject,
+}
+
+/// The route, which no OpenAPI document can describe.
+pub(super) struct WebSockets {
+    pub(super) api: Api,
+    pub(super) tasks: Tasks,
+    /// The longest message, in bytes.
+    pub(super) message_bytes: usize,
+}
+
+impl Endpoint for WebSockets {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        let accept = accepted(request.headers())?;
+        let known = request.data::<Principal>().cloned().zip(request.data::<Expiry>().copied());
+        let (principal, expiry) = known.ok_or_else(ApiError::internal)?;
+        let feed = &self.api.feed;
+        let place = self.api.rates.stream(&principal)?;
+        let subscribed = feed.subscribe(self.api.reader(&principal), About::default(), None).await;
+        let subscription = subscribed.map_err(ApiError::from)?;
+        let connection = request.data::<Arc<Place>>().cloned();
+        let upgrade = request.take_upgrade().map_err(|_| no_websocket())?;
+        let session = Session {
+            api: self.api.clone(),
+            tasks: self.tasks.clone(),
+            caller: Arc::new(Caller(principal)),
+            until: expiry.instant(&*self.api.clock),
+            silence: self.api.streaming.silence().unwrap_or(SELDOM),
+            _place: place,
+            _connection: connection,
+        };
+        let message_bytes = self.message_bytes;
+        self.tasks.spawn(async move {
+            let Ok(upgraded) = upgrade.await else { return };
+            let config = WebSocketConfig::default()
+                .max_message_size(Some(message_bytes))
+                .max_frame_size(Some(message_bytes));
+            let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+            session.serve(socket, subscription).await;
+        });
+        let head = [(CONNECTION, "upgrade"), (UPGRADE, "websocket"), (SEC_WEBSOCKET_ACCEPT, accept.as_str())];
+        let head = head.into_iter().fold(Response::builder(), |head, (name, value)| head.header(name, value));
+        Ok(super::error::switching_protocols(head))
+    }
+}
+
+fn no_websocket() -> ApiError {
+    ApiError::bad_request("Upgrade: expected a WebSocket of version 13 over HTTP/1.1")
+}
+
+/// The answer to the client's key, if it asks for a WebSocket (RFC 6455, 4.2.1).
+fn accepted(headers: &HeaderMap) -> Result<String, ApiError> {
+    let says = |name: HeaderName, word: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
+    };
+    let asks = says(CONNECTION, "upgrade") && says(UPGRADE, "websocket") && says(SEC_WEBSOCKET_VERSION, "13");
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| asks).ok_or_else(no_websocket)?;
+    Ok(derive_accept_key(key.as_bytes()))
+}
+
+/// One client's socket.
+struct Session {
+    api: Api,
+    tasks: Tasks,
+    caller: Arc<Caller>,
+    until: Option<Instant>,
+    silence: Duration,
+    _place: StreamPlace,
+    /// The socket is a connection as long as it is there.
+    _connection: Option<Arc<Place>>,
+}
+
+/// Why a socket ends.
+enum End {
+    /// The client is gone, or does as if.
+    Gone,
+    /// The server takes leave, and says why.
+    Leave(CloseCode, &'static str),
+}
+
+impl Session {
+    async fn serve(self, socket: Socket, subscription: Subscription) {
+        let _open = self.api.metrics.stream();
+        let (mut sink, stream) = socket.split();
+        let end = self.talk(&mut sink, stream, subscription).await;
+        let leave = async {
+            if let End::Leave(code, reason) = end {
+                let frame = CloseFrame { code, reason: reason.into() };
+                sink.send(Message::Close(Some(frame))).await?;
+            }
+            sink.close().await
+        };
+        if !matches!(timeout(LEAVE, leave).await, Ok(Ok(()))) {
+            tracing::debug!("a client did not take leave");
+        }
+    }
+
+    async fn talk(
+        &self,
+        sink: &mut SplitSink<Socket, Message>,
+        mut stream: SplitStream<Socket>,
+        mut subscription: Subscription,
+    ) -> End {
+        let (answer, mut answers) = mpsc::channel::<Value>(DECISIONS);
+        let mut beat = interval(self.silence);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Each beat asks for a sign of life; who has given none by the one after the next is gone.
+        let mut silent = 0;
+        loop {
+            let free = answer.clone().try_reserve_owned().ok();
+            let said = tokio::select! {
+                () = end(self.until) => return End::Leave(CloseCode::Policy, "the token is over"),
+                events = subscription.next() => match events {
+                    Some(events) => events.iter().map(|event| json!({ "event": EventView::of(event).to_json() })).collect(),
+                    None => return End::Leave(CloseCode::Away, "the server is stopping"),
+                },
+                Some(answer) = answers.recv() => vec![answer],
+                heard = stream.next(), if free.is_some() => {
+                    silent = 0;
+                    match (heard, free) {
+                        (Some(Ok(Message::Text(text))), Some(free)) => {
+                            self.take(text.to_string(), free);
+                            continue;
+                        }
+                        (Some(Ok(Message::Binary(_))), _) => {
+                            return End::Leave(CloseCode::Unsupported, "expected text");
+                        }
+                        (Some(Ok(Message::Close(_))) | None, _) => return End::Gone,
+                        (Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(_))), _) => {
+                            return End::Leave(CloseCode::Size, "the message is too long");
+                        }
+                        (Some(Err(_)), _) => return End::Gone,
+                        (Some(Ok(_)), _) => continue,
+                    }
+                }
+                _ = beat.tick() => {
+                    if silent > 2 {
+                        return End::Gone;
+                    }
+                    silent += 1;
+                    if sink.send(Message::Ping(Vec::new().into())).await.is_err() {
+                        return End::Gone;
+                    }
+                    continue;
+                }
+            };
+            for said in said {
+                if sink.send(Message::text(said.to_string())).await.is_err() {
+                    return End::Gone;
+                }
+            }
+        }
+    }
+
+    /// Decides, and answers whenever that is done: a tool may take its time.
+    fn take(&self, text: String, free: mpsc::OwnedPermit<Value>) {
+        let (api, caller) = (self.api.clone(), self.caller.clone());
+        self.tasks.spawn(async move {
+            let asked = match body::parse::<Asked>(&text) {
+                Ok(asked) => asked,
+                Err(error) => {
+                    free.send(refused(&id_of(&text), error));
+                    return;
+                }
+            };
+            let Asked { id, decide: said } = asked;
+            let said = ValidateTool {
+                tool_call_id: said.tool_call_id,
+                is_validated: matches!(said.decision, Verdict::Approve),
+                validated_inputs: said.validated_inputs,
+                reason: said.reason,
+                input_hash: said.input_hash,
+                remember: said.remember,
+                resume: Some(said.resume.unwrap_or(true)),
+            };
+            free.send(match decide(&api, &caller, said, Surface::Websocket).await {
+                Ok((status, body)) => json!({ "id": id, "status": status, "body": body }),
+                Err(error) => refused(&id, error),
+            });
+        });
+    }
+}
+
+/// What was not decided, as its answer would be.
+fn refused(id: &Value, error: ApiError) -> Value {
+    let refusal = error.refusal();
+    json!({ "id": id, "status": refusal.status, "body": { "error": refusal.error.to_json() } })
+}
+
+/// The name of what could not be read, where that can be.
+fn id_of(text: &str) -> Value {
+    let read = serde_json::from_str::<Value>(text).ok();
+    read.and_then(|read| read.get("id").cloned()).unwrap_or_default()
+}

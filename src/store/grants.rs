@@ -1,0 +1,255 @@
+//! Grants: what people had remembered, in the session of a thread.
+//!
+//! Who stores a call on the word of a grant has the session locked since before they looked, and so has who grants or
+//! revokes: a grant that is revoked lets nothing begin any more.
+
+use super::entity::{grant, thread, tool_call};
+use super::{Page, Read, StoreError, Thread, Write, rows};
+use crate::domain::Principal;
+use crate::domain::call::ToolCall;
+use crate::domain::grant::Grant;
+use crate::domain::id::{GrantId, ThreadId, ToolCallId};
+use sea_orm::sea_query::{Expr, Query, SimpleExpr};
+use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::json;
+
+/// Whose grants of a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Granted<'a> {
+    /// Everybody's.
+    ByAnybody,
+    /// This actor's.
+    By(&'a str),
+}
+
+/// The grant that a yes leaves behind.
+#[derive(Debug, Clone)]
+pub(crate) struct NewGrant {
+    /// As it will be.
+    pub(crate) grant: Grant,
+    /// Whether it is there already: the same person said so before.
+    stands: bool,
+}
+
+fn standing(session: &Thread, process: Option<&str>) -> Condition {
+    Condition::all()
+        .add(grant::Column::SessionId.eq(session.session_id.to_string()))
+        .add(grant::Column::TenantId.eq(&session.tenant_id))
+        .add(grant::Column::RevokedAt.is_null())
+        .add(is(grant::Column::ProcessId, process))
+}
+
+/// Whether a column is this, or is not set.
+fn is(column: grant::Column, value: Option<&str>) -> SimpleExpr {
+    value.map_or_else(|| column.is_null(), |value| column.eq(value))
+}
+
+impl Read {
+    /// What is remembered in the session of a thread about these tools, as this process heeds it.
+    pub(crate) async fn grants_about<'a>(
+        &self,
+        thread: &Thread,
+        tools: impl IntoIterator<Item = &'a str>,
+        process: Option<&str>,
+    ) -> Result<Vec<Grant>, StoreError> {
+        let tools: Vec<&str> = tools.into_iter().collect();
+        if tools.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = grant::Entity::find()
+            .filter(standing(thread, process))
+            .filter(grant::Column::ToolName.is_in(tools))
+            .order_by_asc(grant::Column::GrantId)
+            .all(&self.tx)
+            .await?;
+        found.into_iter().map(rows::grant).collect()
+    }
+
+    /// What is remembered in a session, newest first, from before a given one on.
+    pub(crate) async fn grants(
+        &self,
+        root: &Thread,
+        whose: Granted<'_>,
+        process: Option<&str>,
+        before: Option<GrantId>,
+        size: u64,
+    ) -> Result<Page<Grant>, StoreError> {
+        let mut found = grant::Entity::find().filter(standing(root, process));
+        if let Granted::By(actor) = whose {
+            found = found.filter(grant::Column::GrantedBy.eq(actor));
+        }
+        if let Some(before) = before {
+            found = found.filter(grant::Column::GrantId.lt(before.to_string()));
+        }
+        let found = found.order_by_desc(grant::Column::GrantId).limit(size.saturating_add(1));
+        let found = found.all(&self.tx).await?.into_iter().map(rows::grant).collect::<Result<_, _>>()?;
+        Ok(Page::of(found, size))
+    }
+
+    /// The root threads of all sessions in which something is remembered.
+    pub(crate) async fn remembering_sessions(&self) -> Result<Vec<ThreadId>, StoreError> {
+        let ids: Vec<String> = grant::Entity::find()
+            .select_only()
+            .column(grant::Column::SessionId)
+            .distinct()
+            .filter(grant::Column::RevokedAt.is_null())
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        ids.iter().map(|id| rows::id("grants", id)).collect()
+    }
+
+    /// The calls of a tool, as this schema has it, that wait for a person in the session of a thread, oldest first.
+    pub(crate) async fn pending_in_session(
+        &self,
+        of: &Thread,
+        tool_name: &str,
+        schema_hash: &str,
+    ) -> Result<Vec<ToolCallId>, StoreError> {
+        let threads = Query::select()
+            .column(thread::Column::ThreadId)
+            .from(thread::Entity)
+            .and_where(thread::Column::SessionId.eq(of.session_id.to_string()))
+            .and_where(thread::Column::DeletedAt.is_null())
+            .to_owned();
+        let ids: Vec<String> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ToolCallId)
+            .filter(tool_call::Column::ThreadId.in_subquery(threads))
+            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::Name.eq(tool_name))
+            .filter(tool_call::Column::SchemaHash.eq(schema_hash))
+            .order_by_asc(tool_call::Column::ToolCallId)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        ids.iter().map(|id| rows::id("tool_calls", id)).collect()
+    }
+}
+
+impl Write {
+    /// Has what holds in the session of a thread stay as it is until the transaction ends. The thread has to be locked
+    /// before: whoever locks both does so in this order.
+    pub(crate) async fn hold_session(&self, of: &Thread) -> Result<(), StoreError> {
+        if of.parent_id.is_some() {
+            thread::Entity::find_by_id(of.session_id.to_string()).lock_shared().one(&self.tx).await?;
+        }
+        Ok(())
+    }
+
+    /// The grant that a yes to a call of this thread would leave behind: one that the same person gave before, or a new
+    /// one. `None` if its session is deleted. Thread and session are locked until the transaction ends.
+    pub(crate) async fn to_grant(
+        &self,
+        thread: &Thread,
+        principal: &Principal,
+        call: &ToolCall,
+        input_hash: Option<String>,
+        process: Option<&str>,
+    ) -> Result<Option<NewGrant>, StoreError> {
+        self.lock_thread(thread).await?;
+        let root = self.any_thread(thread.session_id).await?;
+        self.lock_thread(&root).await?;
+        if self.is_deleted(&root).await? {
+            return Ok(None);
+        }
+        let by = principal.actor();
+        let found = grant::Entity::find()
+            .filter(standing(thread, process))
+            .filter(grant::Column::ToolName.eq(&call.name))
+            .filter(grant::Column::SchemaHash.eq(&call.schema_hash))
+            .filter(grant::Column::GrantedBy.eq(&by))
+            .filter(is(grant::Column::InputHash, input_hash.as_deref()))
+            .one(&self.tx)
+            .await?;
+        let stands = found.map(rows::grant).transpose()?.filter(|grant| grant.roles == principal.roles);
+        Ok(Some(match stands {
+            Some(grant) => NewGrant { grant, stands: true },
+            None => NewGrant {
+                grant: Grant {
+                    id: GrantId::new(self.clock.uuid()),
+                    session_id: root.id,
+                    tool_name: call.name.clone(),
+                    schema_hash: call.schema_hash.clone(),
+                    input_hash,
+                    by,
+                    roles: principal.roles.clone(),
+                    tool_call_id: call.id,
+                    at: self.now,
+                },
+                stands: false,
+            },
+        }))
+    }
+
+    /// Writes a grant behind the decision that leaves it. One that the same person gave with other roles ends: what they
+    /// may is what they may now.
+    pub(crate) async fn grant(
+        &self,
+        thread: &Thread,
+        new: &NewGrant,
+        process: Option<&str>,
+    ) -> Result<(), StoreError> {
+        if new.stands {
+            return Ok(());
+        }
+        let Grant { id, session_id, tool_name, schema_hash, input_hash, by, roles, tool_call_id, at } =
+            &new.grant;
+        let same = standing(thread, process)
+            .add(grant::Column::ToolName.eq(tool_name))
+            .add(grant::Column::SchemaHash.eq(schema_hash))
+            .add(grant::Column::GrantedBy.eq(by))
+            .add(is(grant::Column::InputHash, input_hash.as_deref()));
+        self.revoke_where(same, by).await?;
+        let row = grant::ActiveModel {
+            grant_id: Set(id.to_string()),
+            tenant_id: Set(thread.tenant_id.clone()),
+            session_id: Set(session_id.to_string()),
+            tool_name: Set(tool_name.clone()),
+            schema_hash: Set(schema_hash.clone()),
+            input_hash: Set(input_hash.clone()),
+            process_id: Set(process.map(str::to_owned)),
+            granted_by: Set(by.clone()),
+            roles: Set(json!(roles).to_string()),
+            tool_call_id: Set(tool_call_id.to_string()),
+            created_at: Set(at.as_micros()),
+            revoked_at: Set(None),
+            revoked_by: Set(None),
+        };
+        grant::Entity::insert(row).exec_without_returning(&self.tx).await?;
+        Ok(())
+    }
+
+    /// Revokes a grant. False if there is none that stands. Its session has to be locked.
+    pub(crate) async fn revoke_grant(
+        &self,
+        root: &Thread,
+        whose: Granted<'_>,
+        process: Option<&str>,
+        id: GrantId,
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let mut which = standing(root, process).add(grant::Column::GrantId.eq(id.to_string()));
+        if let Granted::By(actor) = whose {
+            which = which.add(grant::Column::GrantedBy.eq(actor));
+        }
+        Ok(self.revoke_where(which, by).await? > 0)
+    }
+
+    /// Revokes all that is remembered in the session of this root thread, whichever process heeds it; nothing of any
+    /// other thread. The thread has to be locked.
+    pub(super) async fn revoke_grants_in(&self, root: &Thread, by: &str) -> Result<u64, StoreError> {
+        self.revoke_where(Condition::all().add(grant::Column::SessionId.eq(root.id.to_string())), by).await
+    }
+
+    async fn revoke_where(&self, which: Condition, by: &str) -> Result<u64, StoreError> {
+        let revoked = grant::Entity::update_many()
+            .col_expr(grant::Column::RevokedAt, Expr::value(self.now.as_micros()))
+            .col_expr(grant::Column::RevokedBy, Expr::value(by))
+            .filter(which)
+            .filter(grant::Column::RevokedAt.is_null())
+            .exec(&self.tx)
+            .await?;
+        Ok(revoked.rows_affected)
+    }
+}

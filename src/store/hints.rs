@@ -1,0 +1,75 @@
+//! Word from other processes on the same Postgres that events have numbers. It may be lost: who wants to know all looks
+//! into the table now and then.
+
+use super::StoreError;
+use super::connect::{keeps_no_statements, postgres_options};
+use super::limited::answered;
+use sea_orm::sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sea_orm::{DbErr, RuntimeErr, sqlx};
+use secrecy::{ExposeSecret, SecretString};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whoever listens already goes on.
+const LISTEN: &str = "LISTEN holdpoint_events";
+/// After so long a silence it is asked whether the connection is still there.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A connection on which one listens.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    url: SecretString,
+    listener: Option<PgListener>,
+}
+
+impl Hints {
+    /// Listens at `direct_url`, or else where the rows are. `None` where there is nobody to listen to: SQLite has one
+    /// process, and behind a pooler that shares sessions nothing is heard.
+    pub(crate) fn at(url: &SecretString, direct_url: Option<&SecretString>) -> Option<Self> {
+        let through = url.expose_secret();
+        let hears = through.starts_with("postgres") && !keeps_no_statements(through);
+        let url = direct_url.or(hears.then_some(url))?.clone();
+        Some(Self { url, listener: None })
+    }
+
+    /// Comes back when there may be something new; also when it begins to listen, because until then it heard nothing.
+    pub(crate) async fn next(&mut self) -> Result<(), StoreError> {
+        let Some(listener) = &mut self.listener else {
+            self.listener = Some(answered(listen(&self.url)).await?);
+            return Ok(());
+        };
+        let heard = hear(listener).await;
+        if !matches!(heard, Ok(true)) {
+            self.listener = None;
+        }
+        heard.map(drop)
+    }
+}
+
+async fn listen(url: &SecretString) -> Result<PgListener, DbErr> {
+    let listen = async {
+        let options: PgConnectOptions = url.expose_secret().parse()?;
+        let one = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
+        let pool = one.connect_with(postgres_options(options)).await?;
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.eager_reconnect(false);
+        sqlx::Executor::execute(&mut listener, LISTEN).await?;
+        Ok(listener)
+    };
+    listen.await.map_err(failed)
+}
+
+/// Whether something was heard; otherwise the connection is lost.
+async fn hear(listener: &mut PgListener) -> Result<bool, StoreError> {
+    loop {
+        if let Ok(heard) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
+            return Ok(heard.map_err(failed)?.is_some());
+        }
+        let again = async { sqlx::Executor::execute(&mut *listener, LISTEN).await.map_err(failed) };
+        answered(again).await?;
+    }
+}
+
+fn failed(error: sqlx::Error) -> DbErr {
+    DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error)))
+}

@@ -1,0 +1,87 @@
+//! Runs that the server goes on with by itself.
+
+use super::entity::{run, tool_call};
+use super::{Read, StoreError, Thread, Write, rows};
+use crate::domain::id::RunId;
+use crate::domain::run::{Run, RunStatus};
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+
+/// Runs that one look finds.
+const PAGE: u64 = 100;
+
+/// What may be gone on with. Written out, without parameters: only so is the index over it of use.
+pub(super) const PAUSED: &str = "server_resumes AND status IN ('waiting', 'failed')";
+
+impl Read {
+    /// Runs behind this one, in the order of their ids, that the server is to go on with and of which no call is open.
+    /// None: there are no more.
+    pub(crate) async fn runs_to_resume(&self, behind: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
+        let open = Query::select()
+            .column(tool_call::Column::ToolCallId)
+            .from(tool_call::Entity)
+            .and_where(
+                Expr::col((tool_call::Entity, tool_call::Column::RunId))
+                    .equals((run::Entity, run::Column::RunId)),
+            )
+            .and_where(tool_call::Column::FinishedAt.is_null())
+            .to_owned();
+        let mut found = run::Entity::find()
+            .select_only()
+            .column(run::Column::RunId)
+            .filter(Expr::cust(PAUSED))
+            .filter(Expr::exists(open).not())
+            .order_by_asc(run::Column::RunId)
+            .limit(PAGE);
+        if let Some(behind) = behind {
+            found = found.filter(run::Column::RunId.gt(behind.to_string()));
+        }
+        let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
+        ids.iter().map(|id| rows::id("runs", id)).collect()
+    }
+
+    /// Where a run stands, whoever owns it: for who was shown a call of it.
+    pub(crate) async fn status_of(&self, run: RunId) -> Result<Option<RunStatus>, StoreError> {
+        let found = run::Entity::find_by_id(run.to_string()).one(&self.tx).await?;
+        Ok(found.map(rows::run).transpose()?.map(|run| run.status))
+    }
+}
+
+impl Write {
+    /// Says who goes on with a run once none of its calls is open: the server, or a client.
+    pub(crate) async fn set_server_resumes(
+        &self,
+        thread: &Thread,
+        run: RunId,
+        server_resumes: bool,
+    ) -> Result<(), StoreError> {
+        run::Entity::update_many()
+            .col_expr(run::Column::ServerResumes, Expr::value(server_resumes))
+            .filter(run::Column::RunId.eq(run.to_string()))
+            .filter(run::Column::ThreadId.eq(thread.id.to_string()))
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// A run that the server goes on with now, its thread locked. `None` where it has to wait still, or somebody was
+    /// faster. One that nobody goes on with any more, because the user went on without it or deleted its thread, is not
+    /// looked at again once this is committed.
+    pub(crate) async fn run_to_resume(&self, id: RunId) -> Result<Option<(Run, Thread)>, StoreError> {
+        let found = run::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
+        let Some(found) = found else { return Ok(None) };
+        let thread = self.any_thread(rows::id("runs", &found.thread_id)?).await?;
+        self.lock_thread(&thread).await?;
+        let stands = run::Entity::find_by_id(id.to_string()).filter(Expr::cust(PAUSED)).one(&self.tx).await?;
+        let Some(run) = stands.map(rows::run).transpose()? else { return Ok(None) };
+        if self.has_open_calls(id).await? {
+            return Ok(None);
+        }
+        let stands_last = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
+        if !stands_last || self.is_deleted(&thread).await? {
+            self.set_server_resumes(&thread, id, false).await?;
+            return Ok(None);
+        }
+        Ok(Some((run, thread)))
+    }
+}

@@ -1,0 +1,89 @@
+//! Sessions: what holds in a root thread and in all below it.
+
+use super::entity::{run, thread, tool_call};
+use super::threads::{of_tenant, threads_where};
+use super::{Read, StoreError, Thread, Write, rows};
+use crate::domain::Principal;
+use crate::domain::id::{RunId, ThreadId};
+use crate::domain::policy::SessionPolicy;
+use sea_orm::sea_query::{Expr, ExprTrait, Query};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::json;
+
+impl Read {
+    /// The root thread of a session, of anybody in the principal's tenant.
+    pub(crate) async fn any_session(
+        &self,
+        principal: &Principal,
+        id: ThreadId,
+    ) -> Result<Option<Thread>, StoreError> {
+        let found = thread::Entity::find_by_id(id.to_string())
+            .filter(of_tenant(principal))
+            .filter(thread::Column::ParentId.is_null())
+            .one(&self.tx)
+            .await?;
+        found.map(Thread::of).transpose()
+    }
+
+    /// The runs of the principal's session that are under way, wait, or broke with calls that wait: those of the root
+    /// thread first, else the oldest. `None`: they have no such session.
+    pub(crate) async fn runs_of_session(
+        &self,
+        owner: &Principal,
+        id: ThreadId,
+    ) -> Result<Option<Vec<RunId>>, StoreError> {
+        let root = self.thread(owner, id).await?;
+        let Some(root) = root.filter(|root| root.parent_id.is_none()) else { return Ok(None) };
+        let threads = Condition::all()
+            .add(thread::Column::SessionId.eq(root.id.to_string()))
+            .add(thread::Column::DeletedAt.is_null());
+        let open = Query::select()
+            .column(tool_call::Column::RunId)
+            .from(tool_call::Entity)
+            .and_where(tool_call::Column::State.is_in(["pending", "approved"]))
+            .and_where(tool_call::Column::ThreadId.in_subquery(threads_where(threads.clone())))
+            .to_owned();
+        let goes_on = run::Column::Status.is_in(["running", "waiting"]);
+        let broke = run::Column::Status.eq("failed").and(run::Column::RunId.in_subquery(open));
+        let found: Vec<(String, String)> = run::Entity::find()
+            .select_only()
+            .columns([run::Column::RunId, run::Column::ThreadId])
+            .filter(run::Column::ThreadId.in_subquery(threads_where(threads)))
+            .filter(goes_on.or(broke))
+            .order_by_asc(run::Column::RunId)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        let root = root.id.to_string();
+        let (of_root, of_others): (Vec<_>, Vec<_>) = found.iter().partition(|(_, thread)| *thread == root);
+        of_root
+            .into_iter()
+            .chain(of_others)
+            .map(|(run, _)| rows::id("runs", run))
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    /// What holds in the session of a thread.
+    pub(crate) async fn session_policy(&self, thread: &Thread) -> Result<SessionPolicy, StoreError> {
+        let root = thread::Entity::find_by_id(thread.session_id.to_string()).one(&self.tx).await?;
+        let policy = root.and_then(|root| root.policy);
+        Ok(policy.map(|policy| rows::json("threads", &policy)).transpose()?.unwrap_or_default())
+    }
+}
+
+impl Write {
+    /// Has this hold in a session from now on.
+    pub(crate) async fn set_session_policy(
+        &self,
+        root: &Thread,
+        policy: &SessionPolicy,
+    ) -> Result<(), StoreError> {
+        thread::Entity::update_many()
+            .col_expr(thread::Column::Policy, Expr::value(json!(policy).to_string()))
+            .filter(thread::Column::ThreadId.eq(root.id.to_string()))
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! The operator's policy, as the configuration has it.
+
+use crate::config::{Approval, ApprovalMode, ApprovalRule, RuleCondition, RuleEffect};
+use crate::domain::policy::{Condition, Effect, Mode, Policy, Rule, Test, Tools};
+
+/// The policy of a server.
+pub(super) fn policy(config: &Approval) -> Policy {
+    let mode = match config.mode {
+        ApprovalMode::Manual => Mode::Manual,
+        ApprovalMode::AutoApprove => Mode::AutoApprove,
+        ApprovalMode::AutoDeny => Mode::AutoDeny,
+    };
+    Policy {
+        mode,
+        always_deny: Tools::new(&config.always_deny),
+        always_allow: Tools::new(&config.always_allow),
+        rules: config.rules.iter().map(rule).collect(),
+    }
+}
+
+fn rule(config: &ApprovalRule) -> Rule {
+    let ApprovalRule { name, effect, tools, when, roles, unless_roles, reason } = config;
+    let (effect, does) = match effect {
+        RuleEffect::Ask => (Effect::Ask, "wants a person's approval"),
+        RuleEffect::Deny => (Effect::Deny, "forbids this call"),
+    };
+    Rule {
+        name: name.clone(),
+        effect,
+        tools: Tools::new(tools),
+        when: when.iter().filter_map(condition).collect(),
+        roles: roles.clone(),
+        unless_roles: unless_roles.clone(),
+        reason: reason.clone().unwrap_or_else(|| format!("The rule {name} {does}.")),
+    }
+}
+
+/// The one test that a condition has.
+fn condition(config: &RuleCondition) -> Option<Condition> {
+    let RuleCondition { argument, above, below, equals, not_in, matches, matches_none } = config.clone();
+    let test = above
+        .map(Test::Above)
+        .or_else(|| below.map(Test::Below))
+        .or_else(|| equals.map(Test::Equals))
+        .or_else(|| not_in.map(Test::NotIn))
+        .or_else(|| matches.map(Test::Matches))
+        .or_else(|| matches_none.map(Test::MatchesNone))?;
+    Some(Condition { argument, test })
+}

@@ -1,0 +1,126 @@
+//! Several servers on one Postgres: what happens at one is told at the other.
+
+use super::{seqs, types};
+use crate::support::{Place, Rows, Sse, eventually, postgres};
+use futures::future::join_all;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// The sessions that wait for word of others.
+const LISTENING: &str = "pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'";
+
+async fn listening(rows: &Rows, many: i64) {
+    let listen = async || (rows.count(LISTENING).await == many).then_some(());
+    eventually(&format!("{many} listen"), listen).await;
+}
+
+#[tokio::test]
+async fn on_postgres_what_happens_at_one_process_is_told_at_the_other() {
+    let place = Place::on_postgres().await;
+    let servers = [place.start("30s"), place.start("30s")];
+    place.go();
+    let rows = place.rows().await;
+    listening(&rows, 2).await;
+    let mut streams = [
+        Sse::open(&servers[0].client, "/events?after=0").await,
+        Sse::open(&servers[1].client, "/events?after=0").await,
+    ];
+    // They write at the same time, and decide what the other holds.
+    let (one, other) = (&servers[0].client, &servers[1].client);
+    let (threads, holds) = (join_all([one.thread(), other.thread()]).await, ["1", "2"]);
+    let (first, second) =
+        tokio::join!(place.hold(one, &threads[0], holds[0]), place.hold(other, &threads[1], holds[1]));
+    let (yes, no) = tokio::join!(other.approve(&first), one.reject(&second));
+    assert_eq!((yes.status, no.status), (200, 200));
+    let all = usize::try_from(rows.count("events").await).unwrap();
+    assert_eq!(all, 12);
+    let [told, again] = &mut streams;
+    let (told, again) = tokio::join!(told.take(all), again.take(all));
+    assert_eq!(told, again);
+    assert_eq!(seqs(&told), (1..=12).collect::<Vec<i64>>());
+    let of_first: Vec<Value> =
+        told.into_iter().filter(|event| event["tool_call_id"] == first.as_str()).collect();
+    let expected =
+        ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
+    assert_eq!(types(&of_first), expected);
+}
+
+#[tokio::test]
+async fn on_postgres_what_nobody_says_is_looked_for() {
+    let url = postgres().await;
+    let place = Place::at(format!("{url}?statement-cache-capacity=0"));
+    let servers = [place.start("30s"), place.start("30s")];
+    let rows = place.rows().await;
+    let mut stream = Sse::open(&servers[1].client, "/events").await;
+    let thread = servers[0].client.thread().await;
+    place.hold(&servers[0].client, &thread, "1").await;
+    let told = stream.until("run.waiting").await;
+    assert_eq!(types(&told), ["run.started", "tool.called", "tool.requires_approval", "run.waiting"]);
+    assert_eq!(rows.count(LISTENING).await, 0, "behind a pooler that shares sessions nobody listens");
+}
+
+#[tokio::test]
+async fn on_postgres_who_listens_past_a_pooler_says_where() {
+    let url = postgres().await;
+    let place = Place::at(format!("{url}?statement-cache-capacity=0"));
+    let _server = place.start_with("30s", &[("HOLDPOINT_DATABASE__DIRECT_URL", &url)]);
+    listening(&place.rows().await, 1).await;
+}
+
+#[tokio::test]
+async fn on_postgres_who_listened_and_was_cut_off_listens_again_and_has_missed_nothing() {
+    let place = Place::on_postgres().await;
+    let servers = [place.start("30s"), place.start("30s")];
+    let rows = place.rows().await;
+    listening(&rows, 2).await;
+    let mut stream = Sse::open(&servers[1].client, "/events").await;
+    let thread = servers[0].client.thread().await;
+    let cut = format!("SELECT pid, pg_terminate_backend(pid) FROM {LISTENING}");
+    let first = place.hold(&servers[0].client, &thread, "1").await;
+    assert_eq!(rows.all(&cut).await.len(), 2);
+    let second = place.hold(&servers[0].client, &thread, "2").await;
+    let told = [stream.until("run.waiting").await, stream.until("run.waiting").await].concat();
+    let asked = told.iter().filter(|event| event["type"] == "tool.requires_approval");
+    let asked: Vec<&str> = asked.map(|event| event["tool_call_id"].as_str().unwrap()).collect();
+    assert_eq!(asked, [first, second]);
+    listening(&rows, 2).await;
+}
+
+#[tokio::test]
+#[ignore = "measures, and finds nothing wrong; with --nocapture it says how long an event takes to the other process"]
+async fn on_postgres_how_long_an_event_takes_from_one_process_to_a_reader_at_the_other() {
+    const TURNS: usize = 500;
+    let place = Place::on_postgres().await;
+    let servers = [place.start("30s"), place.start("30s")];
+    listening(&place.rows().await, 2).await;
+    let thread = servers[0].client.thread().await;
+    let mut stream = Sse::open(&servers[1].client, "/events").await;
+    let says = async {
+        for _ in 0..TURNS {
+            servers[0].client.say(&thread, "hello").await;
+        }
+    };
+    let hears = async {
+        let mut heard = Vec::new();
+        while heard.len() < 2 * TURNS {
+            let event = stream.next().await.unwrap();
+            heard.push((event["seq"].as_i64().unwrap(), micros_now()));
+        }
+        heard
+    };
+    let ((), heard) = tokio::join!(says, hears);
+    // An event knows when its transaction began, by the clock of this machine.
+    let rows = place.rows().await.all("SELECT seq, at FROM events").await;
+    let began: HashMap<i64, i64> =
+        rows.iter().map(|row| (row["seq"].as_i64().unwrap(), row["at"].as_i64().unwrap())).collect();
+    let mut took: Vec<i64> = heard.iter().map(|(seq, at)| at - began[seq]).collect();
+    took.sort_unstable();
+    let at = |share: usize| took[took.len() * share / 1000] as f64 / 1000.0;
+    println!("{} events: median {} ms, p99 {} ms, longest {} ms", took.len(), at(500), at(990), at(999));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time of a measurement is the machine's")]
+fn micros_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_micros()).unwrap()
+}

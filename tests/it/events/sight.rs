@@ -1,0 +1,102 @@
+//! Who hears of what.
+
+use super::types;
+use crate::support::token::{self, changed, claims, signed, with_tokens};
+use crate::support::{Client, Embedded, Sse};
+use holdpoint::config::{Config, ToolRules};
+use serde_json::{Value, json};
+
+fn office(config: &mut Config) {
+    with_tokens(config);
+    config.auth.operator_roles = vec!["operator".to_owned()];
+    let rules = ToolRules { approve_roles: vec!["chief".to_owned()], ..ToolRules::default() };
+    config.tools.rules.insert("pay".to_owned(), rules);
+}
+
+/// What this client has heard when all of it is told, and what is about one's own thread.
+async fn hears(client: &Client) -> Vec<Value> {
+    let (own, path) = (client.thread().await, "/events?after=0");
+    let mut stream = Sse::open(client, path).await;
+    // Of a thread of their own they hear; nothing that is told before it is still to come.
+    client.say(&own, "bye").await;
+    let mut heard = stream.until("run.completed").await;
+    heard.retain(|event| event["thread_id"] != own.as_str());
+    heard
+}
+
+#[tokio::test]
+async fn everybody_hears_of_what_they_may_see_and_of_nothing_else() {
+    let mut app = Embedded::with(office).await;
+    let nobody = app.client.clone();
+    app.client = nobody.as_user("acme", "alice", &[]);
+    let (_, pay) = app.held("pay", "1").await;
+    let (_, refuse) = app.held("refuse", "2").await;
+    let run = app.client.call(&pay).await["run_id"].as_str().unwrap().to_owned();
+    let all: Vec<Value> = Sse::open(&app.client, "/events?after=0").await.take(8).await;
+    let of_pay: Vec<Value> = all[1..3].to_vec();
+    let nothing: [Value; 0] = [];
+
+    let listener = |tenant: &str, user: &str, roles: &[&str]| {
+        app.scene.says("Bye.");
+        nobody.as_user(tenant, user, roles)
+    };
+    let approver = listener("acme", "carol", &["chief"]);
+    assert_eq!(hears(&approver).await, of_pay);
+    let operator = listener("acme", "olga", &["operator"]);
+    let heard = hears(&operator).await;
+    // The approver's own words were said in between.
+    assert_eq!(heard[..8], all);
+    assert!(heard[8..].iter().all(|event| event["actor"] == "user:carol"), "{heard:#?}");
+    assert_eq!(hears(&listener("acme", "bob", &["clerk"])).await, nothing);
+    assert_eq!(hears(&listener("other", "alice", &["chief", "operator"])).await, nothing);
+
+    let status = async |client: &Client, path: &str| client.get(path).await.status;
+    for (client, of_pay, of_refuse, of_run) in [
+        (&app.client, 200, 200, 200),
+        (&approver, 200, 404, 200),
+        (&operator, 200, 200, 200),
+        (&nobody.as_user("acme", "bob", &["clerk"]), 404, 404, 404),
+        (&nobody.as_user("other", "alice", &["chief", "operator"]), 404, 404, 404),
+    ] {
+        assert_eq!(status(client, &format!("/tool_calls/{pay}/events")).await, of_pay);
+        assert_eq!(status(client, &format!("/tool_calls/{refuse}/events")).await, of_refuse);
+        assert_eq!(status(client, &format!("/runs/{run}/events")).await, of_run);
+    }
+    let told = approver.get(&format!("/runs/{run}/events")).await.body;
+    assert_eq!(told["results"], json!(of_pay), "of the run an approver sees the calls that are theirs");
+}
+
+#[tokio::test]
+async fn who_may_approve_hears_of_a_hold_as_it_comes_and_how_it_ends() {
+    let mut app = Embedded::with(office).await;
+    let nobody = app.client.clone();
+    app.client = nobody.as_user("acme", "alice", &[]);
+    let chief = nobody.as_user("acme", "carol", &["chief"]);
+    let mut stream = Sse::open(&chief, "/events").await;
+    let (thread, id) = app.held("pay", "1").await;
+    let heard = stream.until("tool.requires_approval").await;
+    assert_eq!(types(&heard), ["tool.called", "tool.requires_approval"]);
+    let shown = heard[1]["data"]["input_hash"].clone();
+    let decide = json!({ "toolCallId": id, "isValidated": true, "inputHash": shown });
+    assert_eq!(chief.validate(&decide).await.body["state"], "succeeded");
+    let heard = stream.until("tool.succeeded").await;
+    assert_eq!(heard[0]["actor"], "user:carol");
+
+    // Of a thread that is deleted there is nothing any more, for nobody.
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    for client in [&chief, &app.client, &nobody.as_user("acme", "olga", &["operator"])] {
+        assert_eq!(client.get(&format!("/tool_calls/{id}/events")).await.status, 404);
+        app.scene.says("Bye.");
+        assert_eq!(hears(client).await.iter().filter(|event| event["thread_id"] == *thread).count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_that_it_was_asked_for_with() {
+    let app = Embedded::with(office).await;
+    // Clocks may differ by a minute.
+    let claims = changed(claims("acme", "alice", &[]), &json!({ "exp": token::now() - 50 }));
+    let mut stream = Sse::open(&app.client.with_token(&signed(&claims)), "/events").await;
+    assert_eq!(stream.next().await, None);
+    assert!(token::now() >= claims["exp"].as_i64().unwrap() + 60);
+}

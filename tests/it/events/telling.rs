@@ -1,0 +1,178 @@
+//! What an event says, in pages and in streams.
+
+use super::{seqs, types};
+use crate::support::{Embedded, Sse, call};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The whole page at this path.
+async fn page(app: &Embedded, path: &str) -> Vec<Value> {
+    let answer = app.client.get(path).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    assert_eq!((&answer.body["has_more"], answer.body.get("next_cursor")), (&json!(false), None));
+    answer.body["results"].as_array().unwrap().clone()
+}
+
+const LIFE: [&str; 5] =
+    ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
+
+#[tokio::test]
+async fn a_call_is_told_from_its_beginning_to_its_end_with_what_a_person_needs_to_decide() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let held = app.client.call(&id).await;
+    let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });
+    assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
+    let call = app.client.call(&id).await;
+    let told = page(&app, &format!("/tool_calls/{id}/events")).await;
+    assert_eq!(types(&told), LIFE);
+    for event in &told {
+        let data = &event["data"];
+        assert_eq!((&event["thread_id"], &event["session_id"]), (&json!(thread), &json!(thread)));
+        assert_eq!((&event["tool_call_id"], &data["tool_call_id"]), (&json!(id), &json!(id)));
+        assert_eq!((&event["run_id"], &data["tool_name"]), (&call["run_id"], &json!("pay")));
+        assert_eq!((&data["risk_level"], &data["reason"]), (&call["risk_level"], &call["reason"]));
+        assert_eq!(data["expires_at"], call["expires_at"]);
+        assert!(data.get("surface").is_none() && data.get("edited").is_none(), "{data}");
+    }
+    for event in &told[..2] {
+        assert_eq!(event["data"]["args"], json!({ "note": "10" }));
+        assert_eq!(event["data"]["input_hash"], held["input_hash"]);
+        assert_eq!(event["data"].get("decision"), None);
+    }
+    for event in &told[2..] {
+        assert_eq!(event["data"]["args"], json!({ "note": "9" }));
+        assert_eq!(event["data"]["decision"], call["decision"]);
+        assert_eq!(event["data"]["input_hash"], call["decision"]["input_hash"]);
+    }
+    let states: Vec<_> = told.iter().map(|event| event["data"].get("state").cloned()).collect();
+    assert_eq!(states, [None, None, None, None, Some(json!("succeeded"))]);
+    let actors: Vec<_> = told.iter().map(|event| event["actor"].as_str().unwrap()).collect();
+    assert_eq!(actors, ["user:local", "system:policy", "user:local", "user:local", "user:local"]);
+}
+
+#[tokio::test]
+async fn every_end_of_a_call_is_told_with_its_state() {
+    let app = Embedded::start().await;
+    let last = async |id: &str| {
+        let told = page(&app, &format!("/tool_calls/{id}/events")).await;
+        let last = told.last().unwrap();
+        (last["type"].as_str().unwrap().to_owned(), last["data"]["state"].as_str().unwrap().to_owned())
+    };
+    let told = |kind: &str, state: &str| (format!("tool.{kind}"), state.to_owned());
+    let (_, rejected) = app.held("pay", "1").await;
+    app.client.reject(&rejected).await;
+    assert_eq!(last(&rejected).await, told("rejected", "rejected"));
+    let (_, failed) = app.held("refuse", "2").await;
+    app.client.approve(&failed).await;
+    assert_eq!(last(&failed).await, told("failed", "failed"));
+    let (_, cancelled) = app.held("pay", "3").await;
+    app.client.post(&format!("/tool_calls/{cancelled}/cancel"), &json!({})).await;
+    assert_eq!(last(&cancelled).await, told("cancelled", "cancelled"));
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("x", "nowhere", &json!({}))]).says("Sorry.");
+    let turn = app.client.say(&thread, "go").await;
+    let invalid = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    assert_eq!(last(&invalid).await, told("failed", "invalid"));
+}
+
+#[tokio::test]
+async fn a_run_is_told_with_its_calls_a_page_at_a_time() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+    app.client.approve(&id).await;
+    app.scene.says("Paid.");
+    app.client.go_on(&thread).await;
+    let path = format!("/runs/{run}/events");
+    let whole = page(&app, &path).await;
+    let expected = [
+        "run.started",
+        "tool.called",
+        "tool.requires_approval",
+        "run.waiting",
+        "tool.approved",
+        "tool.started",
+        "tool.succeeded",
+        "run.resumed",
+        "run.completed",
+    ];
+    assert_eq!(types(&whole), expected);
+    let (mut paged, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let next = app.client.get(&format!("{path}?page_size=4{cursor}")).await.body;
+        let results = next["results"].as_array().unwrap().clone();
+        assert!(results.len() <= 4);
+        paged.extend(results);
+        let Some(at) = next.get("next_cursor") else { break };
+        cursor = format!("&cursor={}", at.as_str().unwrap());
+    }
+    assert_eq!(paged, whole);
+    for wrong in ["cursor=x", "cursor=-1", "cursor=%2B1", "cursor=9223372036854775808", "page_size=0"] {
+        let answer = app.client.get(&format!("{path}?{wrong}")).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn what_happened_is_told_again_and_then_what_happens() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "10").await;
+    let mut stream = Sse::open(&app.client, &format!("/tool_calls/{id}/events")).await;
+    let mut told = stream.take(2).await;
+    app.client.approve(&id).await;
+    told.extend(stream.until("tool.succeeded").await);
+    assert_eq!(types(&told), LIFE);
+    assert_eq!(told, page(&app, &format!("/tool_calls/{id}/events")).await);
+}
+
+#[tokio::test]
+async fn the_feed_begins_now_or_behind_the_event_that_one_has() {
+    let app = Embedded::start().await;
+    let (_, before) = app.held("pay", "1").await;
+    let mut now = Sse::open(&app.client, "/events").await;
+    let (thread, id) = app.held("pay", "2").await;
+    let heard = now.until("run.waiting").await;
+    let expected = ["run.started", "tool.called", "tool.requires_approval", "run.waiting"];
+    assert_eq!(types(&heard), expected);
+    assert!(heard.iter().all(|event| event["thread_id"] == thread.as_str()), "{heard:#?}");
+
+    let all = Sse::open(&app.client, "/events?after=0").await.take(8).await;
+    assert_eq!(seqs(&all), [1, 2, 3, 4, 5, 6, 7, 8]);
+    let behind = all[2]["seq"].to_string();
+    let mut resumed = Sse::behind(&app.client, "/events?after=0", Some(&behind)).await;
+    assert_eq!(resumed.take(5).await, all[3..], "the header is what a browser knows last");
+    // What no event ever had is of rows that a backup has replaced.
+    let mut ahead = Sse::behind(&app.client, "/events", Some("1000000")).await;
+    app.client.approve(&before).await;
+    assert_eq!(ahead.until("tool.succeeded").await, resumed.until("tool.succeeded").await);
+
+    let of_thread =
+        Sse::open(&app.client, &format!("/events?after=0&thread_id={thread}")).await.take(4).await;
+    assert_eq!(of_thread, heard);
+    let of_session =
+        Sse::open(&app.client, &format!("/events?after=0&session_id={thread}")).await.take(4).await;
+    assert_eq!(of_session, heard);
+    app.client.reject(&id).await;
+    for wrong in ["after=x", "after=-1", "thread_id=1", "session_id=x"] {
+        let answer = app.client.get(&format!("/events?{wrong}")).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{wrong}");
+    }
+    let wrong = app.client.http.get(app.client.url("/events")).header("last-event-id", "x");
+    let answer = app.client.send(wrong).await;
+    assert_eq!(answer.body["error"]["message"], "Last-Event-ID: expected the seq of an event");
+}
+
+#[tokio::test]
+async fn a_stream_of_events_shows_that_it_is_alive_and_ends_with_the_server() {
+    let app = Embedded::with(|config| config.stream.keep_alive = Duration::from_millis(20)).await;
+    let request = app.client.http.get(app.client.url("/events"));
+    let mut stream = request.send().await.unwrap();
+    let mut heard = String::new();
+    while heard.matches(": keep-alive\n\n").count() < 3 {
+        heard.push_str(std::str::from_utf8(&stream.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    let ends = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    let probes = crate::support::probes(&app.ledger);
+    tokio::join!(ends, async { drop(app.redeploy(probes).await) });
+}

@@ -1,0 +1,200 @@
+//! What is listed, in which order, and by what it is chosen.
+
+use super::{UNKNOWN, acme, ids, list, notes, office};
+use crate::support::{Embedded, call};
+use holdpoint::tools::ToolRegistry;
+use serde_json::{Value, json};
+
+/// A thread below this one.
+async fn child_of(app: &Embedded, thread: &str) -> String {
+    let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
+    child["thread_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_listed_call_has_what_a_person_needs_to_decide_it() {
+    let app = office().await;
+    let (_, id) = app.held("pay", "10").await;
+    let [listed] = &list(&app.client, "/approvals").await[..] else { panic!("one call waits") };
+    let mut expected = app.client.call(&id).await;
+    let tool = app.client.get("/tools/pay").await.body;
+    expected["tool_description"] = tool["description"].clone();
+    expected["input_schema"] = tool["input_schema"].clone();
+    expected["can_decide"] = json!(true);
+    expected["required"] = json!(1);
+    expected["approved_by"] = json!([]);
+    assert_eq!(listed, &expected);
+    assert_eq!((&listed["state"], &listed["validated"]), (&json!("pending"), &Value::Null));
+    app.client.approve(&id).await;
+    let [done] = &list(&app.client, "/approvals?state=succeeded").await[..] else { panic!("it ran") };
+    assert_eq!((&done["can_decide"], &done["approved_by"]), (&json!(false), &json!(["user:alice"])));
+}
+
+#[tokio::test]
+async fn only_calls_that_a_person_was_asked_about_are_listed_by_how_they_stand() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[
+        call("p1", "look", &json!({ "note": "ran" })),
+        call("p2", "pay", &json!({})),
+        call("p3", "pay", &json!({ "note": "wait" })),
+    ]);
+    app.client.say(&thread, "do it all").await;
+    let mut of_state = Vec::new();
+    for (state, note) in [
+        ("pending", "wait"),
+        ("succeeded", "yes"),
+        ("failed", "bad"),
+        ("rejected", "no"),
+        ("cancelled", "never"),
+    ] {
+        let tool = if state == "failed" { "break" } else { "pay" };
+        let id = match state {
+            "pending" => String::new(),
+            _ => app.hold_in(&thread, tool, note).await,
+        };
+        match state {
+            "succeeded" | "failed" => drop(app.client.approve(&id).await),
+            "rejected" => drop(app.client.reject(&id).await),
+            "cancelled" => drop(app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await),
+            _ => {}
+        }
+        of_state.push((state, note));
+    }
+    for (state, note) in of_state {
+        let answer = app.client.get(&format!("/approvals?state={state}")).await;
+        assert_eq!(notes(&answer), [note], "{state}");
+    }
+    for state in ["approved", "executing", "interrupted", "expired", "invalid"] {
+        assert_eq!(
+            list(&app.client, &format!("/approvals?state={state}")).await,
+            Vec::<Value>::new(),
+            "{state}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn pages_are_newest_first_and_go_on_where_the_last_ended_whatever_is_decided_meanwhile() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let mut expected = Vec::new();
+    for n in 0..7 {
+        expected.insert(0, app.held("pay", &n.to_string()).await.1);
+    }
+    let of_chief = chief.thread().await;
+    app.scene.calls(&[call("own", "mumble", &json!({ "note": "own" }))]);
+    expected.insert(0, chief.say(&of_chief, "mumble").await.pending().remove(0));
+    let (mut seen, mut path) = (Vec::new(), "/approvals?page_size=3".to_owned());
+    loop {
+        let answer = chief.get(&path).await;
+        let page = answer.body["results"].as_array().unwrap().clone();
+        seen.extend(page.iter().map(|call| call["tool_call_id"].as_str().unwrap().to_owned()));
+        // What was seen goes away, and the next page is the next.
+        chief.reject(&expected[seen.len() - 1]).await;
+        let more = answer.body["has_more"].as_bool().unwrap();
+        assert_eq!((more, page.len()), (seen.len() < expected.len(), if more { 3 } else { 2 }));
+        let Some(cursor) = answer.body.get("next_cursor") else { break assert!(!more) };
+        path = format!("/approvals?page_size=3&cursor={}", cursor.as_str().unwrap());
+    }
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_list_is_narrowed_to_a_tool_and_to_a_session_with_all_its_threads() {
+    let app = office().await;
+    let chief = acme(&app, "carol", &["chief"]);
+    let (root, first) = app.held("pay", "1").await;
+    let child = child_of(&app, &root).await;
+    let second = app.hold_in(&child, "refuse", "2").await;
+    let (other, third) = app.held("pay", "3").await;
+    let own = app.hold_in(&root, "mumble", "4").await;
+    for (path, of_chief, of_alice) in [
+        ("/approvals".to_owned(), vec![&third, &second, &first], vec![&own, &third, &second, &first]),
+        ("/approvals?tool_name=pay".to_owned(), vec![&third, &first], vec![&third, &first]),
+        ("/approvals?tool_name=mumble".to_owned(), vec![], vec![&own]),
+        ("/approvals?tool_name=nothing".to_owned(), vec![], vec![]),
+        (format!("/approvals?session_id={root}"), vec![&second, &first], vec![&own, &second, &first]),
+        (format!("/approvals?session_id={root}&tool_name=refuse"), vec![&second], vec![&second]),
+        (format!("/approvals?session_id={child}"), vec![], vec![]),
+        (format!("/approvals?session_id={UNKNOWN}"), vec![], vec![]),
+        (format!("/sessions/{root}/approvals"), vec![&second, &first], vec![&own, &second, &first]),
+        (format!("/sessions/{root}/approvals?tool_name=pay"), vec![&first], vec![&first]),
+        (format!("/sessions/{other}/approvals?state=rejected"), vec![], vec![]),
+        (format!("/threads/{root}/approvals"), vec![&first], vec![&own, &first]),
+        (format!("/threads/{child}/approvals"), vec![&second], vec![&second]),
+        (format!("/threads/{child}/approvals?tool_name=pay"), vec![], vec![]),
+    ] {
+        for (who, client, expected) in [("carol", &chief, of_chief), ("alice", &app.client, of_alice)] {
+            assert_eq!(ids(client, &path).await.iter().collect::<Vec<_>>(), expected, "{who}: {path}");
+        }
+    }
+    for client in [&chief, &app.client] {
+        let of_child = client.get(&format!("/sessions/{child}/approvals")).await;
+        assert_eq!(
+            (of_child.status, of_child.code()),
+            (404, "not_found"),
+            "a session has the id of its root"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_in_nobodys_list() {
+    let app = office().await;
+    let (root, _) = app.held("pay", "1").await;
+    let child = child_of(&app, &root).await;
+    let id = app.hold_in(&child, "pay", "2").await;
+    assert_eq!(app.client.delete(&format!("/threads/{root}")).await.status, 204);
+    for client in [&app.client, &acme(&app, "carol", &["chief"]), &acme(&app, "oscar", &["admin"])] {
+        assert_eq!(ids(client, "/approvals").await, std::slice::from_ref(&id));
+        assert_eq!(ids(client, "/approvals?state=cancelled").await, Vec::<String>::new());
+        assert_eq!(client.get(&format!("/threads/{root}/approvals")).await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_tool_is_gone_is_listed_and_nobodys_yes_would_count() {
+    let app = office().await;
+    let (_, id) = app.held("mumble", "1").await;
+    let alice = crate::support::token::token("acme", "alice", &[]);
+    let mut app = app.redeploy_with(ToolRegistry::new(), crate::support::token::with_tokens).await;
+    app.client = app.client.with_token(&alice);
+    let [listed] = &list(&app.client, "/approvals").await[..] else { panic!("it waits") };
+    assert_eq!((&listed["tool_call_id"], &listed["can_decide"]), (&json!(id), &json!(false)));
+    assert_eq!((listed.get("tool_description"), listed.get("input_schema")), (None, None));
+    assert_eq!(app.client.approve(&id).await.code(), "tool_unavailable");
+}
+
+#[tokio::test]
+async fn what_is_asked_for_wrongly_is_named() {
+    let app = office().await;
+    let (thread, _) = app.held("pay", "1").await;
+    for (query, field) in [
+        ("state=waiting", "state"),
+        ("state=", "state"),
+        ("state=Pending", "state"),
+        ("state=pending,approved", "state"),
+        ("tool_name=%00", "tool_name"),
+        ("cursor=x", "cursor"),
+        ("cursor=%00", "cursor"),
+        ("page_size=0", "page_size"),
+        ("page_size=201", "page_size"),
+        ("page_size=x", "page_size"),
+    ] {
+        for place in [
+            "/approvals".to_owned(),
+            format!("/threads/{thread}/approvals"),
+            format!("/sessions/{thread}/approvals"),
+        ] {
+            let answer = app.client.get(&format!("{place}?{query}")).await;
+            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{place} {query}: {answer:?}");
+            assert!(answer.message().contains(field), "{query}: {}", answer.message());
+        }
+    }
+    let answer = app.client.get("/approvals?session_id=x").await;
+    assert_eq!((answer.status, answer.message()), (400, "session_id: expected the id of a session"));
+    for path in ["/threads/x/approvals", "/sessions/x/approvals"] {
+        assert_eq!(app.client.get(path).await.status, 404);
+    }
+}

@@ -1,0 +1,94 @@
+//! Who sees a call, and who may decide it: for every way to stand to it.
+
+use super::{UNKNOWN, acme, ids, list, office};
+use crate::support::{Client, Embedded};
+use serde_json::json;
+
+/// What somebody finds of a call: whether it is listed, whether their yes would count, and the statuses of their looking
+/// at it, of their yes and of their no.
+type Found = (bool, Option<bool>, u16, u16, u16);
+
+const DECIDES: Found = (true, Some(true), 200, 200, 200);
+const ONLY_REJECTS: Found = (true, Some(false), 200, 403, 200);
+const LOOKS: Found = (true, Some(false), 200, 403, 403);
+const NOTHING: Found = (false, None, 404, 404, 404);
+
+/// What this client finds of such a call, on every route that lists it.
+async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> Found {
+    let (thread, yes) = app.held(tool, &format!("yes of {who}")).await;
+    let (_, no) = app.held(tool, &format!("no of {who}")).await;
+    let inbox = list(client, &format!("/approvals?session_id={thread}")).await;
+    let can_decide = inbox.iter().find(|call| call["tool_call_id"] == yes.as_str());
+    let can_decide = can_decide.map(|call| call["can_decide"].as_bool().unwrap());
+    let listed = can_decide.is_some();
+    assert_eq!(ids(client, "/approvals?page_size=200").await.contains(&yes), listed, "{tool} {who}");
+    for place in ["threads", "sessions"] {
+        let path = |id: &str| format!("/{place}/{id}/approvals");
+        if listed {
+            assert_eq!(list(client, &path(&thread)).await, inbox, "{tool} {who}");
+        } else {
+            let (theirs, nobodys) = (client.get(&path(&thread)).await, client.get(&path(UNKNOWN)).await);
+            assert_eq!((theirs.status, &theirs.body), (404, &nobodys.body), "{tool} {who}");
+        }
+    }
+    let look = client.get(&format!("/tool_calls/{yes}")).await;
+    if let [listed] = &inbox[..] {
+        for (field, value) in look.body.as_object().unwrap() {
+            assert_eq!(&listed[field], value, "{tool} {who}: {field}");
+        }
+    }
+    let (approved, rejected) = (client.approve(&yes).await, client.reject(&no).await);
+    for (answer, id) in [(&approved, &yes), (&rejected, &no)] {
+        let stands = app.client.call(id).await["state"] == "pending";
+        assert_eq!(stands, answer.status != 200, "{tool} {who}: {answer:?}");
+    }
+    (listed, can_decide, look.status, approved.status, rejected.status)
+}
+
+#[tokio::test]
+async fn who_sees_and_decides_a_call_follows_from_how_they_stand_to_it_and_to_its_tool() {
+    let app = office().await;
+    let of_other = |user: &str, roles: &[&str]| app.client.as_user("other", user, roles);
+    for (who, client, [pay, refuse, mumble]) in [
+        ("the user", acme(&app, "alice", &[]), [DECIDES, ONLY_REJECTS, DECIDES]),
+        ("the user, a chief", acme(&app, "alice", &["chief"]), [DECIDES, ONLY_REJECTS, DECIDES]),
+        ("the user, an admin", acme(&app, "alice", &["admin"]), [DECIDES, ONLY_REJECTS, DECIDES]),
+        ("a chief", acme(&app, "carol", &["chief"]), [DECIDES, DECIDES, NOTHING]),
+        ("an admin", acme(&app, "oscar", &["admin"]), [LOOKS, LOOKS, LOOKS]),
+        ("a chief and admin", acme(&app, "olga", &["chief", "admin"]), [DECIDES, DECIDES, LOOKS]),
+        ("a stranger", acme(&app, "bob", &["boss", "Admin", "chiefs"]), [NOTHING; 3]),
+        ("another alice", of_other("alice", &[]), [NOTHING; 3]),
+        ("another chief", of_other("carol", &["chief"]), [NOTHING; 3]),
+        ("another admin", of_other("oscar", &["admin", "chief"]), [NOTHING; 3]),
+    ] {
+        for (tool, expected) in [("pay", pay), ("refuse", refuse), ("mumble", mumble)] {
+            assert_eq!(found(&app, &client, tool, who).await, expected, "{who}: {tool}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operator_reads_every_call_of_their_tenant_and_cancels_none() {
+    let app = office().await;
+    let admin = acme(&app, "oscar", &["admin"]);
+    let thread = app.client.thread().await;
+    app.scene.calls(&[crate::support::call("p", "look", &json!({ "note": "a" }))]).says("Seen.");
+    let turn = app.client.say(&thread, "look").await;
+    let looked = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let held = app.hold_in(&thread, "mumble", "b").await;
+    for id in [&looked, &held] {
+        assert_eq!(admin.call(id).await, app.client.call(id).await);
+        assert_eq!(
+            app.client.as_user("other", "oscar", &["admin"]).get(&format!("/tool_calls/{id}")).await.status,
+            404
+        );
+        assert_eq!(admin.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await.status, 404);
+    }
+    assert_eq!(admin.approve(&looked).await.status, 404, "nobody was asked about it");
+    assert_eq!(admin.get(&format!("/threads/{thread}/messages")).await.status, 404, "calls are all they see");
+    assert_eq!(ids(&admin, &format!("/threads/{thread}/approvals")).await, [held]);
+    let empty = app.client.thread().await;
+    assert_eq!(ids(&admin, &format!("/sessions/{empty}/approvals")).await, Vec::<String>::new());
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    assert_eq!(admin.get(&format!("/tool_calls/{looked}")).await.status, 404, "what is deleted is nobody's");
+}

@@ -1,0 +1,54 @@
+//! The inbox: which calls somebody is shown, and what they may do with each.
+
+mod lists;
+mod matrix;
+
+use crate::support::token::with_tokens;
+use crate::support::{Answer, Client, Embedded};
+use holdpoint::config::{Config, ToolRules};
+use serde_json::Value;
+
+/// An id that names nothing.
+const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A server that speaks for `alice` of `acme`. A `chief` approves what it would `pay` or `refuse`, and for `refuse`
+/// another person is wanted than who asked; nobody but the user approves what it would `mumble`; an `admin` operates it.
+async fn office() -> Embedded {
+    let mut app = Embedded::with(|config: &mut Config| {
+        with_tokens(config);
+        config.auth.operator_roles = names(&["admin"]);
+        let approved = ToolRules { approve_roles: names(&["chief"]), ..ToolRules::default() };
+        config.tools.rules.insert("refuse".to_owned(), ToolRules { other_person: true, ..approved.clone() });
+        config.tools.rules.insert("pay".to_owned(), approved);
+    })
+    .await;
+    app.client = acme(&app, "alice", &[]);
+    app
+}
+
+/// This user of the tenant `acme`.
+fn acme(app: &Embedded, user: &str, roles: &[&str]) -> Client {
+    app.client.as_user("acme", user, roles)
+}
+
+/// The list at this path, which is whole.
+async fn list(client: &Client, path: &str) -> Vec<Value> {
+    let answer = client.get(path).await;
+    assert_eq!((answer.status, &answer.body["has_more"]), (200, &Value::Bool(false)), "{path}: {answer:?}");
+    answer.body["results"].as_array().unwrap().clone()
+}
+
+/// The ids of the calls listed at this path.
+async fn ids(client: &Client, path: &str) -> Vec<String> {
+    list(client, path).await.iter().map(|call| call["tool_call_id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The notes of the calls in an answer.
+fn notes(answer: &Answer) -> Vec<&str> {
+    let results = answer.body["results"].as_array().unwrap();
+    results.iter().map(|call| call["input"]["note"].as_str().unwrap()).collect()
+}

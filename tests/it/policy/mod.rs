@@ -1,0 +1,201 @@
+//! What the operator's policy says of calls before anybody is asked, and again before they run.
+
+mod session;
+
+use crate::support::{Embedded, call, probes};
+use holdpoint::config::{ApprovalMode, ApprovalRule, Config, RuleCondition, RuleEffect, ToolRules};
+use serde_json::{Value, json};
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A rule about what is noted.
+fn rule(effect: RuleEffect, tool: &str, matches: &str) -> ApprovalRule {
+    let matches = Some(matches.to_owned());
+    ApprovalRule {
+        name: "notes".to_owned(),
+        effect,
+        tools: names(&[tool]),
+        when: vec![RuleCondition { argument: "/note".to_owned(), matches, ..RuleCondition::default() }],
+        roles: Vec::new(),
+        unless_roles: Vec::new(),
+        reason: Some("such notes are the chief's".to_owned()),
+    }
+}
+
+/// A server whose policy is changed so.
+async fn server(change: impl FnOnce(&mut Config)) -> Embedded {
+    Embedded::with(change).await
+}
+
+/// What becomes of a call that the model makes: the codes of its stream, and the call as it is stored.
+async fn made(app: &Embedded, tool: &str, note: &str) -> (String, Value) {
+    let thread = app.client.thread().await;
+    app.scene.forget();
+    app.scene.calls(&[call("p-1", tool, &json!({ "note": note }))]).says("I see.");
+    let turn = app.client.say(&thread, &format!("please {tool}")).await;
+    let id = turn.all('9')[0]["toolCallId"].as_str().unwrap().to_owned();
+    (turn.codes(), app.client.call(&id).await)
+}
+
+/// What was said of a call, and by what.
+fn decision(call: &Value) -> [&Value; 4] {
+    ["decision", "by", "surface", "source"].map(|field| &call["decision"][field])
+}
+
+async fn events(app: &Embedded, call: &Value) -> Vec<Value> {
+    let id = call["tool_call_id"].as_str().unwrap();
+    let sql = format!("SELECT type, actor FROM events WHERE tool_call_id = '{id}' ORDER BY event_id");
+    let all = app.rows.all(&sql).await;
+    all.iter()
+        .map(|event| {
+            json!(format!("{} {}", event["type"].as_str().unwrap(), event["actor"].as_str().unwrap()))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_never_runs_is_blocked_and_the_model_goes_on() {
+    let app = server(|config| config.approval.always_deny = names(&["pa*"])).await;
+    let (codes, call) = made(&app, "pay", "10").await;
+    assert_eq!(codes, "fbc9aef0ed", "it is told how it ended, and nobody is asked");
+    let words =
+        "The policy of this server forbids the call, the tool did not run. pay never runs on this server.";
+    assert_eq!(
+        (&call["state"], &call["held"], &call["result"]),
+        (&json!("rejected"), &json!(false), &json!(words))
+    );
+    assert_eq!(
+        decision(&call),
+        [&json!("reject"), &json!("system:policy"), &json!("policy"), &json!("always_deny")]
+    );
+    assert_eq!(events(&app, &call).await, ["tool.called user:local", "tool.blocked system:policy"]);
+    let id = call["tool_call_id"].as_str().unwrap();
+    assert_eq!(app.client.approve(id).await.status, 404, "nobody was asked about it");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+    let (_, look) = made(&app, "look", "x").await;
+    assert_eq!((&look["state"], decision(&look)[3]), (&json!("succeeded"), &Value::Null));
+}
+
+#[tokio::test]
+async fn what_is_always_allowed_runs_though_its_tool_asks() {
+    let app = server(|config| config.approval.always_allow = names(&["pay"])).await;
+    let (codes, call) = made(&app, "pay", "10").await;
+    assert_eq!(codes, "fbc9aef0ed");
+    assert_eq!(
+        (&call["state"], &call["held"], &call["validated"]),
+        (&json!("succeeded"), &json!(false), &json!(true))
+    );
+    assert_eq!(
+        decision(&call),
+        [&json!("approve"), &json!("system:policy"), &json!("policy"), &json!("always_allow")]
+    );
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn a_mode_is_for_all_tools_that_ask() {
+    for (mode, state, ran) in [
+        (ApprovalMode::Manual, "pending", &[][..]),
+        (ApprovalMode::AutoApprove, "succeeded", &["pay 10"]),
+        (ApprovalMode::AutoDeny, "rejected", &[]),
+    ] {
+        let app = server(|config| config.approval.mode = mode).await;
+        let (_, call) = made(&app, "pay", "10").await;
+        assert_eq!(call["state"], state, "{mode:?}");
+        assert_eq!(app.ledger.lines(), ran, "{mode:?}");
+        let (_, look) = made(&app, "look", "x").await;
+        assert_eq!(look["state"], "succeeded", "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_asks_about_some_calls_of_a_tool_that_does_not() {
+    let app = server(|config| config.approval.rules = vec![rule(RuleEffect::Ask, "look", "secret*")]).await;
+    let (_, seen) = made(&app, "look", "the garden").await;
+    assert_eq!(seen["state"], "succeeded");
+    let (codes, asked) = made(&app, "look", "secret garden").await;
+    assert_eq!(codes, "fbc98ed");
+    assert_eq!(
+        (&asked["state"], &asked["reason"]),
+        (&json!("pending"), &json!("such notes are the chief's"))
+    );
+    let id = asked["tool_call_id"].as_str().unwrap();
+    assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["look the garden", "look secret garden"]);
+}
+
+#[tokio::test]
+async fn a_rule_forbids_some_calls_and_no_edit_gets_around_it() {
+    let app = server(|config| config.approval.rules = vec![rule(RuleEffect::Deny, "pay", "1???*")]).await;
+    let (_, much) = made(&app, "pay", "1000").await;
+    assert_eq!((&much["state"], decision(&much)[3]), (&json!("rejected"), &json!("rule:notes")));
+    let (_, id) = app.held("pay", "10").await;
+    let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "1000" } });
+    let refused = app.client.validate(&edit).await;
+    assert_eq!((refused.status, refused.code()), (422, "invalid_inputs"));
+    let told = &refused.body["error"]["details"]["errors"][0];
+    assert_eq!(told, &json!({ "pointer": "", "message": "such notes are the chief's" }));
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "100" } });
+    assert_eq!(app.client.validate(&edit).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 100"]);
+}
+
+#[tokio::test]
+async fn what_the_policy_forbids_by_now_takes_no_yes_and_takes_a_no() {
+    let app = Embedded::start().await;
+    let (_, first) = app.held("pay", "1").await;
+    let (_, second) = app.held("pay", "2").await;
+    let forbid = |config: &mut Config| config.approval.always_deny = names(&["pay"]);
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, forbid).await;
+    let refused = app.client.approve(&first).await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    assert!(refused.body.to_string().contains("pay never runs on this server"), "{:?}", refused.body);
+    assert_eq!(app.client.call(&first).await["state"], "pending");
+    assert_eq!(app.client.reject(&second).await.body["state"], "rejected");
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, |_| {}).await;
+    assert_eq!(app.client.approve(&first).await.body["state"], "succeeded");
+    assert_eq!(app.ledger.lines(), ["pay 1"]);
+}
+
+#[tokio::test]
+async fn what_was_approved_and_is_forbidden_before_it_begins_does_not_run() {
+    let forbid = |config: &mut Config| {
+        config.approval.always_deny = names(&["pay"]);
+        config.approval.sweep = std::time::Duration::from_millis(50);
+    };
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "1").await;
+    app.commit_yes(&id, "0", "created_at + 1000000000").await;
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, forbid).await;
+    let call = app.client.becomes(&id, "failed").await;
+    let words = "Approved by a person, but the policy of this server forbids the call now. The tool did not run. pay \
+                 never runs on this server.";
+    assert_eq!(call["result"], words);
+    assert_eq!(events(&app, &call).await.last().unwrap(), "tool.failed system:policy");
+    app.scene.says("I see.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "I see.");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_was_approved_does_not_run_for_who_may_not_have_it_run_any_more() {
+    let for_chiefs = |config: &mut Config| {
+        let rules = ToolRules { run_roles: names(&["chief"]), ..ToolRules::default() };
+        config.tools.rules.insert("pay".to_owned(), rules);
+        config.approval.sweep = std::time::Duration::from_millis(50);
+    };
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "1").await;
+    app.commit_yes(&id, "0", "created_at + 1000000000").await;
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, for_chiefs).await;
+    let call = app.client.becomes(&id, "failed").await;
+    assert!(call["result"].as_str().unwrap().ends_with("pay does not run for who asked for it."), "{call}");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}

@@ -1,0 +1,121 @@
+//! What holds in one session: who says it, and what follows.
+
+use super::{decision, made, names};
+use crate::support::token::with_tokens;
+use crate::support::{Answer, Client, Embedded, call};
+use holdpoint::config::Config;
+use serde_json::{Value, json};
+
+/// A server for everybody who has a token, that speaks for `alice` of `acme`; an `admin` operates it.
+async fn office_with(change: impl FnOnce(&mut Config)) -> Embedded {
+    let mut app = Embedded::with(|config| {
+        with_tokens(config);
+        config.auth.operator_roles = names(&["admin"]);
+        change(config);
+    })
+    .await;
+    app.client = app.client.as_user("acme", "alice", &[]);
+    app
+}
+
+async fn office() -> Embedded {
+    office_with(|_| {}).await
+}
+
+async fn put(client: &Client, session: &str, policy: &Value) -> Answer {
+    client.send(client.http.put(client.url(&format!("/sessions/{session}/policy"))).json(policy)).await
+}
+
+/// What becomes of a call in this thread.
+async fn made_in(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
+    app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).says("I see.");
+    let turn = app.client.say(thread, &format!("please {tool} {note}")).await;
+    app.scene.forget();
+    app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+}
+
+#[tokio::test]
+async fn a_user_tightens_their_session_and_only_theirs() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    let policy = json!({ "mode": "auto-deny", "tools": { "look": "ask" } });
+    let answer = put(&app.client, &thread, &policy).await;
+    assert_eq!((answer.status, &answer.body), (200, &policy));
+    let pay = made_in(&app, &thread, "pay", "1").await;
+    assert_eq!((&pay["state"], decision(&pay)[3]), (&json!("rejected"), &json!("session")));
+    let look = made_in(&app, &thread, "look", "2").await;
+    assert_eq!(
+        (&look["state"], &look["reason"]),
+        (&json!("pending"), &json!("look runs only with a person's approval in this session"))
+    );
+    let (_, elsewhere) = made(&app, "look", "3").await;
+    assert_eq!(elsewhere["state"], "succeeded");
+    // A thread of the session.
+    let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
+    let child = child["thread_id"].as_str().unwrap();
+    assert_eq!(made_in(&app, child, "pay", "4").await["state"], "rejected");
+    assert_eq!(put(&app.client, child, &policy).await.status, 404, "a session has the id of its root");
+}
+
+#[tokio::test]
+async fn only_an_operator_loosens() {
+    let app = office().await;
+    let admin = app.client.as_user("acme", "root", &["admin"]);
+    let thread = app.client.thread().await;
+    for (loose, tool) in
+        [(json!({ "mode": "auto-approve" }), "break"), (json!({ "tools": { "pay": "allow" } }), "pay")]
+    {
+        let refused = put(&app.client, &thread, &loose).await;
+        assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{loose}");
+        assert!(refused.body.to_string().contains(&format!("{tool} would go further")), "{:?}", refused.body);
+    }
+    assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
+    assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "allow" } })).await.status, 200);
+    let pay = made_in(&app, &thread, "pay", "2").await;
+    assert_eq!((&pay["state"], decision(&pay)[3]), (&json!("succeeded"), &json!("session")));
+    assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "deny" } })).await.status, 200);
+    let refused = put(&app.client, &thread, &json!({})).await;
+    assert_eq!(refused.status, 403, "what an operator forbids its user does not take back");
+    assert_eq!(app.ledger.lines(), ["pay 2"]);
+}
+
+#[tokio::test]
+async fn who_holds_may_be_forbidden_until_it_runs() {
+    let app = office().await;
+    let (thread, id) = app.held("pay", "1").await;
+    assert_eq!(put(&app.client, &thread, &json!({ "tools": { "pay": "deny" } })).await.status, 200);
+    let refused = app.client.approve(&id).await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"));
+    assert_eq!(app.client.reject(&id).await.body["state"], "rejected");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_session_of_others_is_not_there() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    for stranger in [
+        app.client.as_user("acme", "bob", &[]),
+        app.client.as_user("globex", "alice", &[]),
+        app.client.as_user("globex", "root", &["admin"]),
+    ] {
+        assert_eq!(put(&stranger, &thread, &json!({ "mode": "auto-deny" })).await.status, 404);
+    }
+    assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "pending");
+}
+
+#[tokio::test]
+async fn what_is_no_policy_is_refused_by_name() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    for (wrong, status, named) in [
+        (json!({ "mode": "yolo" }), 400, "mode"),
+        (json!({ "tools": { "pay": "maybe" } }), 400, "tools"),
+        (json!({ "tools": { "fly": "deny" } }), 422, "fly"),
+        (json!({ "tool": {} }), 400, "tool"),
+    ] {
+        let refused = put(&app.client, &thread, &wrong).await;
+        assert_eq!(refused.status, status, "{wrong}");
+        assert!(refused.body["error"]["message"].as_str().unwrap().contains(named), "{:?}", refused.body);
+    }
+}

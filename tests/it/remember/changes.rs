@@ -1,0 +1,177 @@
+//! What changes behind a grant: the tool, the policy, the session.
+
+use super::{child, granted, grants, made, remember, stands};
+use crate::support::{ChangedPay, Embedded, Place, eventually, probes};
+use holdpoint::config::{ApprovalRule, RuleCondition, RuleEffect};
+use holdpoint::tools::ToolRegistry;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_tool_that_takes_something_else_by_now_is_asked_about_again() {
+    let app = Embedded::start().await;
+    let (thread, first) = app.held("pay", "1").await;
+    granted(&app.client, &first).await;
+    let old = app.hold_in(&app.client.thread().await, "pay", "old").await;
+    let mut changed = ToolRegistry::new();
+    changed.register(ChangedPay(app.ledger.clone())).unwrap();
+    let app = app.redeploy(changed).await;
+    let waits = made(&app, &thread, "pay", "2").await;
+    assert_eq!(waits["state"], "pending");
+    // A yes to what was asked for before the change is of the tool as it was.
+    assert_eq!(remember(&app.client, &old).await.body["state"], "succeeded");
+    let of_old = app.client.call(&old).await;
+    let session = of_old["session_id"].as_str().unwrap();
+    assert_eq!(grants(&app.client, session).await[0]["schema_hash"], of_old["schema_hash"]);
+    assert_eq!(made(&app, session, "pay", "3").await["state"], "pending");
+    let tools = probes(&app.ledger);
+    let app = app.redeploy(tools).await;
+    let waits = waits["tool_call_id"].as_str().unwrap();
+    assert_eq!(app.client.call(waits).await["state"], "pending", "nothing is freed by a deploy");
+    assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded", "the tool is what it was");
+    // Who frees what waits frees it of the tool that it was asked of.
+    let next = app.hold_in(&thread, "refuse", "5").await;
+    assert_eq!(remember(&app.client, &next).await.body["state"], "failed");
+    assert_eq!(app.client.call(waits).await["state"], "pending");
+    assert_eq!(app.ledger.lines(), ["pay 1", "changed pay old", "pay 4", "refuse 5"]);
+}
+
+fn rule(effect: RuleEffect) -> ApprovalRule {
+    let matches = Some("big*".to_owned());
+    ApprovalRule {
+        name: "big".to_owned(),
+        effect,
+        tools: vec!["pay".to_owned()],
+        when: vec![RuleCondition { argument: "/note".to_owned(), matches, ..RuleCondition::default() }],
+        roles: Vec::new(),
+        unless_roles: Vec::new(),
+        reason: None,
+    }
+}
+
+#[tokio::test]
+async fn what_the_operator_forbids_or_asks_about_comes_before_what_is_remembered() {
+    let app = Embedded::with(|config| config.approval.rules = vec![rule(RuleEffect::Ask)]).await;
+    let (thread, first) = app.held("pay", "1").await;
+    let big = app.hold_in(&thread, "pay", "big 2").await;
+    granted(&app.client, &first).await;
+    assert_eq!(app.client.call(&big).await["state"], "pending", "a rule asks about it");
+    let more = made(&app, &thread, "pay", "big 3").await;
+    assert_eq!((&more["state"], &more["held"]), (&json!("pending"), &json!(true)));
+    assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded");
+
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, |config| config.approval.rules = vec![rule(RuleEffect::Deny)]).await;
+    let denied = made(&app, &thread, "pay", "big 5").await;
+    assert_eq!(stands(&denied)[2], "rule:big");
+    let tools = probes(&app.ledger);
+    let app = app.redeploy_with(tools, |config| config.approval.always_deny = vec!["pay".to_owned()]).await;
+    assert_eq!(stands(&made(&app, &thread, "pay", "6").await)[2], "always_deny");
+    let tools = probes(&app.ledger);
+    let app = app.redeploy(tools).await;
+    let url = app.client.url(&format!("/sessions/{thread}/policy"));
+    let policy = json!({ "tools": { "pay": "deny" } });
+    assert_eq!(app.client.send(app.client.http.put(url).json(&policy)).await.status, 200);
+    assert_eq!(stands(&made(&app, &thread, "pay", "7").await)[2], "session");
+    assert_eq!(app.ledger.lines(), ["pay 1", "pay 4"]);
+}
+
+#[tokio::test]
+async fn with_its_root_thread_ends_what_is_remembered_in_a_session() {
+    let app = Embedded::start().await;
+    let (root, first) = app.held("pay", "1").await;
+    let below = child(&app.client, &root).await;
+    granted(&app.client, &first).await;
+    let beside = child(&app.client, &root).await;
+    assert_eq!(app.client.delete(&format!("/threads/{beside}")).await.status, 204);
+    assert_eq!(made(&app, &below, "pay", "2").await["state"], "succeeded", "that was a part of it");
+    assert_eq!(app.client.delete(&format!("/threads/{root}")).await.status, 204);
+    let asked = made(&app, &below, "pay", "3").await;
+    assert_eq!(asked["state"], "pending");
+    let rows = app.rows.all("SELECT revoked_by FROM grants WHERE revoked_at IS NOT NULL").await;
+    assert_eq!(rows, [json!({ "revoked_by": "user:local" })], "what was is on record");
+    assert_eq!(app.client.get(&format!("/sessions/{root}/grants")).await.status, 404);
+    // Nobody could revoke what was remembered there now.
+    let refused = remember(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
+    assert_eq!(refused.status, 400);
+    let expected = "remember: expected a session whose root thread is not deleted";
+    assert_eq!(refused.message(), expected);
+    assert_eq!(app.client.call(asked["tool_call_id"].as_str().unwrap()).await["state"], "pending");
+}
+
+#[tokio::test]
+async fn after_a_restore_nothing_is_remembered() {
+    let mut place = Place::new().await;
+    place.go();
+    let server = place.start("30s");
+    let thread = server.client.thread().await;
+    let id = place.hold(&server.client, &thread, "1").await;
+    granted(&server.client, &id).await;
+    server.finish();
+    let backup = place.copied().await;
+    let server = place.start("30s");
+    let grant = grants(&server.client, &thread).await.remove(0);
+    assert_eq!(super::revoke(&server.client, &thread, &grant).await, 204);
+    server.finish();
+
+    place.restore(backup);
+    let said = place.operate(&["fence", "--by", "mel"]).said();
+    assert!(said.contains("1 yeses that were to be remembered are revoked"), "{said}");
+    let server = place.start("30s");
+    assert_eq!(grants(&server.client, &thread).await, Vec::<Value>::new());
+    let asked = place.hold(&server.client, &thread, "2").await;
+    assert_eq!(server.client.call(&asked).await["state"], "pending");
+}
+
+#[tokio::test]
+async fn what_may_be_begun_again_is_begun_again_only_as_long_as_it_is_remembered() {
+    let app = Embedded::with(|config| {
+        config.approval.sweep = std::time::Duration::from_millis(50);
+        config.approval.lease = std::time::Duration::from_secs(1);
+        config.approval.wait = std::time::Duration::ZERO;
+    })
+    .await;
+    app.ledger.go.add_permits(1);
+    let (thread, first) = app.held("restock", "1").await;
+    assert_eq!(remember(&app.client, &first).await.status, 202);
+    app.client.becomes(&first, "succeeded").await;
+    app.ledger.wait_begun().await;
+    for (note, revoked) in [("kept", false), ("revoked", true)] {
+        app.scene.calls(&[crate::support::call(note, "restock", &json!({ "note": note }))]).says("I see.");
+        let turn = app.client.begin(&thread, &json!({ "content": note })).await;
+        app.ledger.wait_begun().await;
+        let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;
+        let id = found[0]["tool_call_id"].as_str().unwrap().to_owned();
+        if revoked {
+            let grant = grants(&app.client, &thread).await.remove(0);
+            assert_eq!(super::revoke(&app.client, &thread, &grant).await, 204);
+        }
+        // Taken for dead: its process went away.
+        let deadline = if revoked { "created_at + 1" } else { "created_at + 1000000000" };
+        let lost = format!(
+            "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {deadline}
+             WHERE tool_call_id = '{id}'"
+        );
+        assert_eq!(app.rows.change(&lost).await, Ok(1));
+        if revoked {
+            app.client.becomes(&id, "interrupted").await;
+            app.ledger.go.add_permits(1);
+        } else {
+            app.ledger.wait_begun().await;
+            app.ledger.go.add_permits(2);
+            eventually("it ends", async || {
+                Some(app.client.call(&id).await).filter(|call| call["state"] == "succeeded")
+            })
+            .await;
+        }
+        drop(app.client.read_on(turn).await);
+    }
+    let begun: Vec<String> =
+        app.ledger.lines().iter().map(|line| line.split(" key").next().unwrap().to_owned()).collect();
+    let expected = [
+        "restock 1 attempt 1",
+        "restock kept attempt 1",
+        "restock kept attempt 2",
+        "restock revoked attempt 1",
+    ];
+    assert_eq!(begun, expected);
+}

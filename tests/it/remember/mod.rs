@@ -1,0 +1,175 @@
+//! A yes that is to be remembered: for which calls nobody is asked any more, and until when.
+
+mod changes;
+mod inputs;
+mod once;
+mod processes;
+mod revoked;
+mod rights;
+
+use crate::support::{Answer, Client, Embedded, call};
+use serde_json::{Value, json};
+
+/// Says yes to a call, and has that remembered.
+async fn remember(client: &Client, call: &str) -> Answer {
+    client.validate(&json!({ "toolCallId": call, "isValidated": true, "remember": "session" })).await
+}
+
+/// Says yes to a call for the session, which takes it.
+async fn granted(client: &Client, call: &str) {
+    let answer = remember(client, call).await;
+    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+}
+
+/// What becomes of a call that the model makes in this thread.
+async fn made(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
+    app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).says("I see.");
+    let turn = app.client.say(thread, &format!("please {tool} {note}")).await;
+    app.scene.forget();
+    app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+}
+
+/// A thread of the same session.
+async fn child(client: &Client, parent: &str) -> String {
+    let made = client.post("/threads", &json!({ "parent_id": parent })).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    made.body["thread_id"].as_str().unwrap().to_owned()
+}
+
+/// What is remembered in a session, as somebody sees it.
+async fn grants(client: &Client, session: &str) -> Vec<Value> {
+    let found = client.get(&format!("/sessions/{session}/grants")).await;
+    assert_eq!(found.status, 200, "{:?}", found.body);
+    found.body["results"].as_array().unwrap().clone()
+}
+
+async fn revoke(client: &Client, session: &str, grant: &Value) -> u16 {
+    let grant = grant["grant_id"].as_str().unwrap();
+    client.delete(&format!("/sessions/{session}/grants/{grant}")).await.status
+}
+
+/// How a call stands, who decided, and on what word.
+fn stands(call: &Value) -> [&Value; 3] {
+    [&call["state"], &call["decision"]["by"], &call["decision"]["source"]]
+}
+
+/// The data of the events of this type about a call.
+async fn told(app: &Embedded, call: &str, event: &str) -> Vec<Value> {
+    let sql = format!("SELECT data FROM events WHERE tool_call_id = '{call}' AND type = '{event}'");
+    let rows = app.rows.all(&sql).await;
+    rows.iter().map(|row| serde_json::from_str(row["data"].as_str().unwrap()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn nobody_is_asked_again_in_the_session_and_every_use_names_the_grant() {
+    let app = Embedded::start().await;
+    let (thread, first) = app.held("pay", "1").await;
+    assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
+    granted(&app.client, &first).await;
+    let all = grants(&app.client, &thread).await;
+    let [grant] = all.as_slice() else { panic!("{all:?}") };
+    let decided = app.client.call(&first).await;
+    assert_eq!(decided["decision"]["remember"], "session");
+    let expected = json!({ "grant_id": grant["grant_id"], "session_id": thread, "tool_name": "pay",
+        "schema_hash": decided["schema_hash"], "granted_by": "user:local", "tool_call_id": first,
+        "created_at": decided["decision"]["at"] });
+    assert_eq!(grant, &expected);
+    assert_eq!(told(&app, &first, "tool.approved").await[0]["grant_id"], grant["grant_id"]);
+
+    let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
+    let again = made(&app, &thread, "pay", "2").await;
+    assert_eq!(stands(&again), [&json!("succeeded"), &json!("system:policy"), &source]);
+    assert_eq!((&again["held"], &again["decision"]["surface"]), (&json!(false), &json!("policy")));
+    let used = again["tool_call_id"].as_str().unwrap();
+    assert_eq!(told(&app, used, "tool.started").await[0]["source"], source);
+    let below = made(&app, &child(&app.client, &thread).await, "pay", "3").await;
+    assert_eq!(stands(&below), [&json!("succeeded"), &json!("system:policy"), &source]);
+
+    // Another tool, and another session.
+    assert_eq!(made(&app, &thread, "refuse", "4").await["state"], "pending");
+    let elsewhere = app.client.thread().await;
+    assert_eq!(made(&app, &elsewhere, "pay", "5").await["state"], "pending");
+    assert_eq!(grants(&app.client, &elsewhere).await, Vec::<Value>::new());
+    assert_eq!(app.ledger.lines(), ["pay 1", "pay 2", "pay 3"]);
+}
+
+#[tokio::test]
+async fn a_grant_in_a_thread_below_holds_in_the_whole_session() {
+    let app = Embedded::start().await;
+    let root = app.client.thread().await;
+    let below = child(&app.client, &root).await;
+    let first = app.hold_in(&below, "pay", "1").await;
+    granted(&app.client, &first).await;
+    assert_eq!(made(&app, &root, "pay", "2").await["state"], "succeeded");
+    let beside = child(&app.client, &root).await;
+    assert_eq!(made(&app, &beside, "pay", "3").await["state"], "succeeded");
+    assert_eq!(grants(&app.client, &root).await.len(), 1);
+    let of_child = app.client.get(&format!("/sessions/{below}/grants")).await;
+    assert_eq!(of_child.status, 404, "a session has the id of its root");
+}
+
+#[tokio::test]
+async fn what_waits_in_the_session_is_freed_by_who_grants() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    let asked: Vec<_> = [("pay", "1"), ("pay", "2"), ("pay", "3"), ("refuse", "4")]
+        .iter()
+        .map(|(tool, note)| call(&format!("p-{note}"), tool, &json!({ "note": note })))
+        .collect();
+    app.scene.calls(&asked);
+    let ids = app.client.say(&thread, "please").await.pending();
+    let below = child(&app.client, &thread).await;
+    let in_child = app.hold_in(&below, "pay", "5").await;
+    let (_, elsewhere) = app.held("pay", "6").await;
+
+    granted(&app.client, &ids[0]).await;
+    let grant = grants(&app.client, &thread).await.remove(0);
+    let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
+    for freed in [&ids[1], &ids[2], &in_child] {
+        let call = app.client.becomes(freed, "succeeded").await;
+        assert_eq!(stands(&call), [&json!("succeeded"), &json!("user:local"), &source]);
+        assert_eq!((&call["held"], &call["decision"]["remember"]), (&json!(true), &Value::Null));
+        assert_eq!(told(&app, freed, "tool.approved").await[0]["source"], source);
+    }
+    for waits in [&ids[3], &elsewhere] {
+        assert_eq!(app.client.call(waits).await["state"], "pending");
+    }
+    let mut lines = app.ledger.lines();
+    lines.sort();
+    assert_eq!(lines, ["pay 1", "pay 2", "pay 3", "pay 5"]);
+
+    // Who decides one of them now is told how it stands.
+    let refused = app.client.reject(&ids[1]).await;
+    assert_eq!((refused.status, refused.code()), (409, "already_decided"));
+    assert_eq!(app.client.approve(&ids[1]).await.header("idempotent-replayed"), Some("true"));
+    // And the model reads all of it.
+    assert_eq!(app.client.reject(&ids[3]).await.status, 200);
+    app.scene.says("Paid.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+}
+
+#[tokio::test]
+async fn only_a_yes_is_remembered() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "1").await;
+    let no = json!({ "toolCallId": id, "isValidated": false, "remember": "session" });
+    let refused = app.client.validate(&no).await;
+    assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+    assert_eq!(refused.message(), "remember: expected it with a yes alone");
+    for wrong in [json!("forever"), json!(true), json!(["session"])] {
+        let body = json!({ "toolCallId": id, "isValidated": true, "remember": wrong });
+        let refused = app.client.validate(&body).await;
+        assert_eq!(refused.status, 400, "{wrong}");
+        assert!(refused.message().starts_with("remember"), "{}", refused.message());
+    }
+    let both = json!({ "decisions": [no] });
+    let answer = app.client.post("/qa/validate_tools", &both).await;
+    let result = &answer.body["results"][0];
+    assert_eq!((answer.status, &result["status"]), (200, &json!(400)), "{result}");
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    let yes = json!({ "decisions": [{ "toolCallId": id, "isValidated": true, "remember": "session" }] });
+    assert_eq!(app.client.post("/qa/validate_tools", &yes).await.body["results"][0]["status"], 200);
+    assert_eq!(grants(&app.client, &thread).await.len(), 1);
+    let null = json!({ "toolCallId": id, "isValidated": true, "remember": null });
+    assert_eq!(app.client.validate(&null).await.header("idempotent-replayed"), Some("true"));
+}

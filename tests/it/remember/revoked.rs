@@ -1,0 +1,118 @@
+//! What is revoked is asked about from then on.
+
+use super::{child, granted, grants, made, remember, revoke};
+use crate::support::{Embedded, call, eventually, postgres};
+use futures::future::join;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn what_is_revoked_is_asked_about_again() {
+    let app = Embedded::start().await;
+    let (thread, first) = app.held("pay", "1").await;
+    granted(&app.client, &first).await;
+    let grant = grants(&app.client, &thread).await.remove(0);
+    assert_eq!(made(&app, &thread, "pay", "2").await["state"], "succeeded");
+    assert_eq!(revoke(&app.client, &thread, &grant).await, 204);
+    assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
+    let asked = made(&app, &thread, "pay", "3").await;
+    assert_eq!(asked["state"], "pending");
+    assert_eq!(revoke(&app.client, &thread, &grant).await, 404, "it is not there any more");
+    let rows = app.rows.all("SELECT granted_by, revoked_by FROM grants").await;
+    assert_eq!(rows, [json!({ "granted_by": "user:local", "revoked_by": "user:local" })]);
+    // It may be said again.
+    granted(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
+    assert_ne!(grants(&app.client, &thread).await[0]["grant_id"], grant["grant_id"]);
+    assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn a_grant_is_revoked_in_its_own_session() {
+    let app = Embedded::start().await;
+    let (thread, first) = app.held("pay", "1").await;
+    granted(&app.client, &first).await;
+    let grant = grants(&app.client, &thread).await.remove(0);
+    let other = app.client.thread().await;
+    let below = child(&app.client, &thread).await;
+    assert_eq!(revoke(&app.client, &other, &grant).await, 404);
+    assert_eq!(revoke(&app.client, &below, &grant).await, 404);
+    assert_eq!(revoke(&app.client, &thread, &json!({ "grant_id": "no-id" })).await, 404);
+    assert_eq!(revoke(&app.client, "no-id", &grant).await, 404);
+    assert_eq!(made(&app, &thread, "pay", "2").await["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn what_runs_by_then_goes_on_and_what_was_freed_stays_decided() {
+    let app = Embedded::with(|config| config.approval.wait = std::time::Duration::ZERO).await;
+    let thread = app.client.thread().await;
+    let calls = ["1", "2"].map(|note| call(note, "wait_for_me", &json!({ "note": note })));
+    app.scene.calls(&calls);
+    let ids = app.client.say(&thread, "wait").await.pending();
+    assert_eq!(remember(&app.client, &ids[0]).await.status, 202);
+    app.ledger.wait_begun().await;
+    app.ledger.wait_begun().await;
+    let grant = grants(&app.client, &thread).await.remove(0);
+    assert_eq!(revoke(&app.client, &thread, &grant).await, 204);
+    assert_eq!(app.client.call(&ids[1]).await["state"], "executing");
+    app.ledger.go.add_permits(2);
+    for id in &ids {
+        app.client.becomes(id, "succeeded").await;
+    }
+    assert_eq!(made(&app, &thread, "wait_for_me", "3").await["state"], "pending");
+}
+
+/// Whatever a turn has looked up stays true until its calls are stored: who revokes waits for that, and is told that
+/// nothing begins any more only when that is so.
+#[tokio::test]
+async fn who_revokes_waits_for_a_call_that_is_being_stored_on_postgres() {
+    let url = postgres().await;
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    let (thread, first) = app.held("pay", "1").await;
+    let below = child(&app.client, &thread).await;
+    granted(&app.client, &first).await;
+    let grant = grants(&app.client, &thread).await.remove(0);
+    app.rows.change("BEGIN; LOCK TABLE tool_calls IN SHARE MODE").await.unwrap();
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "2" }))]).says("Paid.");
+    let use_it = async {
+        let turn = app.client.say(&below, "pay").await;
+        app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
+    };
+    let revoke_it = async {
+        app.rows.somebody_waits_for_a_lock().await;
+        let revoked = revoke(&app.client, &thread, &grant);
+        let let_go = async {
+            let waits = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            eventually("both wait", async || (app.rows.count(waits).await == 2).then_some(())).await;
+            app.rows.change("ROLLBACK").await.unwrap();
+        };
+        join(revoked, let_go).await.0
+    };
+    let (used, revoked) = join(use_it, revoke_it).await;
+    assert_eq!((used["state"].as_str(), revoked), (Some("succeeded"), 204));
+    assert_eq!(made(&app, &below, "pay", "3").await["state"], "pending");
+}
+
+#[tokio::test]
+async fn behind_the_answer_that_it_is_revoked_nothing_begins() {
+    let app = Embedded::start().await;
+    for round in 0..10 {
+        let (thread, first) = app.held("pay", &format!("{round}")).await;
+        granted(&app.client, &first).await;
+        let grant = grants(&app.client, &thread).await.remove(0);
+        let (used, revoked) = join(
+            made(&app, &thread, "pay", &format!("{round} at once")),
+            revoke(&app.client, &thread, &grant),
+        )
+        .await;
+        assert_eq!(revoked, 204);
+        assert!(["succeeded", "pending"].contains(&used["state"].as_str().unwrap()), "{used}");
+        if used["state"] == "succeeded" {
+            let source = format!("remembered:{}", grant["grant_id"].as_str().unwrap());
+            assert_eq!(used["decision"]["source"], source);
+        }
+        let ran = app.ledger.lines().iter().filter(|line| line.ends_with("at once")).count();
+        let thread_after = made(&app, &thread, "pay", &format!("{round} after")).await;
+        assert_eq!(thread_after["state"], "pending");
+        assert!(ran <= round + 1);
+    }
+    assert!(app.ledger.lines().iter().all(|line| !line.ends_with("after")));
+}

@@ -1,0 +1,214 @@
+//! `POST /runs/{id}/approve` and `/reject`: what they answer.
+
+use super::{approve, reject, run_becomes, run_of};
+use crate::support::token::with_tokens;
+use crate::support::{Answer, Client, Embedded, call};
+use holdpoint::config::ToolRules;
+use serde_json::{Value, json};
+
+/// No id of anything.
+const NOBODYS: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+/// A thread in which the model asked for these calls of `pay` in one step.
+async fn held(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
+    let thread = app.client.thread().await;
+    let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
+    app.scene.calls(&calls);
+    let turn = app.client.say(&thread, "pay").await;
+    (thread, turn.pending())
+}
+
+async fn post(client: &Client, run: &str, what: &str, body: &Value) -> Answer {
+    client.post(&format!("/runs/{run}/{what}"), body).await
+}
+
+#[tokio::test]
+async fn a_decision_is_answered_as_soon_as_it_stands_and_the_same_again_with_what_came_of_it() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("wait_for_me", "1").await;
+    let run = run_of(&app.client, &id).await;
+    let decided = approve(&app.client, &id).await;
+    let expected = json!({ "success": true, "run_id": run, "tool_call_id": id, "state": "approved" });
+    assert_eq!((decided.status, &decided.body), (200, &expected));
+    assert_eq!(decided.header("idempotent-replayed"), None);
+
+    app.scene.says("Done.");
+    app.ledger.go.add_permits(1);
+    run_becomes(&app.client, &run, "completed").await;
+    let again = approve(&app.client, &id).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    let expected = json!({ "success": true, "run_id": run, "tool_call_id": id, "state": "succeeded" });
+    assert_eq!(again.body, expected);
+    assert_eq!(app.ledger.lines(), ["wait_for_me 1"]);
+
+    let by = app.client.call(&id).await["decision"].clone();
+    assert_eq!(
+        (&by["decision"], &by["by"], &by["surface"]),
+        (&json!("approve"), &json!("user:local"), &json!("rest"))
+    );
+}
+
+#[tokio::test]
+async fn edited_inputs_run_and_those_that_do_not_fit_leave_the_call_pending() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "1").await;
+    let run = run_of(&app.client, &id).await;
+    let say = async |inputs: Value| {
+        post(&app.client, &run, "approve", &json!({ "tool_call_id": id, "validated_inputs": inputs })).await
+    };
+    let wrong = say(json!({ "note": 7 })).await;
+    assert_eq!((wrong.status, wrong.code()), (422, "invalid_inputs"));
+    assert_eq!(wrong.body["error"]["details"]["errors"][0]["pointer"], "/note");
+    assert!(wrong.message().starts_with("validated_inputs: "), "{}", wrong.message());
+    let stale = json!({ "tool_call_id": id, "input_hash": "0".repeat(64) });
+    let stale = post(&app.client, &run, "approve", &stale).await;
+    assert_eq!((stale.status, stale.code()), (409, "stale"));
+    assert!(stale.message().starts_with("input_hash: "), "{}", stale.message());
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+
+    app.scene.says("Two paid.");
+    let edited = say(json!({ "note": "2" })).await;
+    assert_eq!((edited.status, &edited.body["success"]), (200, &json!(true)));
+    run_becomes(&app.client, &run, "completed").await;
+    assert_eq!(app.ledger.lines(), ["pay 2"]);
+}
+
+#[tokio::test]
+async fn while_the_run_waits_another_decision_is_refused_by_the_calls_own_word_and_later_because_of_the_run()
+{
+    let app = Embedded::start().await;
+    let (_, ids) = held(&app, &["1", "2", "3"]).await;
+    let [yes, overdue, no] = &ids[..] else { panic!("{ids:?}") };
+    let run = run_of(&app.client, yes).await;
+    assert_eq!(approve(&app.client, yes).await.status, 200);
+    let other = reject(&app.client, yes, "no").await;
+    assert_eq!((other.status, other.code()), (409, "already_decided"));
+    assert_eq!(other.body["error"]["details"]["decision"]["decision"], "approve");
+    let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{overdue}'");
+    assert_eq!(app.rows.change(&end).await, Ok(1));
+    let late = approve(&app.client, overdue).await;
+    assert_eq!((late.status, late.code()), (409, "expired"));
+
+    app.scene.says("One paid.");
+    assert_eq!(reject(&app.client, no, "too much").await.body["state"], "rejected");
+    run_becomes(&app.client, &run, "completed").await;
+    for (call, state, decision) in
+        [(yes, "succeeded", "approve"), (overdue, "expired", "expire"), (no, "rejected", "reject")]
+    {
+        let late = match decision {
+            "reject" => approve(&app.client, call).await,
+            _ => reject(&app.client, call, "no").await,
+        };
+        assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+        let details = &late.body["error"]["details"];
+        assert_eq!((&details["state"], &details["decision"]["decision"]), (&json!(state), &json!(decision)));
+    }
+    let repeat = reject(&app.client, no, "too much").await;
+    assert_eq!((repeat.status, repeat.header("idempotent-replayed")), (200, Some("true")));
+}
+
+#[tokio::test]
+async fn a_call_that_was_cancelled_with_its_run_is_one_of_a_run_that_does_not_wait() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "1").await;
+    let run = run_of(&app.client, &id).await;
+    assert_eq!(app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await.status, 200);
+    for late in [approve(&app.client, &id).await, reject(&app.client, &id, "no").await] {
+        assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+        assert_eq!(late.body["error"]["details"]["state"], "cancelled");
+    }
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_call_of_another_run_one_that_asks_nobody_and_one_that_is_none_are_not_there() {
+    let app = Embedded::start().await;
+    let (thread, first) = app.held("pay", "1").await;
+    let second = app.hold_in(&thread, "pay", "2").await;
+    let (run, other) = (run_of(&app.client, &first).await, run_of(&app.client, &second).await);
+    assert_ne!(run, other);
+    app.scene.calls(&[call("l", "look", &json!({ "note": "3" }))]).says("Seen.");
+    let looked = app.client.say(&thread, "look").await.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let looks = run_of(&app.client, &looked).await;
+    let nothing = json!({ "error": { "code": "not_found",
+        "message": "There is nothing here, or nothing for you." } });
+    for (run, call) in [
+        (run.as_str(), second.as_str()),
+        (other.as_str(), &first),
+        (looks.as_str(), &looked),
+        (NOBODYS, &first),
+        (run.as_str(), NOBODYS),
+        ("nothing", &first),
+        (run.as_str(), "nothing"),
+    ] {
+        for what in ["approve", "reject"] {
+            let answer = post(&app.client, run, what, &json!({ "tool_call_id": call })).await;
+            assert_eq!((answer.status, &answer.body), (404, &nothing), "{what} {run} {call}");
+        }
+    }
+    for id in [first, second] {
+        assert_eq!(app.client.call(&id).await["state"], "pending");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_by_its_field_and_decides_nothing() {
+    let app = Embedded::start().await;
+    let (_, id) = app.held("pay", "1").await;
+    let run = run_of(&app.client, &id).await;
+    for (what, body, field) in [
+        ("approve", json!({}), "tool_call_id"),
+        ("approve", json!({ "toolCallId": id }), "toolCallId"),
+        ("approve", json!({ "tool_call_id": id, "validated_inputs": [] }), "validated_inputs"),
+        ("approve", json!({ "tool_call_id": id, "reason": "yes" }), "reason"),
+        ("reject", json!({ "tool_call_id": 7 }), "tool_call_id"),
+        ("reject", json!({ "tool_call_id": id, "reason": "x".repeat(2001) }), "reason"),
+        ("reject", json!({ "tool_call_id": id, "validated_inputs": {} }), "validated_inputs"),
+    ] {
+        let answer = post(&app.client, &run, what, &body).await;
+        assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{what} {body}");
+        assert!(answer.message().contains(field), "{what} {body}: {}", answer.message());
+    }
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+}
+
+#[tokio::test]
+async fn who_approves_for_others_decides_at_a_run_that_is_not_theirs_and_the_user_may_only_reject() {
+    let mut app = Embedded::with(|config| {
+        with_tokens(config);
+        let roles = ["chief".to_owned()].into();
+        let rules = ToolRules {
+            run_roles: [].into(),
+            approve_roles: roles,
+            other_person: true,
+            ..ToolRules::default()
+        };
+        config.tools.rules.insert("pay".to_owned(), rules);
+    })
+    .await;
+    let nobody = app.client.clone();
+    app.client = nobody.as_user("acme", "alice", &["clerk"]);
+    let (carol, bob) = (nobody.as_user("acme", "carol", &["chief"]), nobody.as_user("acme", "bob", &[]));
+    let (thread, id) = app.held("pay", "1").await;
+    let run = run_of(&app.client, &id).await;
+    let say = json!({ "tool_call_id": id });
+    assert_eq!(post(&bob, &run, "approve", &say).await.status, 404);
+    assert_eq!(post(&app.client, &run, "approve", &say).await.status, 403);
+    assert_eq!(carol.get(&format!("/runs/{run}")).await.status, 404, "the run is not hers");
+
+    app.scene.says("Paid.");
+    let yes = post(&carol, &run, "approve", &say).await;
+    assert_eq!((yes.status, &yes.body["state"]), (200, &json!("approved")));
+    run_becomes(&app.client, &run, "completed").await;
+    let late = post(&carol, &run, "reject", &say).await;
+    assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
+    // On behalf of whom it is, with the roles that she had.
+    let stored = app.rows.all(&format!("SELECT roles FROM runs WHERE thread_id = '{thread}'")).await;
+    assert_eq!(stored, [json!({ "roles": r#"["clerk"]"# })]);
+
+    let id = app.hold_in(&thread, "pay", "2").await;
+    app.scene.says("As you like.");
+    assert_eq!(reject(&app.client, &id, "I think not").await.status, 200);
+    run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+    assert_eq!(app.ledger.lines(), ["pay 1"]);
+}

@@ -1,0 +1,114 @@
+//! Between a decision and the run's going on a process may end: what was decided is not forgotten.
+
+use super::{approve, events_of, last_words, reject, run_becomes, run_of};
+use crate::support::{Place, Rows, UNKNOWN, eventually};
+use serde_json::json;
+use tokio::net::TcpStream;
+
+/// Forbids the database to let a run go on.
+async fn forbid_going_on(place: &Place, rows: &Rows) {
+    let forbid = if place.is_postgres() {
+        "CREATE OR REPLACE FUNCTION not_on() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN RAISE EXCEPTION 'not now'; END $$;
+         CREATE TRIGGER not_on BEFORE UPDATE ON runs FOR EACH ROW
+             WHEN (OLD.status = 'waiting' AND NEW.status = 'running') EXECUTE FUNCTION not_on()"
+    } else {
+        "CREATE TRIGGER not_on BEFORE UPDATE ON runs WHEN OLD.status = 'waiting' AND NEW.status = 'running'
+             BEGIN SELECT RAISE(ABORT, 'not now'); END"
+    };
+    rows.change(forbid).await.unwrap();
+}
+
+/// Has it let them again.
+async fn allow_going_on(place: &Place, rows: &Rows) {
+    let on = if place.is_postgres() { " ON runs" } else { "" };
+    rows.change(&format!("DROP TRIGGER not_on{on}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn killed_between_the_outcome_and_going_on_the_next_process_goes_on_once() {
+    let place = Place::new().await;
+    place.go();
+    for yes in [true, false] {
+        let mut server = place.start("30s");
+        let thread = server.client.thread().await;
+        let id = place.hold(&server.client, &thread, "10").await;
+        let run = run_of(&server.client, &id).await;
+        let rows = place.rows().await;
+        forbid_going_on(&place, &rows).await;
+        let decided = match yes {
+            true => approve(&server.client, &id).await,
+            false => reject(&server.client, &id, "no").await,
+        };
+        assert_eq!(decided.status, 200);
+        server.client.becomes(&id, if yes { "succeeded" } else { "rejected" }).await;
+        assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
+        server.kill();
+
+        allow_going_on(&place, &rows).await;
+        let server = place.start("30s");
+        run_becomes(&server.client, &run, "completed").await;
+        let words =
+            if yes { "{\"transferred\":\"10\"}" } else { "Tool execution rejected by user. Reason: no" };
+        assert_eq!(last_words(&server.client, &thread).await, words);
+        let resumed = events_of(&rows, &run).await;
+        assert_eq!(resumed.iter().filter(|event| *event == "run.resumed").count(), 1);
+    }
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+}
+
+#[tokio::test]
+async fn killed_while_the_approved_tool_runs_the_server_goes_on_with_what_nobody_knows() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let id = place.hold(&server.client, &thread, "10").await;
+    let run = run_of(&server.client, &id).await;
+    assert_eq!(approve(&server.client, &id).await.status, 200);
+    place.wait_begun(&["transfer 10"]).await;
+    server.kill();
+
+    let server = place.start("0s");
+    run_becomes(&server.client, &run, "completed").await;
+    assert_eq!(last_words(&server.client, &thread).await, UNKNOWN);
+    assert_eq!(server.client.call(&id).await["state"], "interrupted");
+    assert_eq!(place.ledger(), ["transfer 10"]);
+}
+
+#[tokio::test]
+async fn a_process_that_is_about_to_leave_leaves_the_run_to_the_next() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let id = place.hold(&server.client, &thread, "10").await;
+    let run = run_of(&server.client, &id).await;
+    assert_eq!(approve(&server.client, &id).await.status, 200);
+    place.wait_begun(&["transfer 10"]).await;
+    server.terminate();
+    let address = server.client.base.trim_start_matches("http://").to_owned();
+    let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
+    eventually("no new connection is taken", refused).await;
+    place.go();
+    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
+    let rows = place.rows().await;
+    let stands = rows.all(&format!("SELECT status FROM runs WHERE run_id = '{run}'")).await;
+    assert_eq!(stands, [json!({ "status": "waiting" })], "its tool had time to end, and no turn was begun");
+
+    let server = place.start("0s");
+    run_becomes(&server.client, &run, "completed").await;
+    assert_eq!(last_words(&server.client, &thread).await, "{\"transferred\":\"10\"}");
+}
+
+#[tokio::test]
+async fn on_postgres_another_process_goes_on_with_what_a_killed_one_left() {
+    let place = Place::on_postgres().await;
+    let (mut dead, other) = (place.start("0s"), place.start("0s"));
+    let thread = other.client.thread().await;
+    let id = place.hold(&dead.client, &thread, "10").await;
+    let run = run_of(&dead.client, &id).await;
+    assert_eq!(approve(&dead.client, &id).await.status, 200);
+    place.wait_begun(&["transfer 10"]).await;
+    dead.kill();
+    run_becomes(&other.client, &run, "completed").await;
+    assert_eq!(last_words(&other.client, &thread).await, UNKNOWN);
+}

@@ -1,0 +1,61 @@
+//! Runs and sessions: held calls decided where no page is, the server going on by itself, and everything stopped.
+
+mod deciding;
+mod left_behind;
+mod once;
+mod resuming;
+mod sessions;
+mod surfaces;
+
+use crate::support::{Answer, Client, Embedded, Rows, eventually};
+use serde_json::{Value, json};
+
+pub(crate) async fn run_of(client: &Client, call: &str) -> String {
+    client.call(call).await["run_id"].as_str().unwrap().to_owned()
+}
+
+/// Says yes to a call at its run.
+pub(crate) async fn approve(client: &Client, call: &str) -> Answer {
+    let run = run_of(client, call).await;
+    client.post(&format!("/runs/{run}/approve"), &json!({ "tool_call_id": call })).await
+}
+
+/// Says no to a call at its run, for this reason.
+pub(crate) async fn reject(client: &Client, call: &str, reason: &str) -> Answer {
+    let run = run_of(client, call).await;
+    client.post(&format!("/runs/{run}/reject"), &json!({ "tool_call_id": call, "reason": reason })).await
+}
+
+/// Decides a call in its session.
+pub(crate) async fn decide_in(client: &Client, session: &str, call: &str, decision: &str) -> Answer {
+    client.post(&format!("/sessions/{session}/approvals/{call}"), &json!({ "decision": decision })).await
+}
+
+/// The run, once it stands so.
+pub(crate) async fn run_becomes(client: &Client, run: &str, status: &str) -> Value {
+    let found = async || {
+        let run = client.get(&format!("/runs/{run}")).await;
+        assert_eq!(run.status, 200, "{:?}", run.body);
+        Some(run.body).filter(|run| run["status"] == status)
+    };
+    eventually(&format!("the run becomes {status}"), found).await
+}
+
+/// What the assistant said in the last message of the thread.
+pub(crate) async fn last_words(client: &Client, thread: &str) -> String {
+    let last = client.messages(thread).await.pop().unwrap();
+    let parts = last["parts"].as_array().unwrap().iter();
+    parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
+}
+
+/// The types of a run's events, in their order.
+pub(crate) async fn events_of(rows: &Rows, run: &str) -> Vec<String> {
+    let sql = format!("SELECT type FROM events WHERE run_id = '{run}' ORDER BY event_id");
+    let found = rows.all(&sql).await;
+    found.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+/// How often the model was asked.
+pub(crate) fn asked(app: &Embedded) -> usize {
+    app.scene.requests().len()
+}

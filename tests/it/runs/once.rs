@@ -1,0 +1,108 @@
+//! However many decide the last calls of a run at once, wherever, and whoever goes on meanwhile: it goes on once.
+
+use super::{approve, asked, decide_in, last_words, run_becomes, run_of};
+use crate::support::{Embedded, call, postgres};
+use holdpoint::config::Config;
+use serde_json::json;
+use std::time::Duration;
+
+const ROUNDS: usize = 8;
+/// What the model says behind the outcomes.
+const WORDS: &str = "All told.";
+
+fn watchful(config: &mut Config) {
+    config.approval.sweep = Duration::from_millis(20);
+}
+
+async fn alone() -> Embedded {
+    Embedded::with(watchful).await
+}
+
+async fn side_by_side() -> [Embedded; 2] {
+    let url = postgres().await;
+    let start = async || {
+        let at = |config: &mut Config| {
+            watchful(config);
+            config.database.url = url.clone().into();
+        };
+        Embedded::with(at).await
+    };
+    [start().await, start().await]
+}
+
+/// Whether a page that posted saw the answer, came too late for it, or came before the last decision.
+fn told_late_or_asked(turn: &crate::support::Turn) {
+    match turn.status {
+        200 => assert!(
+            turn.text() == WORDS || !turn.pending().is_empty() || turn.raw.contains("\"8:"),
+            "{}",
+            turn.raw
+        ),
+        _ => assert_eq!(turn.refused(), (409, "nothing_to_continue".to_owned())),
+    }
+}
+
+async fn decided_everywhere_at_once(at: [&Embedded; 2]) {
+    let [one, other] = at;
+    let same = std::ptr::eq(one, other);
+    let asked_at_both = || asked(one) + if same { 0 } else { asked(other) };
+    let mut effects = Vec::new();
+    for round in 0..ROUNDS {
+        let thread = one.client.thread().await;
+        let notes: Vec<_> = (0..4).map(|n| format!("{round}-{n}")).collect();
+        let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
+        one.scene.calls(&calls);
+        let ids = one.client.say(&thread, "pay").await.pending();
+        let run = run_of(&one.client, &ids[0]).await;
+        let before = asked_at_both();
+        one.scene.says(WORDS);
+        if !same {
+            other.scene.says(WORDS);
+        }
+        let resume = json!({ "toolCallId": ids[2], "isValidated": true, "resume": true });
+        let reject = json!({ "toolCallId": ids[3], "isValidated": false, "resume": true });
+        let (at_run, again, in_session, by_page, rejected, posted, mounted) = tokio::join!(
+            approve(&one.client, &ids[0]),
+            approve(&other.client, &ids[0]),
+            decide_in(&other.client, &thread, &ids[1], "allow_once"),
+            one.client.validate(&resume),
+            other.client.validate(&reject),
+            one.client.go_on(&thread),
+            other
+                .client
+                .read(other.client.http.get(other.client.url(&format!("/qa/chat_streamed/{thread}")))),
+        );
+        for answer in [at_run, again, in_session, by_page, rejected] {
+            assert_eq!((answer.status, &answer.body["success"]), (200, &json!(true)), "{:?}", answer.body);
+        }
+        told_late_or_asked(&posted);
+        assert_eq!(mounted.status, 200, "{}", mounted.raw);
+        run_becomes(&other.client, &run, "completed").await;
+        assert_eq!(last_words(&one.client, &thread).await, WORDS);
+        assert_eq!(asked_at_both(), before + 1, "round {round}: one continuation");
+        let resumed = format!("events WHERE run_id = '{run}' AND type = 'run.resumed'");
+        assert_eq!(one.rows.count(&resumed).await, 1);
+        effects.extend(notes[..3].iter().map(|note| format!("pay {note}")));
+        for app in at {
+            app.scene.forget();
+        }
+    }
+    let mut ran = one.ledger.lines();
+    if !same {
+        ran.extend(other.ledger.lines());
+    }
+    ran.sort();
+    assert_eq!(ran, effects);
+}
+
+#[tokio::test]
+async fn calls_of_a_run_decided_everywhere_at_once_have_one_continuation() {
+    let app = alone().await;
+    decided_everywhere_at_once([&app, &app]).await;
+}
+
+#[tokio::test]
+async fn on_postgres_calls_of_a_run_decided_at_two_processes_at_once_have_one_continuation() {
+    let [one, other] = side_by_side().await;
+    decided_everywhere_at_once([&one, &other]).await;
+}

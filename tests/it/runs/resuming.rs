@@ -1,0 +1,323 @@
+//! The server goes on with a run by itself, where the last word about its calls left it to the server.
+
+use super::{approve, asked, events_of, last_words, reject, run_becomes, run_of};
+use crate::support::token::with_tokens;
+use crate::support::{Embedded, call, eventually};
+use holdpoint::llm::ModelMessage;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A server that looks again and again.
+async fn watchful() -> Embedded {
+    Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await
+}
+
+/// A thread in which the model asked for these calls of `pay` in one step.
+async fn held(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
+    let thread = app.client.thread().await;
+    let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
+    app.scene.calls(&calls);
+    let turn = app.client.say(&thread, "pay").await;
+    (thread, turn.pending())
+}
+
+/// What the model was told last of calls.
+fn told(app: &Embedded) -> Vec<String> {
+    let messages = app.scene.requests().pop().unwrap().messages;
+    let told = messages.into_iter().filter_map(|message| match message {
+        ModelMessage::Tool { text, .. } => Some(text),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// Comes back once the server has looked for runs to go on with: it has gone on with one that began later than any other.
+async fn the_server_has_looked(app: &Embedded) {
+    let (_, id) = app.held("pay", "of another").await;
+    app.scene.says("Paid, of another.");
+    assert_eq!(approve(&app.client, &id).await.status, 200);
+    run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+}
+
+#[tokio::test]
+async fn an_approved_call_runs_and_the_run_goes_on_to_its_answer() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let run = run_of(&app.client, &id).await;
+    app.scene.says("Paid.");
+    assert_eq!(approve(&app.client, &id).await.status, 200);
+    let ended = run_becomes(&app.client, &run, "completed").await;
+    assert_eq!(ended["pending"], json!([]));
+    assert_eq!(last_words(&app.client, &thread).await, "Paid.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+    assert_eq!(told(&app), ["{\"paid\":\"10\"}"]);
+    assert_eq!(asked(&app), 2, "nobody asked the model for the call again");
+    let expected = [
+        "run.started",
+        "tool.called",
+        "tool.requires_approval",
+        "run.waiting",
+        "tool.approved",
+        "tool.started",
+        "tool.succeeded",
+        "run.resumed",
+        "run.completed",
+    ];
+    assert_eq!(events_of(&app.rows, &run).await, expected);
+    assert_eq!(app.client.messages(&thread).await.len(), 2, "in the same message");
+}
+
+#[tokio::test]
+async fn a_rejection_goes_on_too_and_the_model_reads_the_reason() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("As you like.");
+    assert_eq!(reject(&app.client, &id, "too much").await.status, 200);
+    run_becomes(&app.client, &run_of(&app.client, &id).await, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "As you like.");
+    assert_eq!(told(&app), ["Tool execution rejected by user. Reason: too much"]);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn of_several_calls_the_run_goes_on_behind_the_last_and_may_hold_again() {
+    let app = watchful().await;
+    let (thread, ids) = held(&app, &["1", "2", "3"]).await;
+    let run = run_of(&app.client, &ids[0]).await;
+    approve(&app.client, &ids[0]).await;
+    reject(&app.client, &ids[1], "not this").await;
+    app.client.becomes(&ids[0], "succeeded").await;
+    the_server_has_looked(&app).await;
+    let waits = app.client.get(&format!("/runs/{run}")).await.body;
+    assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!([ids[2]])));
+
+    // It asks for another in its next step, and goes on with that as well.
+    app.scene.calls(&[call("4", "pay", &json!({ "note": "4" }))]);
+    approve(&app.client, &ids[2]).await;
+    let next = async || {
+        let run = app.client.get(&format!("/runs/{run}")).await.body;
+        run["pending"][0].as_str().map(str::to_owned).filter(|id| *id != ids[2] && run["status"] == "waiting")
+    };
+    let next = eventually("it waits again", next).await;
+    let outcomes =
+        ["{\"paid\":\"1\"}", "Tool execution rejected by user. Reason: not this", "{\"paid\":\"3\"}"];
+    assert_eq!(told(&app), outcomes);
+    the_server_has_looked(&app).await;
+    app.scene.says("All told.");
+    assert_eq!(approve(&app.client, &next).await.status, 200);
+    run_becomes(&app.client, &run, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "All told.");
+    let resumed = events_of(&app.rows, &run).await;
+    assert_eq!(resumed.iter().filter(|event| *event == "run.resumed").count(), 2);
+}
+
+#[tokio::test]
+async fn what_is_said_last_about_the_calls_of_a_run_says_who_goes_on() {
+    let app = watchful().await;
+    let validate = async |id: &str, resume: Value| {
+        let mut body = json!({ "toolCallId": id, "isValidated": true });
+        if !resume.is_null() {
+            body["resume"] = resume;
+        }
+        let answer = app.client.validate(&body).await;
+        assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
+    };
+    // A page decides last, or says that it goes on itself.
+    for resume in [Value::Null, json!(false)] {
+        let (thread, ids) = held(&app, &["1", "2"]).await;
+        assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
+        app.client.becomes(&ids[0], "succeeded").await;
+        validate(&ids[1], resume).await;
+        the_server_has_looked(&app).await;
+        let run = run_of(&app.client, &ids[0]).await;
+        assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
+        app.scene.says("By the page.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "By the page.");
+    }
+    // Who has no page decides last; or a page that leaves it to the server.
+    for by_page in [false, true] {
+        let (thread, ids) = held(&app, &["1", "2"]).await;
+        validate(&ids[0], json!(false)).await;
+        app.scene.says("By the server.");
+        if by_page {
+            validate(&ids[1], json!(true)).await;
+        } else {
+            assert_eq!(approve(&app.client, &ids[1]).await.status, 200);
+        }
+        run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
+        assert_eq!(last_words(&app.client, &thread).await, "By the server.");
+    }
+    // Of several at once each says it for itself.
+    let (thread, ids) = held(&app, &["1", "2"]).await;
+    app.scene.says("By the server.");
+    let decisions = [
+        json!({ "toolCallId": ids[0], "isValidated": false, "resume": false }),
+        json!({ "toolCallId": ids[1], "isValidated": true, "resume": true }),
+    ];
+    assert_eq!(app.client.post("/qa/validate_tools", &json!({ "decisions": decisions })).await.status, 200);
+    run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "By the server.");
+    let wrong = json!({ "toolCallId": ids[0], "isValidated": true, "resume": "yes" });
+    let wrong = app.client.validate(&wrong).await;
+    assert_eq!((wrong.status, wrong.code()), (400, "bad_request"));
+    assert!(wrong.message().starts_with("resume: "), "{}", wrong.message());
+}
+
+#[tokio::test]
+async fn a_call_that_ends_by_itself_says_nothing_about_who_goes_on() {
+    let app = watchful().await;
+    let expire = async |id: &str| {
+        let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
+        assert_eq!(app.rows.change(&end).await, Ok(1));
+        app.client.becomes(id, "expired").await;
+    };
+    // Nobody had said that the server does.
+    let (_, alone) = app.held("pay", "1").await;
+    expire(&alone).await;
+    the_server_has_looked(&app).await;
+    let run = run_of(&app.client, &alone).await;
+    assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
+
+    // Somebody had, about the other call; and so for one that is cancelled.
+    for cancelled in [false, true] {
+        let (thread, ids) = held(&app, &["2", "3"]).await;
+        assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
+        app.client.becomes(&ids[0], "succeeded").await;
+        app.scene.says("One paid.");
+        if cancelled {
+            let cancelled = app.client.post(&format!("/tool_calls/{}/cancel", ids[1]), &Value::Null).await;
+            assert_eq!(cancelled.status, 200);
+        } else {
+            expire(&ids[1]).await;
+        }
+        run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
+        assert_eq!(last_words(&app.client, &thread).await, "One paid.");
+    }
+}
+
+#[tokio::test]
+async fn where_the_user_went_on_nobody_else_does_and_the_outcome_becomes_a_note() {
+    let app = watchful().await;
+    let (thread, id) = app.held("pay", "10").await;
+    let run = run_of(&app.client, &id).await;
+    app.scene.says("Hello.");
+    assert_eq!(app.client.say(&thread, "by the way").await.text(), "Hello.");
+    assert_eq!(approve(&app.client, &id).await.status, 200);
+    run_becomes(&app.client, &run, "completed").await;
+    app.client.becomes(&id, "succeeded").await;
+    let before = asked(&app);
+    the_server_has_looked(&app).await;
+    assert_eq!(asked(&app), before + 2, "those of the other");
+    app.scene.says("I see.");
+    app.client.say(&thread, "well?").await;
+    let messages = app.scene.requests().pop().unwrap().messages;
+    let notes = messages.iter().filter(
+        |message| matches!(message, ModelMessage::User(text) if text.starts_with("[tool outcome] pay")),
+    );
+    assert_eq!(notes.count(), 1, "{messages:#?}");
+    assert!(!events_of(&app.rows, &run).await.contains(&"run.resumed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_does_not_go_on_whoever_decided_before() {
+    let app = watchful().await;
+    let (thread, ids) = held(&app, &["1", "2"]).await;
+    let run = run_of(&app.client, &ids[0]).await;
+    assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
+    app.client.becomes(&ids[0], "succeeded").await;
+    let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    the_server_has_looked(&app).await;
+    assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "cancelled");
+    assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
+}
+
+#[tokio::test]
+async fn in_a_thread_that_was_deleted_nobody_goes_on() {
+    let app = watchful().await;
+    let (thread, id) = app.held("wait_for_me", "1").await;
+    let run = run_of(&app.client, &id).await;
+    assert_eq!(approve(&app.client, &id).await.status, 200);
+    app.ledger.wait_begun().await;
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    app.ledger.go.add_permits(1);
+    let settled = async || {
+        let settled = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'succeeded'");
+        (app.rows.count(&settled).await == 1).then_some(())
+    };
+    eventually("the call has ended", settled).await;
+    the_server_has_looked(&app).await;
+    assert!(!events_of(&app.rows, &run).await.contains(&"run.resumed".to_owned()));
+}
+
+#[tokio::test]
+async fn who_has_as_many_turns_as_they_may_goes_on_when_one_has_ended() {
+    let mut app = Embedded::with(|config| {
+        with_tokens(config);
+        config.approval.sweep = Duration::from_millis(20);
+        config.limits.turns_per_user = Some(1);
+    })
+    .await;
+    let nobody = app.client.clone();
+    let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
+    app.client = alice.clone();
+    let (thread, id) = app.held("pay", "10").await;
+    let run = run_of(&alice, &id).await;
+    let other = alice.thread().await;
+    app.scene.calls(&[call("d", "dawdle", &json!({ "note": "1" }))]);
+    let busy = alice.begin(&other, &json!({ "content": "be busy" })).await;
+    app.ledger.wait_begun().await;
+    assert_eq!(approve(&alice, &id).await.status, 200);
+    alice.becomes(&id, "succeeded").await;
+    app.client = bob;
+    the_server_has_looked(&app).await;
+    assert_eq!(alice.get(&format!("/runs/{run}")).await.body["status"], "waiting");
+
+    app.scene.says("Busy.").says("Paid.");
+    app.ledger.go.add_permits(1);
+    assert_eq!(alice.read_on(busy).await.text(), "Busy.");
+    run_becomes(&alice, &run, "completed").await;
+    assert_eq!(last_words(&alice, &thread).await, "Paid.");
+}
+
+#[tokio::test]
+async fn what_is_decided_while_the_turn_still_runs_goes_on_when_that_has_paused() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene
+        .calls(&[call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))]);
+    app.scene.says("Both done.");
+    let turn = app.client.begin(&thread, &json!({ "content": "both" })).await;
+    app.ledger.wait_begun().await;
+    let calls = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'pay'").await;
+    let id = calls[0]["tool_call_id"].as_str().unwrap();
+    assert_eq!(approve(&app.client, id).await.status, 200);
+    app.client.becomes(id, "succeeded").await;
+    app.ledger.go.add_permits(1);
+    let turn = app.client.read_on(turn).await;
+    assert_eq!(turn.pending(), Vec::<String>::new(), "nobody is asked any more: {}", turn.raw);
+    run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "Both done.");
+}
+
+#[tokio::test]
+async fn a_page_reads_along_with_what_the_server_goes_on_with() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("pay", "10").await;
+    app.scene.says("Paid.");
+    let gate = app.scene.gate();
+    assert_eq!(approve(&app.client, &id).await.status, 200);
+    run_becomes(&app.client, &run_of(&app.client, &id).await, "running").await;
+    let path = format!("/qa/chat_streamed/{thread}");
+    let old = app.client.http.get(app.client.url(&format!("{path}?chatId=x"))).send().await.unwrap();
+    let new = app.client.http.get(app.client.url(&format!("{path}/stream"))).send().await.unwrap();
+    let posts = app.client.begin_to_go_on(&thread).await;
+    assert_eq!((old.status().as_u16(), new.status().as_u16(), posts.status().as_u16()), (200, 200, 200));
+    gate.add_permits(100);
+    for turn in [app.client.read_on(old).await, app.client.read_on(posts).await] {
+        assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("a8ef0ed", "Paid."));
+    }
+    let whole = new.text().await.unwrap();
+    assert!(whole.contains(&id) && whole.contains("\"Paid.\""), "{whole}");
+    assert_eq!(asked(&app), 2);
+}

@@ -1,0 +1,65 @@
+//! A tool struct has a flag. Its call is stored with `validated` NULL, an annotation in the stream tells the page, the
+//! stream ends; `validate_tool` runs or rejects it, and the next POST goes on.
+
+use super::asks_for;
+use crate::support::Embedded;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_tool_with_the_flag_is_validated_with_other_inputs_and_the_next_turn_reads_what_it_gave() {
+    let app = Embedded::start().await;
+    assert_eq!(app.client.get("/tools/pay").await.body["hil"], true);
+    assert_eq!(app.client.get("/tools/look").await.body["hil"], false);
+
+    let (thread, turn) = asks_for(&app, &[("pay", json!({ "note": "1000" }))]).await;
+    let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    assert_eq!(turn.one('8'), &json!([{ "toolCallId": id, "validated": "pending" }]));
+    assert!(turn.codes().ends_with("8ed"), "it ends behind the annotation: {}", turn.codes());
+    let stored = format!("SELECT validated, result FROM tool_calls WHERE tool_call_id = '{id}'");
+    assert_eq!(app.rows.all(&stored).await, [json!({ "validated": null, "result": null })]);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+
+    // What does not fit leaves it as it was.
+    let edited = |inputs: Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
+    assert_eq!(app.client.validate(&edited(json!({ "note": 10 }))).await.status, 422);
+    let yes = app.client.validate(&edited(json!({ "note": "10" }))).await;
+    assert_eq!(
+        (yes.status, &yes.body["success"], &yes.body["state"]),
+        (200, &json!(true), &json!("succeeded"))
+    );
+    assert!(yes.body["result"].as_str().unwrap().contains("{\"paid\":\"10\"}"), "{:?}", yes.body);
+    assert_eq!(
+        app.client.validate(&edited(json!({ "note": "10" }))).await.header("idempotent-replayed"),
+        Some("true")
+    );
+    assert_eq!(app.client.reject(&id).await.code(), "already_decided");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+
+    app.scene.forget();
+    app.scene.says("Paid 10.");
+    let told = app.client.go_on(&thread).await;
+    assert_eq!(told.one('8'), &json!([{ "toolCallId": id, "validated": "approved" }]));
+    assert_eq!(
+        (told.one('a')["toolCallId"].as_str(), told.text()),
+        (Some(id.as_str()), "Paid 10.".to_owned())
+    );
+    let read = format!("{:?}", app.scene.growing_requests().last().unwrap());
+    assert!(read.contains("paid"), "the model read it: {read}");
+    let call = app.client.call(&id).await;
+    assert_eq!((&call["validated"], &call["validated_inputs"]), (&json!(true), &json!({ "note": "10" })));
+}
+
+#[tokio::test]
+async fn what_is_rejected_is_a_result_too_and_the_page_finds_its_badge_after_a_reload() {
+    let app = Embedded::start().await;
+    let (thread, turn) = asks_for(&app, &[("pay", json!({ "note": "1000" }))]).await;
+    let [id] = &turn.pending()[..] else { panic!("{:?}", turn.lines) };
+    let no = app.client.reject(id).await;
+    assert_eq!((no.status, &no.body["result"]), (200, &json!("Tool execution rejected by user.")));
+    app.scene.says("Then not.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Then not.");
+    let page = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
+    let badge = &page["results"][1]["annotations"];
+    assert_eq!(badge, &json!([{ "toolCallId": id, "validated": "rejected" }]), "{page}");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}

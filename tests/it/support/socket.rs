@@ -1,0 +1,71 @@
+//! A client of the WebSocket.
+
+use super::Client;
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+/// How long a server may be silent that has something to say.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An open socket.
+pub(crate) struct Socket(pub(crate) WebSocketStream<TcpStream>);
+
+impl Socket {
+    /// Opens one at this path with these headers; else the status of the refusal.
+    pub(crate) async fn open(
+        client: &Client,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Self, u16> {
+        let address = client.base.strip_prefix("http://").unwrap();
+        let mut request = format!("ws://{address}{path}").into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let stream = TcpStream::connect(address).await.unwrap();
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => Ok(Self(socket)),
+            Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => Err(answer.status().as_u16()),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) {
+        self.0.send(Message::text(text)).await.unwrap();
+    }
+
+    /// The next text; the code of a farewell; `None` if it broke off.
+    pub(crate) async fn next(&mut self) -> Option<Result<Value, u16>> {
+        loop {
+            let message = timeout(PATIENCE, self.0.next()).await.expect("the server says something");
+            match message?.ok()? {
+                Message::Text(text) => return Some(Ok(serde_json::from_str(&text).unwrap())),
+                Message::Close(frame) => return Some(Err(frame.map_or(1005, |frame| frame.code.into()))),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends this and gives its answer; what happens meanwhile is let pass.
+    pub(crate) async fn ask(&mut self, id: &Value, decide: &Value) -> (u64, Value) {
+        self.send(&json!({ "id": id, "decide": decide }).to_string()).await;
+        self.answer(id).await
+    }
+
+    /// The answer to this.
+    pub(crate) async fn answer(&mut self, id: &Value) -> (u64, Value) {
+        loop {
+            let said = self.next().await.unwrap().unwrap();
+            if said.get("event").is_none() {
+                assert_eq!(&said["id"], id, "{said}");
+                return (said["status"].as_u64().unwrap(), said["body"].clone());
+            }
+        }
+    }
+}
