@@ -41,7 +41,11 @@ fn install_cargo_deny(root: &Path) -> Result<()> {
     // It has no features to leave out, and its release profile (fat LTO, one unit) takes four times as long
     // as this to build. That pays in a tool that is shipped; here a run takes seconds either way.
     let mut command = cargo(root, &["install", "--locked", "--force", "--debug", "--root", TOOLS, &package]);
-    run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))
+    // Else it is built where the system keeps what is temporary, and there may be little room.
+    command.env("CARGO_TARGET_DIR", root.join(TOOLS).join("build"));
+    run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))?;
+    fs::remove_dir_all(root.join(TOOLS).join("build"))
+        .context("could not remove what cargo-deny was built from")
 }
 
 /// The tests drive the server with real JavaScript clients.
