@@ -62,6 +62,7 @@ mod stopping;
 mod stories;
 mod streaming;
 mod support;
+mod surfaces;
 mod sweeper;
 mod third_party;
 mod threads;

@@ -3,7 +3,6 @@
 use super::types;
 use crate::support::token::with_tokens;
 use crate::support::{ChangedPay, Embedded, Socket, call};
-use holdpoint::config::ToolRules;
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -194,33 +193,6 @@ async fn what_happens_is_told_over_a_websocket_while_a_tool_takes_its_time() {
     assert_eq!(types(&told), ["run.started", "tool.called", "tool.requires_approval", "run.waiting"]);
     let page = app.client.get(&format!("/tool_calls/{third}/events")).await.body;
     assert_eq!(page["results"], json!(told[1..3]));
-}
-
-#[tokio::test]
-async fn a10_over_a_websocket_too_only_who_may_decide_does() {
-    let mut app = Embedded::with(|config| {
-        with_tokens(config);
-        let rules =
-            ToolRules { approve_roles: vec!["chief".to_owned()], other_person: true, ..ToolRules::default() };
-        config.tools.rules.insert("pay".to_owned(), rules);
-    })
-    .await;
-    let nobody = app.client.clone();
-    app.client = nobody.as_user("acme", "alice", &[]);
-    let (_, id) = app.held("pay", "1").await;
-    let decide = json!({ "tool_call_id": id, "decision": "approve", "resume": false });
-    for (tenant, user, roles, expected) in [
-        ("acme", "alice", &[][..], 403),
-        ("acme", "bob", &["clerk"], 404),
-        ("other", "carol", &["chief"], 404),
-        ("acme", "carol", &["chief"], 200),
-    ] {
-        let token = format!("Bearer {}", crate::support::token::token(tenant, user, roles));
-        let mut socket = Socket::open(&nobody, "/ws", &[("authorization", &token)]).await.ok().unwrap();
-        let (status, body) = socket.ask(&json!(1), &decide).await;
-        assert_eq!(status, expected, "{user}: {body}");
-    }
-    assert_eq!(Socket::open(&nobody, "/ws", &[]).await.err(), Some(401));
 }
 
 #[tokio::test]

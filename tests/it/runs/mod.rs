@@ -5,7 +5,6 @@ mod left_behind;
 mod once;
 mod resuming;
 mod sessions;
-mod surfaces;
 
 use crate::support::{Answer, Client, Embedded, Rows, eventually};
 use serde_json::{Value, json};

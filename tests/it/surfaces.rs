@@ -1,0 +1,379 @@
+//! A10: a decision passes the same checks, wherever it comes in. In this process another way in is a handler, which no
+//! request reaches.
+
+use crate::support::token::with_tokens;
+use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
+use crate::support::{Answer, Client, Embedded, Socket, call, probes};
+use holdpoint::config::{Config, ToolRules};
+use holdpoint::tools::ToolRegistry;
+use serde_json::{Value, json};
+
+/// Where a decision comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Surface {
+    Validate,
+    Batch,
+    /// Within the history that a page of AI SDK 6 posts.
+    Page,
+    Run,
+    Session,
+    Socket,
+}
+
+const ALL: [Surface; 6] =
+    [Surface::Validate, Surface::Batch, Surface::Page, Surface::Run, Surface::Session, Surface::Socket];
+
+/// The surfaces where others than the thread's user are let in.
+const OPEN_TO_APPROVERS: [Surface; 5] =
+    [Surface::Validate, Surface::Batch, Surface::Run, Surface::Session, Surface::Socket];
+
+/// A call, and what it is a part of.
+struct Held {
+    thread: String,
+    run: String,
+    message: String,
+    call: String,
+}
+
+/// What is answered: the status, and the code where it is an error.
+type Answered = (u64, String);
+
+fn refused(status: u64, code: &str) -> Answered {
+    (status, code.to_owned())
+}
+
+/// Of an answer with a status of its own.
+fn answered(answer: &Answer) -> Answered {
+    (u64::from(answer.status), answer.code().to_owned())
+}
+
+/// Of one within another.
+fn within(status: &Value, body: &Value) -> Answered {
+    (status.as_u64().unwrap(), body["error"]["code"].as_str().unwrap_or_default().to_owned())
+}
+
+impl Surface {
+    /// What is answered to this person, who says this.
+    async fn says(self, client: &Client, held: &Held, yes: bool) -> Answered {
+        let Held { thread, run, message, call } = held;
+        let decision = json!({ "toolCallId": call, "isValidated": yes });
+        match self {
+            Self::Validate => answered(&client.validate(&decision).await),
+            Self::Batch => {
+                let answer = client.post("/qa/validate_tools", &json!({ "decisions": [decision] })).await;
+                match &answer.body["results"][0] {
+                    Value::Null => answered(&answer),
+                    item => within(&item["status"], item),
+                }
+            }
+            Self::Page => {
+                let said = ui_assistant(message, &json!([ui_answer(call, "pay", yes)]));
+                let body = ui_submit_at(thread, &[ui_user("u", "pay twice"), said], message);
+                let (status, code) = client.ui_turn_in(thread, &body).await.refused();
+                (u64::from(status), code)
+            }
+            Self::Run => {
+                let path = format!("/runs/{run}/{}", if yes { "approve" } else { "reject" });
+                answered(&client.post(&path, &json!({ "tool_call_id": call })).await)
+            }
+            Self::Session => {
+                let decision = if yes { "allow_once" } else { "deny" };
+                let path = format!("/sessions/{thread}/approvals/{call}");
+                answered(&client.post(&path, &json!({ "decision": decision })).await)
+            }
+            Self::Socket => {
+                let ticket = client.post("/tickets", &json!({})).await;
+                let path = match ticket.body["ticket"].as_str() {
+                    Some(ticket) => format!("/ws?ticket={ticket}"),
+                    None => "/ws".to_owned(),
+                };
+                match Socket::open(client, &path, &[]).await {
+                    Ok(mut socket) => {
+                        let decision = if yes { "approve" } else { "reject" };
+                        let decide = json!({ "tool_call_id": call, "decision": decision, "resume": false });
+                        let (status, body) = socket.ask(&json!(call), &decide).await;
+                        within(&json!(status), &body)
+                    }
+                    Err(status) => (u64::from(status), ticket.code().to_owned()),
+                }
+            }
+        }
+    }
+}
+
+fn rule(config: &mut Config, tool: &str, rules: ToolRules) {
+    config.tools.rules.insert(tool.to_owned(), rules);
+}
+
+/// `pay` is approved by chiefs; so is `refuse`, which wants another person than who asked, and `wait_for_me`, which wants
+/// two. Clerks have it `mumble`.
+fn rules(config: &mut Config) {
+    with_tokens(config);
+    config.limits.requests_per_minute = Some(0);
+    config.limits.turns_per_minute = Some(0);
+    config.limits.decisions_per_minute = Some(0);
+    let chief = || vec!["chief".to_owned()];
+    rule(config, "pay", ToolRules { approve_roles: chief(), ..ToolRules::default() });
+    rule(config, "refuse", ToolRules { approve_roles: chief(), other_person: true, ..ToolRules::default() });
+    rule(config, "wait_for_me", ToolRules { approve_roles: chief(), approvals: 2, ..ToolRules::default() });
+    rule(config, "mumble", ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() });
+}
+
+/// A call that waits, and beside it another, so that its run waits whatever becomes of it.
+async fn held(app: &Embedded, user: &Client, tool: &str) -> Held {
+    let thread = user.thread().await;
+    let call = |id: &str| call(id, tool, &json!({ "note": id }));
+    app.scene.calls(&[call("one"), call("two")]);
+    let call = user.say(&thread, "pay twice").await.pending()[0].clone();
+    let now = user.call(&call).await;
+    let part_of = |of: &str| now[of].as_str().unwrap().to_owned();
+    Held { run: part_of("run_id"), message: part_of("message_id"), thread, call }
+}
+
+/// How the call stands in the rows, and whether a yes is on record.
+async fn stands(app: &Embedded, held: &Held) -> (String, bool) {
+    let id = &held.call;
+    let state = format!("SELECT state FROM tool_calls WHERE tool_call_id = '{id}'");
+    let yes = format!("SELECT verdict FROM decisions WHERE tool_call_id = '{id}' AND verdict = 'approve'");
+    let state = app.rows.all(&state).await[0]["state"].as_str().unwrap().to_owned();
+    (state, !app.rows.all(&yes).await.is_empty())
+}
+
+/// What stands in the way of a yes.
+#[derive(Debug, Clone, Copy)]
+enum Obstacle {
+    /// It comes from nobody.
+    Nobody,
+    /// From somebody of the tenant who has nothing to do with it.
+    Stranger,
+    /// From who has the wrong role for it.
+    WrongRole,
+    /// From the same name in another tenant.
+    OtherTenant,
+    /// From who asked, where another person is wanted.
+    OtherPersonWanted,
+    /// From who asked, and has not the tool any more.
+    RoleLost,
+    /// The session forbids it by now.
+    Forbidden,
+    Expired,
+    Cancelled,
+    Rejected,
+    ThreadDeleted,
+}
+
+const OBSTACLES: [Obstacle; 11] = [
+    Obstacle::Nobody,
+    Obstacle::Stranger,
+    Obstacle::WrongRole,
+    Obstacle::OtherTenant,
+    Obstacle::OtherPersonWanted,
+    Obstacle::RoleLost,
+    Obstacle::Forbidden,
+    Obstacle::Expired,
+    Obstacle::Cancelled,
+    Obstacle::Rejected,
+    Obstacle::ThreadDeleted,
+];
+
+impl Obstacle {
+    /// The tool whose call it stands before.
+    const fn tool(self) -> &'static str {
+        match self {
+            Self::OtherPersonWanted => "refuse",
+            Self::RoleLost => "mumble",
+            _ => "pay",
+        }
+    }
+
+    /// Puts it in the way of this call; who says yes in spite of it.
+    async fn arrange(self, app: &Embedded, alice: &Client, held: &Held) -> Client {
+        let nobody = &app.client;
+        match self {
+            Self::Nobody => return nobody.clone(),
+            Self::Stranger => return nobody.as_user("acme", "bob", &[]),
+            Self::WrongRole => return nobody.as_user("acme", "bob", &["boss", "Chief", "clerk"]),
+            Self::OtherTenant => return nobody.as_user("other", "alice", &["chief", "clerk"]),
+            Self::RoleLost => return nobody.as_user("acme", "alice", &[]),
+            Self::OtherPersonWanted => {}
+            Self::Forbidden => {
+                let path = alice.url(&format!("/sessions/{}/policy", held.thread));
+                let tighter = alice.http.put(path).json(&json!({ "tools": { "pay": "deny" } }));
+                assert_eq!(alice.send(tighter).await.status, 200);
+            }
+            Self::Expired => {
+                let id = &held.call;
+                let end =
+                    format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
+                assert_eq!(app.rows.change(&end).await, Ok(1));
+            }
+            Self::Cancelled => {
+                let path = format!("/tool_calls/{}/cancel", held.call);
+                assert_eq!(alice.post(&path, &json!({})).await.status, 200);
+            }
+            Self::Rejected => assert_eq!(alice.reject(&held.call).await.status, 200),
+            Self::ThreadDeleted => {
+                assert_eq!(alice.delete(&format!("/threads/{}", held.thread)).await.status, 204);
+            }
+        }
+        alice.clone()
+    }
+
+    /// What is answered to the yes.
+    fn answer(self, surface: Surface) -> Answered {
+        match (self, surface) {
+            (Self::Nobody, _) => refused(401, "unauthenticated"),
+            (Self::Stranger | Self::WrongRole | Self::OtherTenant | Self::ThreadDeleted, _) => {
+                refused(404, "not_found")
+            }
+            (Self::OtherPersonWanted | Self::RoleLost | Self::Forbidden, _) => refused(403, "forbidden"),
+            // A page is told how each call stands, and asked about the other again.
+            (Self::Expired | Self::Cancelled | Self::Rejected, Surface::Page) => refused(200, ""),
+            (Self::Expired, _) => refused(409, "expired"),
+            (Self::Cancelled, _) => refused(409, "cancelled"),
+            (Self::Rejected, _) => refused(409, "already_decided"),
+        }
+    }
+
+    /// How the call stands in the end.
+    const fn leaves(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Cancelled | Self::ThreadDeleted => "cancelled",
+            Self::Rejected => "rejected",
+            _ => "pending",
+        }
+    }
+}
+
+#[tokio::test]
+async fn a10_what_stands_in_the_way_of_a_yes_does_so_wherever_it_comes_in() {
+    let app = Embedded::with(rules).await;
+    let alice = app.client.as_user("acme", "alice", &["clerk"]);
+    for obstacle in OBSTACLES {
+        for surface in ALL {
+            let held = held(&app, &alice, obstacle.tool()).await;
+            let who = obstacle.arrange(&app, &alice, &held).await;
+            let told = format!("{obstacle:?}, {surface:?}");
+            for _ in 0..2 {
+                assert_eq!(surface.says(&who, &held, true).await, obstacle.answer(surface), "{told}");
+                assert_eq!(stands(&app, &held).await, (obstacle.leaves().to_owned(), false), "{told}");
+            }
+        }
+    }
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a10_who_is_not_let_in_takes_no_call_from_its_user_either() {
+    let app = Embedded::with(rules).await;
+    let alice = app.client.as_user("acme", "alice", &["clerk"]);
+    for obstacle in [Obstacle::Nobody, Obstacle::Stranger, Obstacle::WrongRole, Obstacle::OtherTenant] {
+        for surface in ALL {
+            let held = held(&app, &alice, "pay").await;
+            let who = obstacle.arrange(&app, &alice, &held).await;
+            let told = format!("{obstacle:?}, {surface:?}");
+            assert_eq!(surface.says(&who, &held, false).await, obstacle.answer(surface), "{told}");
+            assert_eq!(stands(&app, &held).await.0, "pending", "{told}");
+        }
+    }
+    // Whom the policy keeps from a yes may still say no.
+    for obstacle in [Obstacle::OtherPersonWanted, Obstacle::RoleLost, Obstacle::Forbidden] {
+        for surface in ALL {
+            let held = held(&app, &alice, obstacle.tool()).await;
+            let who = obstacle.arrange(&app, &alice, &held).await;
+            let told = format!("{obstacle:?}, {surface:?}");
+            assert_eq!(surface.says(&who, &held, false).await, refused(200, ""), "{told}");
+            assert_eq!(stands(&app, &held).await.0, "rejected", "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a10_a_call_is_decided_only_as_a_part_of_what_it_is_a_part_of() {
+    let app = Embedded::with(rules).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    let (one, other) = (held(&app, &alice, "pay").await, held(&app, &alice, "pay").await);
+    let crossed = Held {
+        thread: other.thread.clone(),
+        run: other.run.clone(),
+        message: other.message.clone(),
+        call: one.call.clone(),
+    };
+    for surface in [Surface::Run, Surface::Session] {
+        assert_eq!(surface.says(&alice, &crossed, true).await, refused(404, "not_found"), "{surface:?}");
+    }
+    // What the page says of a call that its thread does not have is no answer.
+    assert_eq!(Surface::Page.says(&alice, &crossed, true).await, refused(200, ""));
+    assert_eq!(stands(&app, &one).await, ("pending".to_owned(), false));
+    assert_eq!(stands(&app, &other).await, ("pending".to_owned(), false));
+}
+
+#[tokio::test]
+async fn a10_who_approves_for_others_is_on_record_wherever_they_do_and_the_call_runs_once() {
+    let app = Embedded::with(rules).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    let carol = app.client.as_user("acme", "carol", &["chief"]);
+    for surface in OPEN_TO_APPROVERS {
+        let held = held(&app, &alice, "pay").await;
+        for _ in 0..2 {
+            assert_eq!(surface.says(&carol, &held, true).await, refused(200, ""), "{surface:?}");
+        }
+        let call = alice.becomes(&held.call, "succeeded").await;
+        assert_eq!(call["decision"]["by"], "user:carol", "{surface:?}");
+        let late = surface.says(&carol, &held, false).await;
+        assert_eq!(late, refused(409, "already_decided"), "{surface:?}");
+    }
+    // A thread is its user's; its approver decides elsewhere.
+    let of_page = held(&app, &alice, "pay").await;
+    assert_eq!(Surface::Page.says(&carol, &of_page, true).await, refused(404, "not_found"));
+    assert_eq!(Surface::Page.says(&alice, &of_page, true).await, refused(200, ""));
+    assert_eq!(alice.becomes(&of_page.call, "succeeded").await["decision"]["by"], "user:alice");
+    assert_eq!(app.ledger.lines(), ["pay one"; 6]);
+}
+
+#[tokio::test]
+async fn a10_one_of_two_is_not_enough_wherever_they_say_yes() {
+    let app = Embedded::with(rules).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    let carol = app.client.as_user("acme", "carol", &["chief"]);
+    for surface in ALL {
+        let held = held(&app, &alice, "wait_for_me").await;
+        // Who reads a page is told that the person is asked still.
+        let short = refused(if surface == Surface::Page { 200 } else { 202 }, "");
+        for _ in 0..2 {
+            assert_eq!(surface.says(&alice, &held, true).await, short, "{surface:?}");
+            assert_eq!(stands(&app, &held).await, ("pending".to_owned(), true), "{surface:?}");
+        }
+        app.ledger.go.add_permits(1);
+        let second = if surface == Surface::Page { Surface::Validate } else { surface };
+        assert_eq!(second.says(&carol, &held, true).await, refused(200, ""), "{surface:?}");
+        alice.becomes(&held.call, "succeeded").await;
+    }
+    assert_eq!(app.ledger.lines(), ["wait_for_me one"; 6]);
+}
+
+#[tokio::test]
+async fn a10_wherever_a_yes_comes_in_it_waits_for_a_tool_that_is_gone() {
+    let app = Embedded::with(rules).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    let mut waiting = Vec::new();
+    for _ in ALL {
+        waiting.push(held(&app, &alice, "pay").await);
+    }
+    let ledger = app.ledger.clone();
+    let app = app.redeploy_with(ToolRegistry::new(), with_tokens).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    for (surface, held) in ALL.into_iter().zip(&waiting) {
+        let gone = refused(409, "tool_unavailable");
+        assert_eq!(surface.says(&alice, held, true).await, gone, "{surface:?}");
+        assert_eq!(stands(&app, held).await, ("pending".to_owned(), false), "{surface:?}");
+    }
+    let app = app.redeploy_with(probes(&ledger), with_tokens).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    for (surface, held) in ALL.into_iter().zip(&waiting) {
+        assert_eq!(surface.says(&alice, held, true).await, refused(200, ""), "{surface:?}");
+        alice.becomes(&held.call, "succeeded").await;
+    }
+    assert_eq!(ledger.lines(), ["pay one"; 6]);
+}
