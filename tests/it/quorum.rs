@@ -2,7 +2,7 @@
 
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
-use crate::support::{Answer, Client, Embedded, call, eventually, probes};
+use crate::support::{Answer, Client, Embedded, call, eventually, postgres, probes};
 use futures::future::join_all;
 use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
@@ -275,6 +275,25 @@ async fn twenty_people_at_once_run_it_once() {
         assert_eq!((voices.len(), voices.iter().filter(|voice| voice.2).count()), (2, 1), "{voices:?}");
         assert_eq!(app.ledger.lines(), ["pay 10"]);
     }
+}
+
+#[tokio::test]
+async fn twenty_people_at_two_processes_run_it_once_on_postgres() {
+    let url = postgres().await;
+    let at = |config: &mut Config| {
+        wanting(3)(config);
+        config.database.url = url.clone().into();
+    };
+    let (mut here, there) = (Embedded::with(at).await, Embedded::with(at).await);
+    here.client = alice(&here);
+    let (_, id) = here.held("pay", "10").await;
+    let people = (0..20).map(|n| chief(if n % 2 == 0 { &here } else { &there }, &format!("chief{n}")));
+    let answers = join_all(people.map(async |person| person.approve(&id).await)).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 202).count(), 2, "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 18, "{answers:?}");
+    let voices = voices(&here, &id).await;
+    assert_eq!((voices.len(), voices.iter().filter(|voice| voice.2).count()), (3, 1), "{voices:?}");
+    assert_eq!([here.ledger.lines(), there.ledger.lines()].concat(), ["pay 10"]);
 }
 
 #[tokio::test]

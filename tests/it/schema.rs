@@ -424,11 +424,17 @@ async fn attack(app: &Embedded, on_postgres: bool) {
     app.ledger.go.add_permits(3);
 }
 
+/// Nobody moves on what is attacked, however long that takes.
+fn hold_still(config: &mut Config) {
+    config.approval.wait = Duration::ZERO;
+    config.approval.sweep = Duration::from_hours(1);
+}
+
 #[tokio::test]
 async fn every_wrong_state_is_refused_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let change = |config: &mut Config| {
-        config.approval.wait = Duration::ZERO;
+        hold_still(config);
         config.database.url = format!("sqlite://{}/rows.db", dir.path().display()).into();
     };
     let app = Embedded::with(change).await;
@@ -465,7 +471,7 @@ async fn no_row_is_replaced_by_another_on_sqlite() {
 async fn every_wrong_state_is_refused_on_postgres() {
     let url = postgres().await;
     let change = |config: &mut Config| {
-        config.approval.wait = Duration::ZERO;
+        hold_still(config);
         config.database.url = url.into();
     };
     let app = Embedded::with(change).await;

@@ -130,9 +130,9 @@ async fn what_may_be_begun_again_is_begun_again_only_as_long_as_it_is_remembered
         config.approval.wait = std::time::Duration::ZERO;
     })
     .await;
-    app.ledger.go.add_permits(1);
     let (thread, first) = app.held("restock", "1").await;
     assert_eq!(remember(&app.client, &first).await.status, 202);
+    app.ledger.go.add_permits(1);
     app.client.becomes(&first, "succeeded").await;
     app.ledger.wait_begun().await;
     for (note, revoked) in [("kept", false), ("revoked", true)] {
