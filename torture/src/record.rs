@@ -30,6 +30,8 @@ pub(crate) enum Surface {
     One,
     /// `POST /qa/validate_tools`.
     Batch,
+    /// At its run, or in its session, which do not wait for what comes of it.
+    Elsewhere,
     /// The parts of a page's POST, whose answer says nothing of a decision.
     Page,
 }

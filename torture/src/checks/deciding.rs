@@ -3,7 +3,7 @@
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
 use crate::json::At;
-use crate::record::{Answer, Deciding, Deed, DeedKind, Sight, Verdict};
+use crate::record::{Answer, Deciding, Deed, DeedKind, Sight, Surface, Verdict};
 use serde_json::Value;
 
 /// S4: one decision moves a call; the row says the same.
@@ -81,7 +81,7 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                 found.push(Violation::of("C1", call, what));
             }
             match status {
-                200 if ended_otherwise(case, body) => {
+                200 if ended_otherwise(case, deciding, body) => {
                     let what =
                         format!("{} was told an outcome that it does not have: {body}", deciding.actor);
                     found.push(Violation::of("C1", call, what));
@@ -227,9 +227,12 @@ fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
 }
 
 /// Whether a decider was told of an end that the call does not have now. What nobody knew may be known since.
-fn ended_otherwise(case: &Case<'_>, body: &Value) -> bool {
+fn ended_otherwise(case: &Case<'_>, deciding: &Deciding, body: &Value) -> bool {
     let state = body.at("/state").as_str().unwrap_or_default();
-    has_ended(state) && (case.row.state != state || body.at("/result").as_str() != case.row.result.as_deref())
+    // Who decides elsewhere is not told what came of it.
+    let tells = deciding.surface != Surface::Elsewhere;
+    has_ended(state)
+        && (case.row.state != state || tells && body.at("/result").as_str() != case.row.result.as_deref())
 }
 
 fn has_ended(state: &str) -> bool {

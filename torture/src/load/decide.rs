@@ -131,6 +131,11 @@ impl Decider {
         if self.load.batches && self.chance.percent(20) {
             return self.in_a_batch(replica).await;
         }
+        if self.chance.percent(25)
+            && let Some((path, body)) = self.elsewhere(replica).await
+        {
+            return self.posts(replica, path, body, Surface::Elsewhere).await;
+        }
         let mut body = decision(&self.known.call, &self.verdict);
         if self.chance.percent(25) {
             let shown = self.load.look_at(replica, &self.known.call, &self.person.token).await;
@@ -139,10 +144,37 @@ impl Decider {
                 fields.insert("inputHash".to_owned(), hash.clone());
             }
         }
+        self.posts(replica, "/qa/validate_tool".to_owned(), body, Surface::One).await
+    }
+
+    /// Where one decides who has no page: behind that the server goes on by itself.
+    async fn elsewhere(&mut self, replica: usize) -> Option<(String, Value)> {
+        let Known { call, thread, .. } = &self.known;
+        if self.chance.percent(50) {
+            let decision = match self.verdict {
+                Verdict::Approve(None) => "allow_once",
+                Verdict::Approve(Some(_)) => return None,
+                Verdict::Reject => "deny",
+            };
+            return Some((format!("/sessions/{thread}/approvals/{call}"), json!({ "decision": decision })));
+        }
+        let shown = self.load.look_at(replica, call, &self.person.token).await?;
+        let run = shown.at("/run_id").as_str()?;
+        let (word, body) = match &self.verdict {
+            Verdict::Approve(None) => ("approve", json!({ "tool_call_id": call })),
+            Verdict::Approve(Some(inputs)) => {
+                ("approve", json!({ "tool_call_id": call, "validated_inputs": inputs }))
+            }
+            Verdict::Reject => ("reject", json!({ "tool_call_id": call })),
+        };
+        Some((format!("/runs/{run}/{word}"), body))
+    }
+
+    async fn posts(&mut self, replica: usize, path: String, body: Value, surface: Surface) -> bool {
         let leaves = self.chance.percent(self.load.amount.leaving);
         let leave = leaves.then(|| leave(&self.load.amount, &mut self.chance)).flatten();
-        let asked = self.asks(&self.known.call, replica, Surface::One);
-        let ask = Ask::post("/qa/validate_tool", &self.person.token, Some(body)).leaving(leave);
+        let asked = self.asks(&self.known.call, replica, surface);
+        let ask = Ask::post(path, &self.person.token, Some(body)).leaving(leave);
         let reply = self.load.try_to_ask(replica, ask).await;
         let answer = answer_of(reply);
         let is_known = is_known(&answer);
@@ -205,12 +237,14 @@ impl Decider {
             span: Span { begun, ended: Micros::MAX },
             answer: Answer::Unknown("under way".to_owned()),
         });
-        Asked { place, begun }
+        Asked { place, begun, surface }
     }
 
     fn is_answered(&self, asked: &Asked, call: &str, replica: usize, answer: Answer) {
         let span = Span { begun: asked.begun, ended: self.load.now() };
-        self.load.book().sights.lock().extend(seen(call, replica, span, &answer));
+        if asked.surface != Surface::Elsewhere {
+            self.load.book().sights.lock().extend(seen(call, replica, span, &answer));
+        }
         self.load.book().answered(asked.place, span.ended, answer);
     }
 }
@@ -219,6 +253,7 @@ impl Decider {
 struct Asked {
     place: usize,
     begun: Micros,
+    surface: Surface,
 }
 
 /// A decision as the routes take it.
