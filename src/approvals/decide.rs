@@ -109,7 +109,7 @@ impl DecideError {
             Self::ToolUnavailable(_) => "tool_unavailable",
             Self::Stale { .. } => "stale",
             Self::InvalidInputs(_) => "invalid_inputs",
-            Self::NotRemembered(_) => "bad_request",
+            Self::NotRemembered(_) => "not_remembered",
             Self::Store(_) => "failed",
         }
     }

@@ -164,6 +164,9 @@ fn shape_parameter(operation: &str, parameter: &mut Value) {
             json!({ "pattern": "^[0-9]{1,18}$" })
         }
         (_, "cursor") => json!({ "format": "uuid" }),
+        ("listApprovals" | "listThreadApprovals" | "listSessionApprovals", "state") => {
+            json!({ "enum": CALL_STATES })
+        }
         (_, name) if name.ends_with("_id") => json!({ "format": "uuid" }),
         _ => return,
     };

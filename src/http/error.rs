@@ -350,7 +350,8 @@ impl ApiError {
                 Self::Unprocessable(body("invalid_inputs", message, Some(json!({ "errors": errors }))))
             }
             DecideError::NotRemembered(expected) => {
-                Self::bad_request(format!("{}: {expected}", fields.remember))
+                let message = format!("{}: {expected}", fields.remember);
+                Self::Unprocessable(body("not_remembered", message, None))
             }
             DecideError::Store(error) => error.into(),
         }

@@ -92,7 +92,7 @@ async fn with_its_root_thread_ends_what_is_remembered_in_a_session() {
     assert_eq!(app.client.get(&format!("/sessions/{root}/grants")).await.status, 404);
     // Nobody could revoke what was remembered there now.
     let refused = remember(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
-    assert_eq!(refused.status, 400);
+    assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
     let expected = "remember: expected a session whose root thread is not deleted";
     assert_eq!(refused.message(), expected);
     assert_eq!(app.client.call(asked["tool_call_id"].as_str().unwrap()).await["state"], "pending");

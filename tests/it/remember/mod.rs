@@ -154,7 +154,7 @@ async fn only_a_yes_is_remembered() {
     let (thread, id) = app.held("pay", "1").await;
     let no = json!({ "toolCallId": id, "isValidated": false, "remember": "session" });
     let refused = app.client.validate(&no).await;
-    assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+    assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
     assert_eq!(refused.message(), "remember: expected it with a yes alone");
     for wrong in [json!("forever"), json!(true), json!(["session"])] {
         let body = json!({ "toolCallId": id, "isValidated": true, "remember": wrong });
@@ -165,7 +165,7 @@ async fn only_a_yes_is_remembered() {
     let both = json!({ "decisions": [no] });
     let answer = app.client.post("/qa/validate_tools", &both).await;
     let result = &answer.body["results"][0];
-    assert_eq!((answer.status, &result["status"]), (200, &json!(400)), "{result}");
+    assert_eq!((answer.status, &result["status"]), (200, &json!(422)), "{result}");
     assert_eq!(app.client.call(&id).await["state"], "pending");
     let yes = json!({ "decisions": [{ "toolCallId": id, "isValidated": true, "remember": "session" }] });
     assert_eq!(app.client.post("/qa/validate_tools", &yes).await.body["results"][0]["status"], 200);

@@ -172,7 +172,7 @@ async fn where_several_have_to_say_yes_nothing_is_remembered() {
     let id = asked["tool_call_id"].as_str().unwrap();
     for client in [alice(&app), app.client.as_user("acme", "carol", &["chief"])] {
         let refused = remember(&client, id).await;
-        assert_eq!((refused.status, refused.code()), (400, "bad_request"));
+        assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
         assert_eq!(refused.message(), "remember: expected a tool whose calls one person approves");
     }
     assert_eq!(app.client.approve(id).await.body["state"], "pending");
