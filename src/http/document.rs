@@ -96,9 +96,10 @@ pub(super) fn refined(spec: &str) -> Value {
             shape_field(schema, name, property);
         }
     }
+    let named = document.pointer("/components/schemas").cloned().unwrap_or_default();
     for (pointer, strict) in strict {
         if let Some(Value::Object(schema)) = document.pointer_mut(&pointer) {
-            shape_body(schema, strict);
+            shape_body(schema, &named, strict);
         }
     }
     document
@@ -176,16 +177,31 @@ fn shape_parameter(operation: &str, parameter: &mut Value) {
 }
 
 /// What is posted: a field that may be absent may be null too, and only a forgiving reader lets others pass.
-fn shape_body(schema: &mut Map<String, Value>, strict: bool) {
+fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     for (name, property) in fields(schema.get_mut("properties")) {
-        if property.get("type").is_some() && !required.iter().any(|needed| needed == name) {
+        if required.iter().any(|needed| needed == name) {
+            continue;
+        }
+        if let Some(words) = words_of(property, named) {
+            // A schema with a name of its own could be null nowhere or everywhere.
+            if let Value::Object(property) = property {
+                property.remove("allOf");
+            }
+            set(property, json!({ "type": "string", "enum": words, "nullable": true }));
+        } else if property.get("type").is_some() {
             set(property, json!({ "nullable": true }));
         }
     }
     if strict {
         schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
+}
+
+/// The words that a field takes by the schema that it names.
+fn words_of<'a>(property: &Value, named: &'a Value) -> Option<&'a Vec<Value>> {
+    let name = property.pointer("/allOf/0/$ref")?.as_str()?.rsplit('/').next()?;
+    named.get(name)?.get("enum")?.as_array()
 }
 
 fn complete(operation: &str, status: &str, response: &mut Value) {
