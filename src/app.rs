@@ -266,6 +266,8 @@ impl App {
             lease: approval.lease,
             start_deadline: approval.start_deadline,
             metrics: metrics.clone(),
+            agent_depth: config.limits.agent_depth.get(),
+            delegated: Arc::default(),
         };
         let agent = Agent {
             store: store.clone(),

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "torture")]
 use super::planted;
+use super::execute::is_under_way;
 use super::remember::may_be_remembered;
 use super::{Approvals, PartOf};
 use crate::domain::Principal;
@@ -133,7 +134,7 @@ impl Approvals {
         decided: &mut [&mut Decided],
     ) -> Result<(), DecideError> {
         let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
-        self.await_ends(principal, &mut calls).await?;
+        self.await_ends(principal, &mut calls, is_under_way).await?;
         #[cfg(feature = "torture")]
         for call in calls {
             Point::of("decision.told", Some(&call.id)).before().await;

@@ -1,10 +1,12 @@
 //! The tools a server knows, by name.
 
+use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
 use crate::domain::call::{canonical_hash, cut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
@@ -47,23 +49,28 @@ impl ToolSpec {
     }
 
     fn of<T: Tool>() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        });
-        let mut input_schema = settings.into_generator().into_root_schema_for::<T::Input>().to_value();
-        if let Some(schema) = input_schema.as_object_mut() {
-            schema.entry("additionalProperties").or_insert(Value::Bool(false));
-        }
         Self {
             name: T::NAME.to_owned(),
             description: T::DESCRIPTION.to_owned(),
             hil: T::HIL,
             idempotent: T::IDEMPOTENT,
             risk: T::RISK,
-            input_schema,
+            input_schema: schema_of::<T::Input>(),
         }
     }
+}
+
+/// The schema of what a tool takes.
+pub(super) fn schema_of<I: JsonSchema>() -> Value {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+        let mut input_schema = settings.into_generator().into_root_schema_for::<I>().to_value();
+        if let Some(schema) = input_schema.as_object_mut() {
+            schema.entry("additionalProperties").or_insert(Value::Bool(false));
+        }
+        input_schema
 }
 
 /// A tool without its types, for those known only at run time.
@@ -143,13 +150,22 @@ pub(crate) struct InputError {
     pub(crate) message: String,
 }
 
+/// What a permit for a tool is for. No tool has both.
+#[derive(Clone)]
+pub(super) enum Does {
+    /// The tool does it.
+    Execute(Arc<dyn DynTool>),
+    /// A child thread does it.
+    Delegate(Arc<dyn DynSubAgent>),
+}
+
 /// One registered tool.
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
     pub(crate) schema_hash: String,
     /// What the operator says of it.
     pub(super) rules: ToolRules,
-    pub(super) tool: Arc<dyn DynTool>,
+    pub(super) does: Does,
     validator: jsonschema::Validator,
 }
 
@@ -199,6 +215,18 @@ impl ToolRegistry {
     /// As [`register`](Self::register).
     pub fn register_dyn(&mut self, tool: Arc<dyn DynTool>) -> Result<(), RegistryError> {
         let spec = tool.spec();
+        self.insert(spec, Does::Execute(tool))
+    }
+
+    /// Adds a tool whose calls a child thread does.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_sub_agent<T: SubAgent>(&mut self, agent: T) -> Result<(), RegistryError> {
+        self.insert(sub_agent::spec::<T>(), Does::Delegate(Arc::new(TypedSubAgent(agent))))
+    }
+
+    fn insert(&mut self, spec: ToolSpec, does: Does) -> Result<(), RegistryError> {
         let name = spec.name.clone();
         let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > 64 || !name.chars().all(usable) {
@@ -216,13 +244,19 @@ impl ToolRegistry {
             .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
         let schema_hash = canonical_hash(&spec.input_schema);
         let rules = ToolRules::default();
-        self.tools.insert(name, Registered { spec, schema_hash, rules, tool, validator });
+        self.tools.insert(name, Registered { spec, schema_hash, rules, does, validator });
         Ok(())
     }
 
     /// What is known of every tool, by name.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().map(|registered| &registered.spec)
+    }
+
+    /// The names of the tools that do their calls themselves.
+    pub(crate) fn executing(&self) -> impl Iterator<Item = &String> {
+        let executing = |(_, tool): &(&String, &Registered)| matches!(tool.does, Does::Execute(_));
+        self.tools.iter().filter(executing).map(|(name, _)| name)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Registered> {
