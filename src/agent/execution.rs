@@ -87,7 +87,8 @@ impl Executor {
             },
             Err(why) => Outcome::Failed(why),
         };
-        self.write_down(permit.tool_call_id(), permit.execution(), permit.asked(), permit.input(), outcome).await
+        self.write_down(permit.tool_call_id(), permit.execution(), permit.asked(), permit.input(), outcome)
+            .await
     }
 
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {

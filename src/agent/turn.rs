@@ -342,12 +342,7 @@ impl Agent {
 
     /// Runs the calls that were cleared, side by side, and tells how each went. They go on by themselves where the
     /// turn has to end. Whether a child does one of them.
-    async fn run_cleared(
-        &self,
-        turn: &Turn<'_>,
-        permits: Vec<Permit>,
-        say: Say<'_>,
-    ) -> Result<bool, Broke> {
+    async fn run_cleared(&self, turn: &Turn<'_>, permits: Vec<Permit>, say: Say<'_>) -> Result<bool, Broke> {
         let mut running: FuturesUnordered<_> = permits
             .into_iter()
             .map(|permit| {

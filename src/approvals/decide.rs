@@ -1,8 +1,8 @@
 //! Deciding a held call: once, for good, the same from every side.
 
+use super::execute::is_under_way;
 #[cfg(feature = "torture")]
 use super::planted;
-use super::execute::is_under_way;
 use super::remember::may_be_remembered;
 use super::{Approvals, PartOf};
 use crate::domain::Principal;

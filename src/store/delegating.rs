@@ -4,7 +4,7 @@
 //! nobody else knows it yet.
 
 use super::entity::{run, tool_call};
-use super::executions::{Settling, unleased};
+use super::executions::Settling;
 use super::moves::Executing;
 use super::{NewThread, Question, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
@@ -279,7 +279,7 @@ impl Write {
         let Some(row) = self.row(call.id).await? else { return Ok(false) };
         let known = self.known::<Executing>(outcome, &result);
         let Settling { moved, event } = known.unwrap_or_else(|| self.unknown(result));
-        let moved = unleased(moved).only(tool_call::Column::ChildRunId.eq(run.id.to_string()));
+        let moved = moved.only(tool_call::Column::ChildRunId.eq(run.id.to_string()));
         let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
         if !self.move_row(&row, moved, event, actor, json!({ "child_run_id": run.id })).await? {
             return Ok(false);

@@ -233,7 +233,11 @@ impl Write {
 
     /// Whether what the call is a part of stands: its thread is not deleted, its message not cut off, its run not
     /// stopped. The thread has to be locked.
-    pub(super) async fn is_wanted(&self, thread: &Thread, row: &tool_call::Model) -> Result<bool, StoreError> {
+    pub(super) async fn is_wanted(
+        &self,
+        thread: &Thread,
+        row: &tool_call::Model,
+    ) -> Result<bool, StoreError> {
         let stopped = run::Column::Status.eq("cancelled").or(run::Column::CancelRequestedAt.is_not_null());
         let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
         let cut_off = message::Column::Status.eq("superseded");
@@ -323,7 +327,7 @@ fn same_execution(row: &tool_call::Model) -> SimpleExpr {
     tool_call::Column::ExecId.eq(row.exec_id.clone())
 }
 
-pub(super) fn unleased(moved: Move) -> Move {
+fn unleased(moved: Move) -> Move {
     moved.set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
 }
 
