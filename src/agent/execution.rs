@@ -82,7 +82,7 @@ impl Executor {
                     return Ok(Ran::Delegated);
                 }
                 Delegated::TooDeep => Outcome::Failed(words::TOO_DEEP.to_owned()),
-                Delegated::Unwanted => Outcome::Interrupted,
+                Delegated::Unwanted => Outcome::Failed(words::CHILD_UNWANTED.to_owned()),
                 Delegated::Lost => Outcome::Lost,
             },
             Err(why) => Outcome::Failed(why),

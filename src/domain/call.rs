@@ -216,6 +216,8 @@ pub(crate) mod words {
     pub(crate) const REASON: &str = "Reason: ";
     /// A sub-agent began, and did not come to an answer; why follows.
     pub(crate) const CHILD_FAILED: &str = "the sub-agent broke off, and part of its task may have been done:";
+    /// Whoever asked for it wanted it no more before the sub-agent was there.
+    pub(crate) const CHILD_UNWANTED: &str = "it was stopped before the sub-agent began; nothing was done";
     /// A sub-agent may not begin another here.
     pub(crate) const TOO_DEEP: &str =
         "sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";

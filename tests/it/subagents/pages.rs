@@ -1,8 +1,9 @@
 //! What pages and people do while a child does a call.
 
-use super::{Errand, answers, resumed, start, watchful};
+use super::{Errand, answers, hold_in, resumed, start, watchful};
 use crate::runs::{asked, last_words, run_becomes};
-use crate::support::eventually;
+use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
+use crate::support::{call, eventually};
 use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
@@ -108,4 +109,38 @@ async fn a_page_of_the_ui_stream_reads_the_outcome_in_the_turn_that_goes_on() {
         let shown = (&part["state"], &part["output"]);
         assert_eq!(shown, (&json!("output-available"), &json!("Paid below.")), "{format}: {part}");
     }
+}
+
+#[tokio::test]
+async fn a_page_that_says_yes_to_a_sub_agent_in_its_post_reads_on_up_to_the_answer() {
+    let app = start().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("p", "errand", &json!({ "note": "pay 10" }))]);
+    let asked = app.client.ui_turn_in(&thread, &ui_submit(&thread, &[ui_user("u", "get help")])).await;
+    let [id] = asked.pending().try_into().unwrap();
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    let messages =
+        [ui_user("u", "get help"), ui_assistant(asked.message_id(), &json!([ui_answer(&id, "any", true)]))];
+    let posted = app.client.begin(&thread, &ui_submit_at(&thread, &messages, asked.message_id())).await;
+    let hold = hold_in(&app.client, &thread).await;
+    app.scene.says("Paid below.").says("All is paid.");
+    assert_eq!(app.client.approve(&hold).await.status, 200);
+    let headers = posted.headers().clone();
+    let turn = UiTurn::of(200, headers, posted.text().await.unwrap());
+    assert_eq!(turn.text(), "All is paid.", "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["output"], "Paid below.", "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["toolCallId"], json!(id), "{}", turn.raw);
+}
+
+#[tokio::test]
+async fn a_page_of_4_is_told_at_once_that_the_sub_agent_is_under_way() {
+    let app = start().await;
+    let (thread, id) = app.held("errand", "pay 10").await;
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    hold_in(&app.client, &thread).await;
+    let turn = app.client.go_on(&thread).await;
+    assert_eq!(turn.codes(), "8ed", "{}", turn.raw);
+    assert_eq!(turn.one('8'), &json!([{ "toolCallId": id, "validated": "approved" }]));
+    assert_eq!(app.scene.requests().len(), 2, "nobody asked the model meanwhile");
 }
