@@ -229,8 +229,8 @@ impl Write {
         Ok(self.insert_run(&child, question, options, None).await?.id)
     }
 
-    /// Asks the child of a delegated call to stop, if the call is to; the child's run then. As with any run that is
-    /// cancelled: one under way stops where it is, one that waits has ended with this.
+    /// Cancels the run of a delegated call's child, if the call is to stop; whether it did. As with any run: one under way
+    /// is asked, one that waits has ended with this.
     pub(crate) async fn stop_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
         let thread = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
         self.lock_thread(&thread).await?;

@@ -52,8 +52,19 @@ impl Read {
 }
 
 impl Write {
-    /// Says who goes on with a run once none of its calls is open: the server, or a client.
+    /// Says who goes on with a run once none of its calls is open: the server, or a client. With what a call waits for the
+    /// server goes on, whoever says what.
     pub(crate) async fn set_server_resumes(
+        &self,
+        thread: &Thread,
+        run: RunId,
+        server_resumes: bool,
+    ) -> Result<(), StoreError> {
+        let server_resumes = server_resumes || self.is_delegated_to(thread).await?;
+        self.leave_to_server(thread, run, server_resumes).await
+    }
+
+    async fn leave_to_server(
         &self,
         thread: &Thread,
         run: RunId,
@@ -84,7 +95,7 @@ impl Write {
         }
         let stands_last = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
         if !stands_last || self.is_deleted(&thread).await? {
-            self.set_server_resumes(&thread, id, false).await?;
+            self.leave_to_server(&thread, id, false).await?;
             return Ok(None);
         }
         Ok(Some((run, thread)))

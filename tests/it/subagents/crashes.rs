@@ -18,8 +18,8 @@ async fn held(client: &Client) -> (String, String, String) {
 }
 
 /// Forbids the database to let a call of this kind become this.
-async fn forbid(place: &Place, rows: &Rows, when: &str) {
-    let sql = if place.is_postgres() {
+pub(super) async fn forbid(rows: &Rows, when: &str) {
+    let sql = if rows.is_postgres() {
         format!(
             "CREATE OR REPLACE FUNCTION not_this() RETURNS trigger LANGUAGE plpgsql AS $$
                  BEGIN RAISE EXCEPTION 'not now'; END $$;
@@ -35,13 +35,13 @@ async fn forbid(place: &Place, rows: &Rows, when: &str) {
     rows.change(&sql).await.unwrap();
 }
 
-async fn allow(place: &Place, rows: &Rows) {
-    let on = if place.is_postgres() { " ON tool_calls" } else { "" };
+pub(super) async fn allow(rows: &Rows) {
+    let on = if rows.is_postgres() { " ON tool_calls" } else { "" };
     rows.change(&format!("DROP TRIGGER not_this{on}")).await.unwrap();
 }
 
 const SETTLES: &str = "OLD.child_run_id IS NOT NULL AND OLD.state = 'executing' AND NEW.state <> 'executing'";
-const DELEGATES: &str = "OLD.child_run_id IS NULL AND NEW.child_run_id IS NOT NULL";
+pub(super) const DELEGATES: &str = "OLD.child_run_id IS NULL AND NEW.child_run_id IS NOT NULL";
 
 #[tokio::test]
 async fn killed_while_the_child_holds_the_next_process_takes_both_to_their_ends() {
@@ -96,7 +96,7 @@ async fn killed_before_the_child_is_there_the_call_is_begun_again() {
         place.start("0s").finish();
         place.rows().await
     };
-    forbid(&place, &rows, DELEGATES).await;
+    forbid(&rows, DELEGATES).await;
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
     let turn = server.client.begin(&thread, &json!({ "content": "helper transfer 10" })).await;
@@ -105,7 +105,7 @@ async fn killed_before_the_child_is_there_the_call_is_begun_again() {
     server.kill();
     drop(turn);
     assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 0, "nothing of a child is there");
-    allow(&place, &rows).await;
+    allow(&rows).await;
 
     let server = place.start("0s");
     let client = &server.client;
@@ -128,14 +128,14 @@ async fn killed_between_the_childs_end_and_the_calls_the_next_process_settles_on
     let mut server = place.start("30s");
     let (thread, call, hold) = held(&server.client).await;
     let rows = place.rows().await;
-    forbid(&place, &rows, SETTLES).await;
+    forbid(&rows, SETTLES).await;
     assert_eq!(approve(&server.client, &hold).await.status, 200);
     let child = child_of(&server.client, &call).await;
     run_becomes(&server.client, &child, "completed").await;
     let run = run_of(&server.client, &call).await;
     assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
     server.kill();
-    allow(&place, &rows).await;
+    allow(&rows).await;
 
     let server = place.start("30s");
     run_becomes(&server.client, &run, "completed").await;
@@ -155,12 +155,12 @@ async fn on_postgres_the_other_process_settles_what_a_killed_one_left_and_both_n
     let (mut dead, other) = (place.start("30s"), place.start("30s"));
     let (thread, call, hold) = held(&dead.client).await;
     let rows = place.rows().await;
-    forbid(&place, &rows, SETTLES).await;
+    forbid(&rows, SETTLES).await;
     assert_eq!(approve(&dead.client, &hold).await.status, 200);
     let child = child_of(&other.client, &call).await;
     run_becomes(&other.client, &child, "completed").await;
     dead.kill();
-    allow(&place, &rows).await;
+    allow(&rows).await;
     let run = run_of(&other.client, &call).await;
     run_becomes(&other.client, &run, "completed").await;
     assert_eq!(last_words(&other.client, &thread).await, DONE);
@@ -242,4 +242,48 @@ async fn a_fence_ends_the_call_and_its_child_goes_on_no_more() {
         assert_eq!(client.get(&format!("/runs/{stays}")).await.body["status"], "waiting");
     }
     assert_eq!(last_words(client, &thread).await, "");
+}
+
+#[tokio::test]
+async fn a_child_whose_turn_broke_behind_its_hold_goes_on_whoever_decides() {
+    let app = super::watchful().await;
+    let (errand, hold) = super::Errand::held(&app).await;
+    let child = errand.child(&app.client).await;
+    run_becomes(&app.client, &child, "waiting").await;
+    // As a process leaves it that dies between the hold and the end of the turn.
+    let dead =
+        format!("UPDATE runs SET status = 'running', owner = 'x', lease_until = 1 WHERE run_id = '{child}'");
+    assert_eq!(app.rows.change(&dead).await, Ok(1));
+    run_becomes(&app.client, &child, "failed").await;
+    assert_eq!(app.client.call(&errand.call).await["state"], "executing", "its hold stands");
+    app.scene.says("Paid below.").says("All is paid.");
+    assert_eq!(app.client.approve(&hold).await.status, 200);
+    run_becomes(&app.client, &errand.run, "completed").await;
+    assert_eq!(app.client.call(&errand.call).await["result"], "Paid below.");
+}
+
+#[tokio::test]
+async fn an_execution_that_was_taken_for_dead_begins_no_child_beside_the_next_ones() {
+    let app = super::start().await;
+    forbid(&app.rows, DELEGATES).await;
+    app.scene.calls(&[super::helper("p", "x")]).says("Meanwhile.");
+    let thread = app.client.thread().await;
+    let turn = app.client.begin(&thread, &json!({ "content": "get help" })).await;
+    // Another process takes it for dead, and begins the call again.
+    let far = "253370764800000000";
+    let lost = format!(
+        "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {far} WHERE state = 'executing'"
+    );
+    let lost = async || (app.rows.change(&lost).await == Ok(1)).then_some(());
+    eventually("the call was somebody's", lost).await;
+    let again = format!(
+        "UPDATE tool_calls SET state = 'executing', exec_attempt = 2, exec_owner = 'other', lease_until = {far},
+             exec_id = '01890a5d-ac96-774b-bcce-b302099a8057' WHERE state = 'approved'"
+    );
+    assert_eq!(app.rows.change(&again).await, Ok(1));
+    allow(&app.rows).await;
+    let told = turn.text().await.unwrap();
+    assert!(told.contains("Meanwhile."), "the turn waits for the other no longer: {told}");
+    assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'executing' AND exec_attempt = 2").await, 1);
 }

@@ -21,8 +21,13 @@ async fn with_agents(change: impl FnOnce(&mut Config)) -> Embedded {
     app.redeploy_with(tools, change).await
 }
 
+/// One that does not look again and again: whatever happens in it is seen at once.
 async fn start() -> Embedded {
-    with_agents(|_| {}).await
+    with_agents(unwatchful).await
+}
+
+fn unwatchful(config: &mut Config) {
+    config.approval.sweep = Duration::from_secs(3600);
 }
 
 /// One that looks again and again.

@@ -1,8 +1,9 @@
 //! Whoever stops the call of a sub-agent, or what it is a part of, stops the child.
 
+use super::crashes::{DELEGATES, allow, forbid};
 use super::{Errand, child_of, helper, hold_in, run_of_becomes, start, watchful};
 use crate::runs::{asked, run_becomes, run_of};
-use crate::support::{Embedded, UNKNOWN, call};
+use crate::support::{Embedded, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 
 /// Comes back once the child, what it held and the call have ended, and nobody goes on.
@@ -17,7 +18,7 @@ async fn has_stopped(app: &Embedded, errand: &Errand, hold: &str) {
         let ended = json!({ "state": "interrupted", "result": UNKNOWN });
         (status == [json!({ "status": "cancelled" })] && states == [ended]).then_some(())
     };
-    crate::support::eventually("the child has stopped and its call with it", stopped).await;
+    eventually("the child has stopped and its call with it", stopped).await;
     let held = app.rows.all(&format!("SELECT state FROM tool_calls WHERE tool_call_id = '{hold}'")).await;
     assert_eq!(held, [json!({ "state": "cancelled" })]);
 }
@@ -68,7 +69,7 @@ async fn cancelling_the_parents_running_turn_stops_the_child_beside_it() {
     run_becomes(&app.client, &run, "cancelled").await;
     let left = "tool_calls WHERE state = 'executing' AND child_run_id IS NOT NULL";
     let none = async || (app.rows.count(left).await == 0).then_some(());
-    crate::support::eventually("the call has ended too", none).await;
+    eventually("the call has ended too", none).await;
     app.ledger.go.add_permits(1);
 }
 
@@ -86,6 +87,10 @@ async fn cancelling_the_session_the_call_or_the_child_stops_all_that_is_below() 
         }
         let cancelled = app.client.post(&path, &Value::Null).await;
         assert_eq!(cancelled.status, 200, "{what}: {:?}", cancelled.body);
+        if what == "call" {
+            let stands = (&cancelled.body["success"], &cancelled.body["state"]);
+            assert_eq!(stands, (&json!(false), &json!("interrupted")), "its end was waited for");
+        }
         has_stopped(&app, &errand, &hold).await;
         let ends = if what == "session" { "cancelled" } else { "completed" };
         run_becomes(&app.client, &errand.run, ends).await;
@@ -162,4 +167,28 @@ async fn stopping_the_root_stops_the_childs_child() {
         app.client.becomes(call, "interrupted").await;
     }
     assert_eq!(app.client.call(&hold).await["state"], "cancelled");
+}
+
+#[tokio::test]
+async fn what_is_stopped_before_its_child_is_there_begins_none_and_says_so() {
+    let app = start().await;
+    forbid(&app.rows, DELEGATES).await;
+    app.scene.calls(&[helper("p", "x")]);
+    let thread = app.client.thread().await;
+    let turn = app.client.begin(&thread, &json!({ "content": "get help" })).await;
+    let run = turn.headers()["x-run-id"].to_str().unwrap().to_owned();
+    let call = async || {
+        let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;
+        found.first().map(|call| call["tool_call_id"].as_str().unwrap().to_owned())
+    };
+    let call = eventually("the call is somebody's", call).await;
+    app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+    run_becomes(&app.client, &run, "cancelled").await;
+    allow(&app.rows).await;
+    let ended = app.client.becomes(&call, "failed").await;
+    assert_eq!(
+        ended["result"],
+        "The tool failed: it was stopped before the sub-agent began; nothing was done"
+    );
+    assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
 }

@@ -1,6 +1,8 @@
 //! From the call of a sub-agent to its answer.
 
-use super::{Errand, answers, helper, hold_in, resumed, run_of_becomes, start, watchful, with_agents};
+use super::{
+    Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
+};
 use crate::runs::{approve, asked, decide_in, events_of, last_words, reject, run_becomes, run_of};
 use crate::support::token::with_tokens;
 use crate::support::{add_agents, call, probes};
@@ -212,7 +214,11 @@ async fn beside_a_hold_the_parent_waits_for_both() {
 
 #[tokio::test]
 async fn sub_agents_are_nested_up_to_the_limit_and_beyond_it_nothing_is_begun() {
-    let app = with_agents(|config| config.limits.agent_depth = NonZeroU32::new(2).unwrap()).await;
+    let app = with_agents(|config| {
+        unwatchful(config);
+        config.limits.agent_depth = NonZeroU32::new(2).unwrap();
+    })
+    .await;
     app.scene.calls(&[helper("p", "1")]).calls(&[helper("p", "2")]).calls(&[helper("p", "3")]);
     app.scene.says("Too deep.").says("They could not.").says("So be it.");
     let errand = Errand::begin(&app, "get help").await;
