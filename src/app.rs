@@ -219,6 +219,7 @@ impl App {
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         config.check()?;
+        tools.check()?;
         tools.put_under(&config.tools.rules)?;
         #[cfg(feature = "torture")]
         tracing::error!(

@@ -23,7 +23,7 @@ pub(crate) enum Ran {
     /// The call has ended, and this is what a page shows of it.
     Ended(Shown),
     /// It has not: it is to be begun again.
-    Not,
+    Again,
     /// It has not: a child does it.
     Delegated,
 }
@@ -142,14 +142,14 @@ impl Executor {
         }
         // Somebody else told how it ended, or begins it again; or a commit that seemed to fail was made.
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
-        let Some(stored) = stored else { return Ok(Ran::Not) };
+        let Some(stored) = stored else { return Ok(Ran::Again) };
         if !settled.value && !settled.tried_before {
             tracing::warn!(state = stored.state.as_str(), "an outcome came too late and changes nothing");
         }
         Ok(match Shown::of(&stored) {
             Some(shown) => Ran::Ended(shown),
             None if stored.is_delegated() => Ran::Delegated,
-            None => Ran::Not,
+            None => Ran::Again,
         })
     }
 

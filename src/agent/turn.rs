@@ -367,7 +367,7 @@ impl Agent {
                     continue;
                 }
                 // It has not ended: it is to be begun again, and its outcome is told later.
-                Ok(Ok(Ran::Not)) => continue,
+                Ok(Ok(Ran::Again)) => continue,
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));

@@ -136,6 +136,9 @@ pub enum RegistryError {
     /// Another tool has the name.
     #[error("tool {0:?} is registered twice")]
     Twice(String),
+    /// It is a sub-agent, and a tool that it names is not there.
+    #[error("sub-agent {0:?}: there is no tool {1:?}")]
+    NoTool(String, String),
     /// Its input schema is no schema, or not one of an object.
     #[error("tool {0:?}: the input schema {1}")]
     Schema(String, String),
@@ -248,6 +251,18 @@ impl ToolRegistry {
         Ok(())
     }
 
+    /// Whether all that sub-agents name is there; of use once all are.
+    pub(crate) fn check(&self) -> Result<(), RegistryError> {
+        for (name, registered) in &self.tools {
+            let Does::Delegate(agent) = &registered.does else { continue };
+            let mut named = agent.tools().unwrap_or_default().iter();
+            if let Some(missing) = named.find(|named| !self.tools.contains_key(**named)) {
+                return Err(RegistryError::NoTool(name.clone(), (*missing).to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// What is known of every tool, by name.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().map(|registered| &registered.spec)
@@ -301,6 +316,31 @@ mod tests {
             try_one(&json!({"type": "object", "properties": 3}), "p"),
             Err(RegistryError::Schema(..))
         ));
+    }
+
+    struct Lister;
+
+    impl SubAgent for Lister {
+        const NAME: &'static str = "lister";
+        const DESCRIPTION: &'static str = "Lists.";
+        const HIL: bool = false;
+        const TOOLS: Option<&'static [&'static str]> = Some(&["lister", "list"]);
+        type Input = BTreeMap<String, String>;
+
+        fn task(&self, _: Self::Input) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn a_tool_that_a_sub_agent_names_has_to_be_there() {
+        let mut registry = ToolRegistry::new();
+        registry.register_sub_agent(Lister).unwrap();
+        let missing = RegistryError::NoTool("lister".to_owned(), "list".to_owned());
+        assert_eq!(registry.check(), Err(missing));
+        assert_eq!(registry.register_sub_agent(Lister), Err(RegistryError::Twice("lister".to_owned())));
+        registry.register_dyn(Arc::new(Late(json!({"type": "object"}), "list"))).unwrap();
+        assert_eq!(registry.check(), Ok(()));
     }
 
     #[test]

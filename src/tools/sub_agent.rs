@@ -60,7 +60,8 @@ pub trait SubAgent: Send + Sync + 'static {
     const HIL: bool;
     /// How much harm it can do, shown to the person.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
-    /// The names of the tools that it may use, of those that the model has which calls it; `None` is all of these.
+    /// The names of the tools that it may use, of those that the model has which calls it; `None` is all of these. Each
+    /// has to be registered.
     const TOOLS: Option<&'static [&'static str]> = None;
     /// What its model is told of itself, in place of `model.system_prompt`.
     const INSTRUCTIONS: Option<&'static str> = None;
@@ -73,6 +74,9 @@ pub trait SubAgent: Send + Sync + 'static {
 
 /// A sub-agent without its types.
 pub(super) trait DynSubAgent: Send + Sync {
+    /// The tools that it may use, if not all.
+    fn tools(&self) -> Option<&'static [&'static str]>;
+
     /// What a call with these inputs gives it to do.
     fn assignment(&self, input: &Input) -> Result<Assignment, ToolError>;
 }
@@ -80,6 +84,10 @@ pub(super) trait DynSubAgent: Send + Sync {
 pub(super) struct TypedSubAgent<T>(pub(super) T);
 
 impl<T: SubAgent> DynSubAgent for TypedSubAgent<T> {
+    fn tools(&self) -> Option<&'static [&'static str]> {
+        T::TOOLS
+    }
+
     fn assignment(&self, input: &Input) -> Result<Assignment, ToolError> {
         let input = serde_json::from_value(Value::Object(input.clone()))
             .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))?;

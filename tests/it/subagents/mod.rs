@@ -7,7 +7,7 @@ mod stopping;
 mod stories;
 
 use crate::runs::{run_becomes, run_of};
-use crate::support::{Client, Embedded, Rows, add_agents, call, eventually, probes};
+use crate::support::{Clerk, Client, Embedded, Rows, add_agents, call, eventually, probes};
 use holdpoint::config::Config;
 use holdpoint::llm::{ModelMessage, ModelRequest};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ async fn with_agents(change: impl FnOnce(&mut Config)) -> Embedded {
     let app = Embedded::start().await;
     let mut tools = probes(&app.ledger);
     add_agents(&mut tools);
+    tools.register_sub_agent(Clerk).unwrap();
     app.redeploy_with(tools, change).await
 }
 

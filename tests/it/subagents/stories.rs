@@ -4,8 +4,8 @@ use super::{
     Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
 };
 use crate::runs::{approve, asked, decide_in, events_of, last_words, reject, run_becomes, run_of};
+use crate::support::call;
 use crate::support::token::with_tokens;
-use crate::support::{add_agents, call, probes};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 
@@ -325,9 +325,4 @@ async fn a_sub_agent_is_a_tool_like_any_other_to_who_lists_them() {
     assert_eq!(app.client.call(&id).await["risk_level"], "high");
     let run = run_of(&app.client, &id).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["pending"], json!([id]));
-    // A registry takes a name once, whatever it stands for.
-    let mut tools = probes(&app.ledger);
-    add_agents(&mut tools);
-    let twice = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| add_agents(&mut tools)));
-    assert!(twice.is_err());
 }

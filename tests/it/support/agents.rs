@@ -7,8 +7,8 @@ use holdpoint::tools::{SubAgent, ToolRegistry};
 struct Helper;
 /// Asks before it begins.
 struct Errand;
-/// Has one tool, and is told what it is.
-struct Clerk;
+/// Has one tool, `look`, and is told what it is.
+pub(crate) struct Clerk;
 /// Breaks before it begins.
 struct Clumsy;
 
@@ -38,7 +38,7 @@ impl SubAgent for Clerk {
     const NAME: &'static str = "clerk";
     const DESCRIPTION: &'static str = "Looks things up.";
     const HIL: bool = false;
-    const TOOLS: Option<&'static [&'static str]> = Some(&["look", "gone"]);
+    const TOOLS: Option<&'static [&'static str]> = Some(&["look"]);
     const INSTRUCTIONS: Option<&'static str> = Some("You are a clerk.");
     type Input = Probe;
 
@@ -58,10 +58,9 @@ impl SubAgent for Clumsy {
     }
 }
 
-/// Adds all of them: `helper`, `errand`, `clerk` and `clumsy`.
+/// Adds those that need no tool of their own: `helper`, `errand` and `clumsy`.
 pub(crate) fn add_agents(tools: &mut ToolRegistry) {
     tools.register_sub_agent(Helper).unwrap();
     tools.register_sub_agent(Errand).unwrap();
-    tools.register_sub_agent(Clerk).unwrap();
     tools.register_sub_agent(Clumsy).unwrap();
 }
