@@ -219,6 +219,7 @@ impl App {
         models: Vec<Arc<dyn LanguageModel>>,
     ) -> Result<Self, AppError> {
         config.check()?;
+        tools.check()?;
         tools.put_under(&config.tools.rules)?;
         #[cfg(feature = "torture")]
         tracing::error!(
@@ -266,6 +267,8 @@ impl App {
             lease: approval.lease,
             start_deadline: approval.start_deadline,
             metrics: metrics.clone(),
+            agent_depth: config.limits.agent_depth.get(),
+            delegated: Arc::default(),
         };
         let agent = Agent {
             store: store.clone(),

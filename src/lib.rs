@@ -5,12 +5,13 @@
 //!
 //! Four modules are for who builds on it; the rest of the map is in `ARCHITECTURE.md`.
 //!
-//! - [`tools`]: the trait [`Tool`](tools::Tool), the registry, and the demo tools.
+//! - [`tools`]: the trait [`Tool`](tools::Tool), the trait [`SubAgent`](tools::SubAgent), the registry, and the demo tools.
 //! - [`llm`]: the trait [`LanguageModel`](llm::LanguageModel), the models behind a server, and the scripted one.
 //! - [`config`]: everything that can be set.
 //! - [`app`]: joins these to an [`App`](app::App), which serves, or is an endpoint of one's own poem app.
 //!
-//! `examples/own_tool.rs` is a tool and a server around it; `examples/embed.rs` is a part of another app.
+//! `examples/own_tool.rs` is a tool and a server around it, `examples/sub_agent.rs` one that a child thread does;
+//! `examples/embed.rs` is a part of another app.
 //!
 //! # The invariants
 //!

@@ -3,16 +3,30 @@
 use super::heartbeat::{Halt, Heartbeat};
 use super::persist::persist;
 use super::tasks::{Tasks, Work};
-use crate::domain::call::{Execution, Outcome};
+use crate::domain::assignment::Assignment;
+use crate::domain::call::{Execution, Input, Outcome, words};
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
 use crate::domain::turn::Shown;
 use crate::metrics::Metrics;
-use crate::store::{Store, StoreError};
+use crate::store::{Delegated, Store, StoreError};
 use crate::tools::gate::Gate;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::Instrument;
+
+/// What came of running a permit.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// The call has ended, and this is what a page shows of it.
+    Ended(Shown),
+    /// It has not: it is to be begun again.
+    Again,
+    /// It has not: a child does it.
+    Delegated,
+}
 
 /// What runs tools.
 #[derive(Debug, Clone)]
@@ -25,15 +39,18 @@ pub(crate) struct Executor {
     /// How long a call that may be begun again waits for somebody to begin it.
     pub(crate) start_deadline: Duration,
     pub(crate) metrics: Metrics,
+    /// How deep sub-agents may be nested.
+    pub(crate) agent_depth: u32,
+    /// Told when a child is there to be begun.
+    pub(crate) delegated: Arc<Notify>,
 }
 
 impl Executor {
-    /// Runs one call and settles it. What a page shows of it, if it has ended; `None` if it has not, because it is to be
-    /// begun again.
+    /// Runs one call and settles it, or has a child do it.
     ///
     /// The tool has had its effect by then, so its outcome is not given up for a busy or restarting database: it
     /// is tried until the execution's lease is over.
-    pub(crate) async fn run(&self, permit: Permit) -> Result<Option<Shown>, StoreError> {
+    pub(crate) async fn run(&self, permit: Permit) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
             tool_call_id = %permit.tool_call_id(),
@@ -43,10 +60,46 @@ impl Executor {
             gen_ai.tool.name = permit.tool_name(),
             gen_ai.tool.call.id = %permit.tool_call_id(),
         );
-        self.run_and_settle(permit).instrument(span).await
+        let run = async {
+            match self.gate.assignment(&permit) {
+                None => self.run_and_settle(permit).await,
+                Some(assignment) => self.delegate(permit, assignment).await,
+            }
+        };
+        run.instrument(span).await
     }
 
-    async fn run_and_settle(&self, permit: Permit) -> Result<Option<Shown>, StoreError> {
+    /// Has a child do the call. Until that is committed nothing has begun, and the call may be begun again.
+    async fn delegate(
+        &self,
+        permit: Permit,
+        assignment: Result<Assignment, String>,
+    ) -> Result<Ran, StoreError> {
+        let outcome = match assignment {
+            Ok(assignment) => match self.begin_child(&permit, &assignment).await? {
+                Delegated::Begun => {
+                    self.delegated.notify_one();
+                    return Ok(Ran::Delegated);
+                }
+                Delegated::TooDeep => Outcome::Failed(words::TOO_DEEP.to_owned()),
+                Delegated::Unwanted => Outcome::Failed(words::CHILD_UNWANTED.to_owned()),
+                Delegated::Lost => Outcome::Lost,
+            },
+            Err(why) => Outcome::Failed(why),
+        };
+        self.write_down(permit.tool_call_id(), permit.execution(), permit.asked(), permit.input(), outcome)
+            .await
+    }
+
+    async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
+        let begin = || async {
+            let write = self.store.urgent_write().await?;
+            write.delegate(permit, assignment, self.agent_depth).await
+        };
+        Ok(persist(self.lease, begin).await?.value)
+    }
+
+    async fn run_and_settle(&self, permit: Permit) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
@@ -65,23 +118,39 @@ impl Executor {
         };
         self.metrics.tool_ran(&tool_name, began.elapsed());
         drop(heartbeat);
-        let result = self.gate.words(&outcome, &asked, &ran);
+        self.write_down(tool_call_id, execution, &asked, &ran, outcome).await
+    }
+
+    /// Settles an execution, and tells how its call stands then.
+    async fn write_down(
+        &self,
+        tool_call_id: ToolCallId,
+        execution: Execution,
+        asked: &Input,
+        ran: &Input,
+        outcome: Outcome,
+    ) -> Result<Ran, StoreError> {
+        let result = self.gate.words(&outcome, asked, ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
         match outcome {
-            Outcome::Succeeded(output) if settled.value => return Ok(Some(Shown::Output(output))),
+            Outcome::Succeeded(output) if settled.value => return Ok(Ran::Ended(Shown::Output(output))),
             Outcome::Failed(_) | Outcome::FailedAgain(_) | Outcome::Interrupted if settled.value => {
-                return Ok(Some(Shown::Error(result)));
+                return Ok(Ran::Ended(Shown::Error(result)));
             }
             _ => {}
         }
         // Somebody else told how it ended, or begins it again; or a commit that seemed to fail was made.
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
-        let Some(stored) = stored else { return Ok(None) };
+        let Some(stored) = stored else { return Ok(Ran::Again) };
         if !settled.value && !settled.tried_before {
             tracing::warn!(state = stored.state.as_str(), "an outcome came too late and changes nothing");
         }
-        Ok(Shown::of(&stored))
+        Ok(match Shown::of(&stored) {
+            Some(shown) => Ran::Ended(shown),
+            None if stored.is_delegated() => Ran::Delegated,
+            None => Ran::Again,
+        })
     }
 
     async fn begin(&self, permit: Permit) -> Outcome {

@@ -1,7 +1,7 @@
 //! The loop: step, calls, gate, results or a hold.
 
 use super::draft::Drafts;
-use super::execution::Executor;
+use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
@@ -122,14 +122,15 @@ impl Agent {
             }
             let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
             self.tell_stored(&calls, say);
+            let mut delegated = false;
             if !permits.is_empty() {
-                self.run_cleared(turn, permits, say).await?;
+                delegated = self.run_cleared(turn, permits, say).await?;
                 calls = self.decided(turn, calls).await?;
             }
 
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
-            let waits = !held.is_empty();
-            if waits {
+            let waits = delegated || !held.is_empty();
+            if !held.is_empty() {
                 #[cfg(feature = "torture")]
                 let point = Point::of("hold.told", None);
                 #[cfg(feature = "torture")]
@@ -191,7 +192,9 @@ impl Agent {
         let (n, whole, before, messages) = open.await.map_err(internal)?.ok_or_else(TurnError::taken_over)?;
         let last = whole >= self.model.max_steps;
         let tools = if last { Vec::new() } else { self.offered(turn) };
-        let request = ModelRequest { system: self.model.system_prompt.clone(), messages, tools };
+        let own = turn.lease.run.options.instructions.clone();
+        let system = own.or_else(|| self.model.system_prompt.clone());
+        let request = ModelRequest { system, messages, tools };
         Ok(Opened { n, last, before, request })
     }
 
@@ -338,8 +341,8 @@ impl Agent {
     }
 
     /// Runs the calls that were cleared, side by side, and tells how each went. They go on by themselves where the
-    /// turn has to end.
-    async fn run_cleared(&self, turn: &Turn<'_>, permits: Vec<Permit>, say: Say<'_>) -> Result<(), Broke> {
+    /// turn has to end. Whether a child does one of them.
+    async fn run_cleared(&self, turn: &Turn<'_>, permits: Vec<Permit>, say: Say<'_>) -> Result<bool, Broke> {
         let mut running: FuturesUnordered<_> = permits
             .into_iter()
             .map(|permit| {
@@ -350,7 +353,7 @@ impl Agent {
             .collect();
         let halt = turn.heartbeat.halt();
         tokio::pin!(halt);
-        let mut failed = None;
+        let (mut failed, mut delegated) = (None, false);
         loop {
             let next = tokio::select! {
                 next = running.next() => next,
@@ -358,9 +361,13 @@ impl Agent {
             };
             let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
-                Ok(Ok(Some(shown))) => shown,
+                Ok(Ok(Ran::Ended(shown))) => shown,
+                Ok(Ok(Ran::Delegated)) => {
+                    delegated = true;
+                    continue;
+                }
                 // It has not ended: it is to be begun again, and its outcome is told later.
-                Ok(Ok(None)) => continue,
+                Ok(Ok(Ran::Again)) => continue,
                 // Not told: what became of it is not written.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));
@@ -373,7 +380,7 @@ impl Agent {
             };
             say(TurnEvent::CallEnded { tool_call_id, shown });
         }
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        failed.map_or(Ok(delegated), |error| Err(error.into()))
     }
 
     /// Keeps what there is of a step that broke off.

@@ -36,6 +36,8 @@ impl Approvals {
             }
             CancelOutcome::Asked => {
                 self.tasks().look_now(Work::Call(id));
+                // Where a child does it, the runner asks that one to stop.
+                self.tell_settled();
                 Ok(self.outcome(principal, call).await?)
             }
             CancelOutcome::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),

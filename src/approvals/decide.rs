@@ -1,5 +1,6 @@
 //! Deciding a held call: once, for good, the same from every side.
 
+use super::execute::is_under_way;
 #[cfg(feature = "torture")]
 use super::planted;
 use super::remember::may_be_remembered;
@@ -133,7 +134,7 @@ impl Approvals {
         decided: &mut [&mut Decided],
     ) -> Result<(), DecideError> {
         let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
-        self.await_ends(principal, &mut calls).await?;
+        self.await_ends(principal, &mut calls, is_under_way).await?;
         #[cfg(feature = "torture")]
         for call in calls {
             Point::of("decision.told", Some(&call.id)).before().await;

@@ -108,7 +108,7 @@ impl Approvals {
     }
 
     /// Has those of this process who wait for a call's end look again.
-    pub(super) fn tell_settled(&self) {
+    pub(crate) fn tell_settled(&self) {
         self.settled.send_modify(|count| *count = count.wrapping_add(1));
     }
 
@@ -117,22 +117,23 @@ impl Approvals {
         self.settled.subscribe()
     }
 
-    /// Waits for a call's end, at most `wait`; then the call as it is.
+    /// Waits for a call's end, whoever does it, at most `wait`; then the call as it is.
     pub(super) async fn outcome(
         &self,
         principal: &Principal,
         mut call: ToolCall,
     ) -> Result<ToolCall, StoreError> {
-        self.await_ends(principal, &mut [&mut call]).await?;
+        self.await_ends(principal, &mut [&mut call], is_open).await?;
         Ok(call)
     }
 
-    /// Waits until these calls have ended, at most `wait`; then they are as they are. One look is for all of them: the
-    /// connections for what is urgent are few.
+    /// Waits until nothing of these calls is under way in this sense, at most `wait`; then they are as they are. One look
+    /// is for all of them: the connections for what is urgent are few.
     pub(super) async fn await_ends(
         &self,
         principal: &Principal,
         calls: &mut [&mut ToolCall],
+        is_under_way: fn(&ToolCall) -> bool,
     ) -> Result<(), StoreError> {
         let patience = self.tasks().patience(self.times.wait);
         tokio::pin!(patience);
@@ -171,6 +172,12 @@ fn is_as_decided(tool: &Registered, call: &ToolCall) -> bool {
     call.decision.as_ref().is_some_and(|decision| decision.input_hash == here)
 }
 
-fn is_under_way(call: &ToolCall) -> bool {
+/// Whether it was decided and has not ended.
+fn is_open(call: &ToolCall) -> bool {
     call.validated().is_some() && call.end().is_none()
+}
+
+/// The same, for who decided it: what a child does may take days, and wait for a person itself.
+pub(super) fn is_under_way(call: &ToolCall) -> bool {
+    is_open(call) && !call.is_delegated()
 }

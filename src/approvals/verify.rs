@@ -51,7 +51,7 @@ impl Drop for Asked {
 impl Approvals {
     /// Begins to ask about every call that was interrupted lately and whose tool is here.
     pub(super) async fn ask_about_doubtful(&self) -> Result<(), StoreError> {
-        let tools: Vec<String> = self.gate().registry().specs().map(|spec| spec.name.clone()).collect();
+        let tools: Vec<String> = self.gate().registry().executing().cloned().collect();
         let mut behind = None;
         loop {
             // Dropped, not committed: it only looks, with the clock that the calls ended by.

@@ -304,11 +304,13 @@ impl Chat {
         answered: &HashSet<ToolCallId>,
     ) -> Result<NextTold, AskError> {
         let running = self.under_way(write, thread).await?;
+        // The run is the call's that waits for it.
+        let delegated = write.is_delegated_to(thread).await?;
         let question = match intent {
             Intent::Continue { message, .. } => {
                 return self.continuation(write, principal, thread, running, message, answered).await;
             }
-            _ if running.is_some() => return Err(AskError::TurnInProgress),
+            _ if running.is_some() || delegated => return Err(AskError::TurnInProgress),
             Intent::New { text, client_id } => {
                 self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
@@ -447,8 +449,8 @@ impl Chat {
             RunStatus::Running => return Err(AskError::TurnInProgress),
             // A turn may have broken between its hold and its end.
             RunStatus::Waiting | RunStatus::Failed => {
-                let held = write.held_calls(latest.assistant_message_id).await?;
-                if let Some(open) = held.iter().find(|call| call.end().is_none()) {
+                let pausing = write.pausing_calls(latest.assistant_message_id).await?;
+                if let Some(open) = pausing.iter().find(|call| call.end().is_none()) {
                     let step = open.step;
                     return Ok(Next::Announce(Waiting { run: latest, step, turn: None }));
                 }

@@ -74,6 +74,8 @@ impl Chat {
         let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
         self.tasks.look_now(Work::Turn(id));
+        // What children do for it is to stop too, and who waits for it as a child sees its end.
+        self.paused.notify_one();
         Ok((!asked).then_some(run))
     }
 

@@ -8,6 +8,7 @@ mod answers;
 mod ask;
 mod attach;
 mod cancel;
+mod children;
 mod follow;
 mod intent;
 pub(crate) mod live;
@@ -47,7 +48,8 @@ pub(crate) struct Chat {
     pace: Arc<Pace>,
     live: LiveTurns,
     followed: FollowedTurns,
-    /// A turn of this process has paused: its run may be one that the server goes on with.
+    /// A turn of this process has paused: its run may be one that the server goes on with. Or it has ended, or somebody
+    /// stopped a run: others may wait for that.
     paused: Arc<Notify>,
 }
 

@@ -1,5 +1,6 @@
-//! The runner: goes on with the runs that were left to the server, once no call of them is open. Every process has one;
-//! what several find, one goes on with, by the same compare-and-set as a client.
+//! The runner: goes on with the runs that were left to the server, once no call of them is open, and drives what children
+//! do for calls (`children`). Every process has one; what several find, one goes on with, by the same compare-and-set as
+//! a client.
 
 use super::Chat;
 use super::ask::{AskError, Next};
@@ -12,12 +13,17 @@ use std::time::Duration;
 
 impl Chat {
     /// Goes on with runs until the process is about to leave: when a call of this process has ended, when a turn of it
-    /// has paused, and, for what others left behind, again and again.
+    /// has paused, when it has begun a child, and, for what others left behind, again and again.
     pub(crate) async fn keep_going_on(&self, every: Duration) {
         let mut settled = self.approvals.settlements();
         loop {
             // Nobody would notice a runner that is gone.
-            match AssertUnwindSafe(self.go_on_with_all()).catch_unwind().await {
+            let looked = async {
+                // First: a call that ends with its child may be what a run waits for.
+                self.drive_children().await?;
+                self.go_on_with_all().await
+            };
+            match AssertUnwindSafe(looked).catch_unwind().await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the runs to go on with could not be looked for"),
                 Err(_panic) => tracing::error!("going on with runs broke"),
@@ -27,6 +33,7 @@ impl Chat {
                 // The sender lives as long as the chat; an error would only mean looking again sooner.
                 _looked = settled.changed() => {}
                 () = self.paused.notified() => {}
+                () = self.agent.executor.delegated.notified() => {}
                 () = tokio::time::sleep(every) => {}
             }
         }
@@ -42,15 +49,19 @@ impl Chat {
                 if self.tasks.is_stopping() {
                     return Ok(());
                 }
-                match self.go_on_by_itself(id).await {
-                    Ok(()) => {}
-                    // There is room another time.
-                    Err(error @ (AskError::TooManyTurns { .. } | AskError::TooOften(_))) => {
-                        tracing::debug!(run_id = %id, %error, "a run goes on later");
-                    }
-                    Err(error) => tracing::warn!(run_id = %id, %error, "a run could not go on"),
-                }
+                self.try_to_go_on(id).await;
             }
+        }
+    }
+
+    pub(super) async fn try_to_go_on(&self, id: RunId) {
+        match self.go_on_by_itself(id).await {
+            Ok(()) => {}
+            // There is room another time.
+            Err(error @ (AskError::TooManyTurns { .. } | AskError::TooOften(_))) => {
+                tracing::debug!(run_id = %id, %error, "a run goes on later");
+            }
+            Err(error) => tracing::warn!(run_id = %id, %error, "a run could not go on"),
         }
     }
 

@@ -134,8 +134,9 @@ impl Telling {
         };
         if let Some(end) = &ended {
             self.metrics().turn_ended(end.as_str(), end.code());
-            if matches!(end, TurnEnd::Waiting) {
-                // All of its calls may have been decided before.
+            if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
+                // All of its calls may have been decided before; what children do for it is to stop too; a call may wait
+                // for its end.
                 self.chat.paused.notify_one();
             }
         }

@@ -145,12 +145,12 @@ impl Telling {
             let read = chat.store.read().await?;
             let steps = read.steps(thread, message).await?;
             drop(read);
-            if last_look || !self.is_to_wait_for(&steps, waiting.step) {
+            if last_look || !self.is_to_wait_for(&steps, waiting.step, dialect) {
                 let write = chat.store.write().await?;
                 write.lock_thread(thread).await?;
                 let steps = write.steps(thread, message).await?;
                 // What was pending may have been approved meanwhile.
-                if last_look || !self.is_to_wait_for(&steps, waiting.step) {
+                if last_look || !self.is_to_wait_for(&steps, waiting.step, dialect) {
                     let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
                     return Ok((write, Found { steps, last }));
                 }
@@ -164,10 +164,11 @@ impl Telling {
     }
 
     /// Whether a held call of this step is under way. A process that leaves begins nothing; who waited here for another
-    /// to begin would keep it.
-    fn is_to_wait_for(&self, steps: &[Step], step: i32) -> bool {
+    /// to begin would keep it. For what a child does only those pages wait that would post again at once.
+    fn is_to_wait_for(&self, steps: &[Step], step: i32, dialect: Dialect) -> bool {
         let leaves = self.chat.tasks.is_stopping();
         held_at(steps, step)
+            .filter(|call| !call.is_delegated() || dialect.posts_until_settled())
             .any(|call| is_under_way(call) && !(leaves && matches!(call.state, State::Approved(_))))
     }
 
@@ -221,7 +222,8 @@ impl Found {
     /// to another hold, and what was said here is not for that one.
     fn goes_on_behind(&self, step: i32) -> bool {
         let behind = self.steps.iter().any(|other| other.n > step && other.status == StepStatus::Complete);
-        !behind && held_at(&self.steps, step).all(|call| call.end().is_some())
+        let calls = self.steps.iter().filter(|other| other.n == step).flat_map(|step| &step.calls);
+        !behind && calls.filter(|call| call.pauses()).all(|call| call.end().is_some())
     }
 
     /// What is told last.

@@ -4,6 +4,9 @@ use super::AuthMode;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
+/// `agent_depth`, unless it is set.
+const AGENT_DEPTH: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+
 /// `[limits]`
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +25,8 @@ pub struct Limits {
     pub calls_per_step: usize,
     /// `pending_per_thread`: most calls of a thread that wait for a person.
     pub pending_per_thread: u64,
+    /// `agent_depth`: how deep sub-agents may be nested: 1 has none of them begin another.
+    pub agent_depth: NonZeroU32,
     /// `batch`: most new decisions of one request.
     pub batch: usize,
     /// `stream_buffer_bytes`: how much of a stream is written ahead for one client, about.
@@ -58,6 +63,7 @@ impl Default for Limits {
             json_depth: 32,
             calls_per_step: 16,
             pending_per_thread: 50,
+            agent_depth: AGENT_DEPTH,
             batch: 50,
             stream_buffer_bytes: KIB * KIB,
             requests_per_minute: None,

@@ -62,6 +62,8 @@ pub(crate) struct ToolCall {
     pub(crate) created_at: Timestamp,
     /// When a person's time to answer runs out.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The run of a child thread that does it, or did.
+    pub(crate) child_run_id: Option<RunId>,
 }
 
 /// The word of every state.
@@ -212,6 +214,13 @@ pub(crate) mod words {
     pub(crate) const REJECTED: &str = "Tool execution rejected by user.";
     /// Stands between that and the person's reason, if they gave one.
     pub(crate) const REASON: &str = "Reason: ";
+    /// A sub-agent began, and did not come to an answer; why follows.
+    pub(crate) const CHILD_FAILED: &str = "the sub-agent broke off, and part of its task may have been done:";
+    /// Whoever asked for it wanted it no more before the sub-agent was there.
+    pub(crate) const CHILD_UNWANTED: &str = "it was stopped before the sub-agent began; nothing was done";
+    /// A sub-agent may not begin another here.
+    pub(crate) const TOO_DEEP: &str =
+        "sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
     /// An operator found out that it ran; the output follows where it is known.
     pub(crate) const ESTABLISHED: &str = "An operator established that the tool ran and succeeded.";
     /// Stands between that and the output.
@@ -236,6 +245,16 @@ impl ToolCall {
     /// What runs, or ran: the approver's inputs if they changed them, else the model's.
     pub(crate) fn effective_input(&self) -> &Input {
         self.edited_input().unwrap_or(&self.input)
+    }
+
+    /// Whether a child does it now. Nobody here waits for that: a person may be asked within it.
+    pub(crate) fn is_delegated(&self) -> bool {
+        self.child_run_id.is_some() && self.end().is_none()
+    }
+
+    /// Whether its turn ends behind it, and goes on once it has ended: a person is asked, or a child does it.
+    pub(crate) fn pauses(&self) -> bool {
+        self.held || self.child_run_id.is_some()
     }
 
     /// Whether it was cancelled before it ran. Of one that was open when the database was set back nobody knows.

@@ -1,6 +1,7 @@
 //! The pure core: what a thread, a call, a decision and a turn are. Nothing here waits, fails on I/O or
 //! knows how anything looks on a wire or in a table.
 
+pub(crate) mod assignment;
 pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod decision;

@@ -31,6 +31,8 @@ pub(crate) struct RunOptions {
     pub(crate) model: Option<String>,
     /// The tools the model may see, or all.
     pub(crate) tools: Option<Vec<String>>,
+    /// What the model is told of itself, where that is not the server's own.
+    pub(crate) instructions: Option<String>,
     /// The roles of the user for whom it runs, as they were when it last began or went on: the policy judges its calls
     /// by them.
     pub(crate) roles: Vec<String>,
@@ -41,7 +43,8 @@ pub(crate) struct RunOptions {
 pub(crate) enum RunStatus {
     /// A turn holds its lease and moves it.
     Running,
-    /// It has held calls; a continuation moves it, or its last decision if the user wrote on.
+    /// It has held calls, or calls that children do, or is a child that is to begin; a continuation moves it, or its last
+    /// decision if the user wrote on.
     Waiting,
     /// The model gave its final answer, or the user went on without it.
     Completed,

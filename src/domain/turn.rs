@@ -108,16 +108,20 @@ impl TurnEvent<'static> {
         told
     }
 
-    /// How the calls of a step stand, if it holds any; those of its own too, whose end a page may have missed.
+    /// How the calls of a step stand, if it holds any or children did some; those of its own too, whose end a page may
+    /// have missed.
     pub(crate) fn standing(step: &Step) -> Vec<Self> {
         let held: Vec<Standing> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
-        if held.is_empty() {
-            return Vec::new();
-        }
-        let beside = step.calls.iter().filter(|call| !call.held);
-        let beside =
-            beside.filter_map(|call| Some(Self::Beside { tool_call_id: call.id, shown: Shown::of(call)? }));
-        beside.chain([Self::Continued(held)]).collect()
+        let others = step.calls.iter().filter(|call| !call.held);
+        let ended = others.filter_map(|call| Some((call, Shown::of(call)?)));
+        let told = ended.filter_map(|(call, shown)| match call.child_run_id {
+            // No turn has told what a child did.
+            Some(_) => Some(Self::CallEnded { tool_call_id: call.id, shown }),
+            None if held.is_empty() => None,
+            None => Some(Self::Beside { tool_call_id: call.id, shown }),
+        });
+        let told: Vec<Self> = told.collect();
+        told.into_iter().chain((!held.is_empty()).then_some(Self::Continued(held))).collect()
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct CallView {
     reason: Option<String>,
     /// The decision in force.
     decision: Option<DecisionView>,
+    /// The run of a child thread that does it, or did: the tool is a sub-agent.
+    child_run_id: Option<String>,
     /// The text the model reads.
     result: Option<String>,
     /// What the tool gave.
@@ -166,6 +168,7 @@ impl CallView {
             risk_level: call.risk.as_str().to_owned(),
             reason: call.reason.clone(),
             decision: call.decision.as_ref().map(DecisionView::of),
+            child_run_id: call.child_run_id.map(|child| child.to_string()),
             result: call.end().map(|end| end.result.clone()),
             output,
             created_at: call.created_at.to_rfc3339(),

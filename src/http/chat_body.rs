@@ -208,7 +208,7 @@ impl ChatBody {
                     .map_err(|_| ApiError::bad_request("tool_selection: expected a list of tool names"))?,
             ),
         };
-        let options = RunOptions { model: text("model")?, tools, roles: Vec::new() };
+        let options = RunOptions { model: text("model")?, tools, ..RunOptions::default() };
         if ui_body::is_ui(&fields) {
             let ask = Ask { wants: ui_body::wants(&fields)?, options, answers: ui_body::answers(&fields) };
             let approved = ui_body::approved(&fields);

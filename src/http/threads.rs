@@ -333,6 +333,8 @@ impl Threads {
             return Err(ApiError::not_found());
         }
         write.commit().await?;
+        // What children do for it is to stop too.
+        self.0.approvals.tell_settled();
         Ok(Deleted::Deleted)
     }
 

@@ -83,6 +83,12 @@ impl Read {
 
     /// The calls of a message's last whole step that a person is, or was, asked about.
     pub(crate) async fn held_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
+        let calls = self.pausing_calls(message).await?;
+        Ok(calls.into_iter().filter(|call| call.held).collect())
+    }
+
+    /// Those, and the ones that children do, or did.
+    pub(crate) async fn pausing_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
         let last = step::Entity::find()
             .filter(step::Column::MessageId.eq(message.to_string()))
             .filter(step::Column::Status.eq("complete"))
@@ -91,7 +97,7 @@ impl Read {
             .await?;
         let Some(last) = last else { return Ok(Vec::new()) };
         let calls = self.calls_of_step(message, last.n).await?;
-        Ok(calls.into_iter().filter(|call| call.held).collect())
+        Ok(calls.into_iter().filter(ToolCall::pauses).collect())
     }
 
     /// The calls of a thread that wait for a person.

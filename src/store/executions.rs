@@ -138,6 +138,7 @@ impl Write {
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
             .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
             .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::ChildRunId.is_null())
             .exec(&self.tx)
             .await?;
         let asked = tool_call::Entity::find_by_id(call.to_string())
@@ -160,6 +161,8 @@ impl Write {
         let Some(row) = self.row(call).await? else { return Ok(false) };
         let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
         let own = tool_call::Column::ExecId.eq(execution.id.to_string());
+        // What a child does its end ends.
+        let own = own.and(tool_call::Column::ChildRunId.is_null());
         let settling = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
             Outcome::FailedAgain(_) | Outcome::Interrupted => Some(self.unknown(result.clone())),
@@ -230,7 +233,11 @@ impl Write {
 
     /// Whether what the call is a part of stands: its thread is not deleted, its message not cut off, its run not
     /// stopped. The thread has to be locked.
-    async fn is_wanted(&self, thread: &Thread, row: &tool_call::Model) -> Result<bool, StoreError> {
+    pub(super) async fn is_wanted(
+        &self,
+        thread: &Thread,
+        row: &tool_call::Model,
+    ) -> Result<bool, StoreError> {
         let stopped = run::Column::Status.eq("cancelled").or(run::Column::CancelRequestedAt.is_not_null());
         let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
         let cut_off = message::Column::Status.eq("superseded");
@@ -252,12 +259,12 @@ impl Write {
         self.move_row(row, moved, event, actor, json!({})).await
     }
 
-    async fn row(&self, id: ToolCallId) -> Result<Option<tool_call::Model>, StoreError> {
+    pub(super) async fn row(&self, id: ToolCallId) -> Result<Option<tool_call::Model>, StoreError> {
         Ok(tool_call::Entity::find_by_id(id.to_string()).one(&self.tx).await?)
     }
 
     /// The move to an outcome, if it is one.
-    fn known<From: Becomes<Succeeded> + Becomes<Failed>>(
+    pub(super) fn known<From: Becomes<Succeeded> + Becomes<Failed>>(
         &self,
         outcome: &Outcome,
         result: &str,
@@ -278,13 +285,13 @@ impl Write {
     }
 
     /// The move of an execution whose outcome nobody knows.
-    fn unknown(&self, result: String) -> Settling {
+    pub(super) fn unknown(&self, result: String) -> Settling {
         let moved = unleased(self.ended::<Executing, Interrupted>(result));
         Settling { moved, event: EventType::ToolInterrupted }
     }
 
     /// Moves a call, with its event: who did, and these facts besides the state.
-    async fn move_row(
+    pub(super) async fn move_row(
         &self,
         row: &tool_call::Model,
         moved: Move,
@@ -310,9 +317,9 @@ impl Write {
 }
 
 /// A move that settles a call, and the event that tells of it.
-struct Settling {
-    moved: Move,
-    event: EventType,
+pub(super) struct Settling {
+    pub(super) moved: Move,
+    pub(super) event: EventType,
 }
 
 /// Where the call is still the execution's that this row was read with.

@@ -8,6 +8,7 @@
 mod calls;
 mod connect;
 mod decisions;
+mod delegating;
 mod drafts;
 mod entity;
 mod events;
@@ -38,6 +39,7 @@ mod turns;
 pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
+pub(crate) use delegating::{Delegated, DelegatedCall, EndedChild};
 pub(crate) use drafts::OpenStep;
 pub(crate) use events::{About, Reader};
 pub(crate) use executions::{Again, Claimed};

@@ -13,6 +13,10 @@ const PAGE: u64 = 100;
 /// What may be gone on with. Written out, without parameters: only so is the index over it of use.
 pub(super) const PAUSED: &str = "server_resumes AND status IN ('waiting', 'failed')";
 
+/// What the server goes on with because a call waits for it, whoever decided what it held.
+const CHILD_PAUSED: &str = "(status = 'waiting' AND EXISTS (SELECT 1 FROM tool_calls
+    WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))";
+
 impl Read {
     /// Runs behind this one, in the order of their ids, that the server is to go on with and of which no call is open.
     /// None: there are no more.
@@ -48,8 +52,19 @@ impl Read {
 }
 
 impl Write {
-    /// Says who goes on with a run once none of its calls is open: the server, or a client.
+    /// Says who goes on with a run once none of its calls is open: the server, or a client. With what a call waits for the
+    /// server goes on, whoever says what.
     pub(crate) async fn set_server_resumes(
+        &self,
+        thread: &Thread,
+        run: RunId,
+        server_resumes: bool,
+    ) -> Result<(), StoreError> {
+        let server_resumes = server_resumes || self.is_delegated_to(thread).await?;
+        self.leave_to_server(thread, run, server_resumes).await
+    }
+
+    async fn leave_to_server(
         &self,
         thread: &Thread,
         run: RunId,
@@ -72,14 +87,15 @@ impl Write {
         let Some(found) = found else { return Ok(None) };
         let thread = self.any_thread(rows::id("runs", &found.thread_id)?).await?;
         self.lock_thread(&thread).await?;
-        let stands = run::Entity::find_by_id(id.to_string()).filter(Expr::cust(PAUSED)).one(&self.tx).await?;
+        let paused = Expr::cust(PAUSED).or(Expr::cust(CHILD_PAUSED));
+        let stands = run::Entity::find_by_id(id.to_string()).filter(paused).one(&self.tx).await?;
         let Some(run) = stands.map(rows::run).transpose()? else { return Ok(None) };
         if self.has_open_calls(id).await? {
             return Ok(None);
         }
         let stands_last = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
         if !stands_last || self.is_deleted(&thread).await? {
-            self.set_server_resumes(&thread, id, false).await?;
+            self.leave_to_server(&thread, id, false).await?;
             return Ok(None);
         }
         Ok(Some((run, thread)))

@@ -116,6 +116,7 @@ pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
         options: RunOptions {
             model: row.model,
             tools: row.tools.map(|tools| json(TABLE, &tools)).transpose()?,
+            instructions: row.instructions,
             roles: json(TABLE, &row.roles)?,
         },
         created_at: Timestamp::from_micros(row.created_at),
@@ -179,6 +180,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         decision,
         created_at: Timestamp::from_micros(row.created_at),
         expires_at: row.expires_at.map(Timestamp::from_micros),
+        child_run_id: row.child_run_id.as_deref().map(|child| id(TABLE, child)).transpose()?,
         state: state(row)?,
     })
 }

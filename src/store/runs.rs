@@ -5,6 +5,7 @@ use super::events::Subject;
 use super::threads::threads_of;
 use super::{Lease, Read, StoreError, Thread, Which, Write, rows};
 use crate::domain::Principal;
+use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::run::{Run, RunOptions, RunStatus};
@@ -36,6 +37,15 @@ pub(crate) enum Question {
     },
     /// One that is stored already: its answer is written anew.
     Stored(MessageId),
+}
+
+/// A message of a run: the user's has a text.
+struct NewMessage {
+    id: MessageId,
+    ordinal: i64,
+    status: &'static str,
+    text: Option<String>,
+    client_id: Option<String>,
 }
 
 /// How a run ends in which no turn is under way.
@@ -139,27 +149,50 @@ impl Read {
 impl Write {
     /// Begins a run: its user message if that is new, the assistant's message and the run, as one.
     pub(crate) async fn begin_run(&self, thread: &Thread, new: NewRun) -> Result<Lease, StoreError> {
+        let holder = self.clock.uuid().to_string();
+        let held = (holder.clone(), self.now.plus(new.lease));
+        let run = self.insert_run(thread, new.question, new.options, Some(held)).await?;
+        self.complete_passed_runs(thread).await?;
+        Ok(Lease { thread: thread.clone(), run, holder, time: new.lease })
+    }
+
+    /// Stores a run with its messages: one that is under way, by this holder until then, or else one that waits to be
+    /// begun.
+    pub(super) async fn insert_run(
+        &self,
+        thread: &Thread,
+        question: Question,
+        options: RunOptions,
+        held: Option<(String, Timestamp)>,
+    ) -> Result<Run, StoreError> {
+        let (status, shown) = match held {
+            Some(_) => (RunStatus::Running, "streaming"),
+            None => (RunStatus::Waiting, "complete"),
+        };
+        let (owner, lease_until) = held.map(|(holder, until)| (holder, until.as_micros())).unzip();
         let run_id = RunId::new(self.clock.uuid());
         let mut ordinal = self.last_ordinal(thread).await?;
-        let user_message_id = match new.question {
+        let user_message_id = match question {
             Question::Stored(id) => id,
             Question::New { text, client_id } => {
                 ordinal += 1;
                 let id = MessageId::new(self.clock.uuid());
-                self.insert_message(thread, run_id, id, ordinal, Some(text), client_id).await?;
+                let words = NewMessage { id, ordinal, status: "complete", text: Some(text), client_id };
+                self.insert_message(thread, run_id, words).await?;
                 id
             }
         };
-        let holder = self.clock.uuid().to_string();
         let assistant_message_id = MessageId::new(self.clock.uuid());
-        self.insert_message(thread, run_id, assistant_message_id, ordinal + 1, None, None).await?;
+        let (id, ordinal) = (assistant_message_id, ordinal + 1);
+        let answer = NewMessage { id, ordinal, status: shown, text: None, client_id: None };
+        self.insert_message(thread, run_id, answer).await?;
         let begun = Run {
             id: run_id,
             thread_id: thread.id,
             assistant_message_id,
-            status: RunStatus::Running,
+            status,
             error: None,
-            options: new.options,
+            options,
             created_at: self.now,
             finished_at: None,
         };
@@ -168,12 +201,13 @@ impl Write {
             thread_id: Set(thread.id.to_string()),
             user_message_id: Set(user_message_id.to_string()),
             assistant_message_id: Set(assistant_message_id.to_string()),
-            status: Set("running".to_owned()),
+            status: Set(status.as_str().to_owned()),
             model: Set(begun.options.model.clone()),
             tools: Set(tools_column(&begun.options)),
+            instructions: Set(begun.options.instructions.clone()),
             roles: Set(json!(begun.options.roles).to_string()),
-            owner: Set(Some(holder.clone())),
-            lease_until: Set(Some(self.now.plus(new.lease).as_micros())),
+            owner: Set(owner),
+            lease_until: Set(lease_until),
             server_resumes: Set(false),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
@@ -181,20 +215,20 @@ impl Write {
         run::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.touch_thread(thread).await?;
         self.run_event(EventType::RunStarted, thread, run_id).await?;
-        self.complete_passed_runs(thread).await?;
-        Ok(Lease { thread: thread.clone(), run: begun, holder, time: new.lease })
+        if status == RunStatus::Waiting {
+            self.run_event(EventType::RunWaiting, thread, run_id).await?;
+        }
+        Ok(begun)
     }
 
     async fn insert_message(
         &self,
         thread: &Thread,
         run_id: RunId,
-        id: MessageId,
-        ordinal: i64,
-        text: Option<String>,
-        client_id: Option<String>,
+        new: NewMessage,
     ) -> Result<(), StoreError> {
-        let (role, status) = if text.is_some() { ("user", "complete") } else { ("assistant", "streaming") };
+        let NewMessage { id, ordinal, status, text, client_id } = new;
+        let role = if text.is_some() { "user" } else { "assistant" };
         let row = message::ActiveModel {
             message_id: Set(id.to_string()),
             thread_id: Set(thread.id.to_string()),

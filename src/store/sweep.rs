@@ -284,7 +284,8 @@ impl Write {
     pub(crate) async fn recover(&self, start_deadline: Duration) -> Result<Recovered, StoreError> {
         let any = || Expr::value(true);
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
-        for row in self.executing(any()).await? {
+        // What a child does goes on with the child.
+        for row in self.executing(tool_call::Column::ChildRunId.is_null()).await? {
             match self.lose(&row, any(), start_deadline, system::SWEEPER).await? {
                 Lost::Nothing => {}
                 Lost::Repeatable => repeated_calls += 1,

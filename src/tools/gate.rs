@@ -3,10 +3,11 @@
 //! It judges every call a model makes (may it run, must a person be asked, can it be run at all), and it is
 //! the one place that runs a tool, which it does only for a [`Permit`].
 
-use super::registry::Registered;
+use super::registry::{Does, Registered};
 use super::rules;
 use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
 use crate::config::{Config, Limits, RememberIn, RememberInputs};
+use crate::domain::assignment::Assignment;
 use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_schema_hash, words};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
@@ -225,12 +226,29 @@ impl Gate {
         }
     }
 
+    /// What a child is given to do in place of the permitted call, or why it cannot be; `None` if the tool does the call
+    /// itself.
+    pub(crate) fn assignment(&self, permit: &Permit) -> Option<Result<Assignment, String>> {
+        let Does::Delegate(agent) = &self.registry.get(permit.tool_name())?.does else { return None };
+        let made = std::panic::catch_unwind(AssertUnwindSafe(|| agent.assignment(permit.input())));
+        Some(match made {
+            Ok(made) => made.map_err(|error| error.to_string()),
+            Err(_panic) => {
+                tracing::error!("a sub-agent's task broke");
+                Err("the tool broke".to_owned())
+            }
+        })
+    }
+
     /// Runs the permitted call. A tool that takes too long may have had its effect: nobody knows. One that
     /// panics failed, and takes nothing else with it.
     pub(crate) async fn run(&self, permit: Permit) -> Outcome {
-        let Some(tool) = self.registry.get(permit.tool_name()).map(|registered| registered.tool.clone())
-        else {
-            return Outcome::Failed("this server does not have the tool; it did not run".to_owned());
+        let tool = match self.registry.get(permit.tool_name()).map(|registered| registered.does.clone()) {
+            Some(Does::Execute(tool)) => tool,
+            Some(Does::Delegate(_)) => {
+                return Outcome::Failed("a sub-agent does what it is asked; the tool did not run".to_owned());
+            }
+            None => return Outcome::Failed("this server does not have the tool; it did not run".to_owned()),
         };
         #[cfg(feature = "torture")]
         let point = Point::of("tool.run", Some(&permit.tool_call_id()));
@@ -263,7 +281,8 @@ impl Gate {
         key: &IdempotencyKey,
     ) -> Option<Outcome> {
         let registered = self.registry.get(tool_name)?;
-        let (tool, same) = (registered.tool.clone(), registered.schema_hash == schema_hash);
+        let Does::Execute(tool) = registered.does.clone() else { return None };
+        let same = registered.schema_hash == schema_hash;
         let asked = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
         match tokio::time::timeout(self.timeout, asked).await {
             Ok(Ok(Ok(Verified::Happened(output)))) => Some(Outcome::Succeeded(self.bounded(output))),
@@ -288,7 +307,7 @@ impl Gate {
     }
 
     /// The output, or as much of its text as is allowed.
-    fn bounded(&self, output: Value) -> Value {
+    pub(crate) fn bounded(&self, output: Value) -> Value {
         let text = match &output {
             Value::String(text) => text.clone(),
             other => other.to_string(),

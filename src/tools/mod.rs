@@ -7,12 +7,14 @@ pub mod files;
 pub(crate) mod gate;
 mod registry;
 mod rules;
+mod sub_agent;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;
 pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 pub(crate) use registry::{InputError, Registered};
+pub use sub_agent::SubAgent;
 
 use schemars::JsonSchema;
 use serde::Serialize;

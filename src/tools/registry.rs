@@ -1,10 +1,12 @@
 //! The tools a server knows, by name.
 
+use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
 use crate::domain::call::{canonical_hash, cut};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
@@ -47,23 +49,28 @@ impl ToolSpec {
     }
 
     fn of<T: Tool>() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        });
-        let mut input_schema = settings.into_generator().into_root_schema_for::<T::Input>().to_value();
-        if let Some(schema) = input_schema.as_object_mut() {
-            schema.entry("additionalProperties").or_insert(Value::Bool(false));
-        }
         Self {
             name: T::NAME.to_owned(),
             description: T::DESCRIPTION.to_owned(),
             hil: T::HIL,
             idempotent: T::IDEMPOTENT,
             risk: T::RISK,
-            input_schema,
+            input_schema: schema_of::<T::Input>(),
         }
     }
+}
+
+/// The schema of what a tool takes.
+pub(super) fn schema_of<I: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut input_schema = settings.into_generator().into_root_schema_for::<I>().to_value();
+    if let Some(schema) = input_schema.as_object_mut() {
+        schema.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+    input_schema
 }
 
 /// A tool without its types, for those known only at run time.
@@ -129,6 +136,9 @@ pub enum RegistryError {
     /// Another tool has the name.
     #[error("tool {0:?} is registered twice")]
     Twice(String),
+    /// It is a sub-agent, and a tool that it names is not there.
+    #[error("sub-agent {0:?}: there is no tool {1:?}")]
+    NoTool(String, String),
     /// Its input schema is no schema, or not one of an object.
     #[error("tool {0:?}: the input schema {1}")]
     Schema(String, String),
@@ -143,13 +153,22 @@ pub(crate) struct InputError {
     pub(crate) message: String,
 }
 
+/// What a permit for a tool is for. No tool has both.
+#[derive(Clone)]
+pub(super) enum Does {
+    /// The tool does it.
+    Execute(Arc<dyn DynTool>),
+    /// A child thread does it.
+    Delegate(Arc<dyn DynSubAgent>),
+}
+
 /// One registered tool.
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
     pub(crate) schema_hash: String,
     /// What the operator says of it.
     pub(super) rules: ToolRules,
-    pub(super) tool: Arc<dyn DynTool>,
+    pub(super) does: Does,
     validator: jsonschema::Validator,
 }
 
@@ -199,6 +218,18 @@ impl ToolRegistry {
     /// As [`register`](Self::register).
     pub fn register_dyn(&mut self, tool: Arc<dyn DynTool>) -> Result<(), RegistryError> {
         let spec = tool.spec();
+        self.insert(spec, Does::Execute(tool))
+    }
+
+    /// Adds a tool whose calls a child thread does.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_sub_agent<T: SubAgent>(&mut self, agent: T) -> Result<(), RegistryError> {
+        self.insert(sub_agent::spec::<T>(), Does::Delegate(Arc::new(TypedSubAgent(agent))))
+    }
+
+    fn insert(&mut self, spec: ToolSpec, does: Does) -> Result<(), RegistryError> {
         let name = spec.name.clone();
         let usable = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > 64 || !name.chars().all(usable) {
@@ -216,13 +247,31 @@ impl ToolRegistry {
             .map_err(|error| RegistryError::Schema(name.clone(), format!("is not valid: {error}")))?;
         let schema_hash = canonical_hash(&spec.input_schema);
         let rules = ToolRules::default();
-        self.tools.insert(name, Registered { spec, schema_hash, rules, tool, validator });
+        self.tools.insert(name, Registered { spec, schema_hash, rules, does, validator });
+        Ok(())
+    }
+
+    /// Whether all that sub-agents name is there; of use once all are.
+    pub(crate) fn check(&self) -> Result<(), RegistryError> {
+        for (name, registered) in &self.tools {
+            let Does::Delegate(agent) = &registered.does else { continue };
+            let mut named = agent.tools().unwrap_or_default().iter();
+            if let Some(missing) = named.find(|named| !self.tools.contains_key(**named)) {
+                return Err(RegistryError::NoTool(name.clone(), (*missing).to_owned()));
+            }
+        }
         Ok(())
     }
 
     /// What is known of every tool, by name.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().map(|registered| &registered.spec)
+    }
+
+    /// The names of the tools that do their calls themselves.
+    pub(crate) fn executing(&self) -> impl Iterator<Item = &String> {
+        let executing = |(_, tool): &(&String, &Registered)| matches!(tool.does, Does::Execute(_));
+        self.tools.iter().filter(executing).map(|(name, _)| name)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Registered> {
@@ -267,6 +316,31 @@ mod tests {
             try_one(&json!({"type": "object", "properties": 3}), "p"),
             Err(RegistryError::Schema(..))
         ));
+    }
+
+    struct Lister;
+
+    impl SubAgent for Lister {
+        const NAME: &'static str = "lister";
+        const DESCRIPTION: &'static str = "Lists.";
+        const HIL: bool = false;
+        const TOOLS: Option<&'static [&'static str]> = Some(&["lister", "list"]);
+        type Input = BTreeMap<String, String>;
+
+        fn task(&self, _: Self::Input) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn a_tool_that_a_sub_agent_names_has_to_be_there() {
+        let mut registry = ToolRegistry::new();
+        registry.register_sub_agent(Lister).unwrap();
+        let missing = RegistryError::NoTool("lister".to_owned(), "list".to_owned());
+        assert_eq!(registry.check(), Err(missing));
+        assert_eq!(registry.register_sub_agent(Lister), Err(RegistryError::Twice("lister".to_owned())));
+        registry.register_dyn(Arc::new(Late(json!({"type": "object"}), "list"))).unwrap();
+        assert_eq!(registry.check(), Ok(()));
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 102] = [
+const WRONG: [(&str, &str); 103] = [
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -160,6 +160,7 @@ const WRONG: [(&str, &str); 102] = [
     ("limits.result_bytes", "\"1 MiB\""),
     ("limits.json_depth", "-1"),
     ("limits.calls_per_step", "{}"),
+    ("limits.agent_depth", "0"),
     ("limits.pending_per_thread", "1.5"),
     ("limits.batch", "-1"),
     ("limits.stream_buffer_bytes", "\"\""),

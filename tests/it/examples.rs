@@ -48,6 +48,34 @@ async fn the_tool_of_ones_own_is_held_and_runs_on_a_yes() {
 }
 
 #[tokio::test]
+async fn the_sub_agent_does_what_it_is_written_and_its_hold_is_in_the_inbox() {
+    let (dir, process) = start("sub_agent").await;
+    let client = &process.client;
+    let old = dir.path().join("holdpoint-files/old.txt");
+    std::fs::write(&old, "old news").unwrap();
+    let thread = client.thread().await;
+    let turn = client.say(&thread, "write \"delete old.txt\" to helper").await;
+    assert!(turn.pending().is_empty(), "{}", turn.raw);
+    let call = turn.one('9')["toolCallId"].as_str().unwrap();
+    let held = async || {
+        let inbox = client.get(&format!("/sessions/{thread}/approvals?state=pending")).await.body;
+        inbox["results"][0]["tool_call_id"].as_str().map(str::to_owned)
+    };
+    let hold = eventually("the helper asks", held).await;
+    assert!(old.exists());
+    assert_eq!(client.approve(&hold).await.body["state"], "succeeded");
+    assert!(!old.exists());
+    let done = client.becomes(call, "succeeded").await;
+    let words = done["result"].as_str().unwrap();
+    assert!(words.contains("old.txt"), "{words}");
+    let run = done["run_id"].as_str().unwrap();
+    let answered =
+        async || (client.get(&format!("/runs/{run}")).await.body["status"] == "completed").then_some(());
+    eventually("the answer is written", answered).await;
+    ends(process).await;
+}
+
+#[tokio::test]
 async fn an_app_of_ones_own_has_holdpoint_below_a_prefix_and_leaves_in_order() {
     let (dir, process) = start("embed").await;
     let client = &process.client;

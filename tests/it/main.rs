@@ -61,6 +61,7 @@ mod schema;
 mod stopping;
 mod stories;
 mod streaming;
+mod subagents;
 mod support;
 mod surfaces;
 mod sweeper;

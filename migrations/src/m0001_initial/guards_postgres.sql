@@ -16,6 +16,9 @@ BEGIN
         OR (NEW.state = 'executing' AND (NEW.held OR NEW.decided_by <> 'system:policy'))
         OR (NEW.state = 'cancelled' AND (NEW.held OR NEW.decided_by <> 'system:duplicate'))
     THEN RAISE EXCEPTION 'a tool call begins as pending, invalid, a duplicate, or decided by the policy'; END IF;
+
+    IF NEW.child_run_id IS NOT NULL
+    THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
     RETURN NEW;
 END $$;
 
@@ -68,6 +71,13 @@ BEGIN
         OR (NEW.exec_id IS DISTINCT FROM OLD.exec_id
             AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
     THEN RAISE EXCEPTION 'a call runs once, and again only if it is idempotent, at most three times'; END IF;
+
+    IF NEW.child_run_id IS DISTINCT FROM OLD.child_run_id AND NOT (OLD.child_run_id IS NULL
+        AND OLD.state = 'executing' AND NEW.state = 'executing' AND EXISTS (
+            SELECT 1 FROM runs JOIN threads ON threads.thread_id = runs.thread_id
+            WHERE runs.run_id = NEW.child_run_id AND runs.status = 'waiting'
+                AND threads.parent_id = NEW.thread_id AND threads.tenant_id = NEW.tenant_id))
+    THEN RAISE EXCEPTION 'a running call is delegated once, to a child thread of its own'; END IF;
 
     IF OLD.finished_at IS NOT NULL AND OLD.state = NEW.state AND NOT erasing
         AND (OLD.result, OLD.output, OLD.finished_at)

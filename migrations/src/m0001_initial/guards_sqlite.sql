@@ -53,6 +53,20 @@ WHEN (OLD.state = 'executing' AND NEW.state = 'approved' AND NOT (OLD.idempotent
   OR (NEW.exec_id IS NOT OLD.exec_id AND NOT (OLD.state = 'approved' AND NEW.state = 'executing'))
 BEGIN SELECT RAISE(ABORT, 'a call runs once, and again only if it is idempotent, at most three times'); END;
 
+CREATE TRIGGER tool_calls_born_alone BEFORE INSERT ON tool_calls
+WHEN NEW.child_run_id IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'a running call is delegated once, to a child thread of its own'); END;
+
+-- That no other call has the child is said here too: UPDATE OR REPLACE would delete that one.
+CREATE TRIGGER tool_calls_delegated BEFORE UPDATE ON tool_calls
+WHEN NEW.child_run_id IS NOT OLD.child_run_id AND NOT (OLD.child_run_id IS NULL
+  AND OLD.state = 'executing' AND NEW.state = 'executing' AND EXISTS (
+    SELECT 1 FROM runs JOIN threads ON threads.thread_id = runs.thread_id
+    WHERE runs.run_id = NEW.child_run_id AND runs.status = 'waiting'
+        AND threads.parent_id = NEW.thread_id AND threads.tenant_id = NEW.tenant_id)
+  AND NOT EXISTS (SELECT 1 FROM tool_calls WHERE child_run_id = NEW.child_run_id))
+BEGIN SELECT RAISE(ABORT, 'a running call is delegated once, to a child thread of its own'); END;
+
 CREATE TRIGGER tool_calls_ended BEFORE UPDATE ON tool_calls
 WHEN OLD.finished_at IS NOT NULL AND OLD.state IS NEW.state
   AND (OLD.result IS NOT NEW.result OR OLD.output IS NOT NEW.output OR OLD.finished_at IS NOT NEW.finished_at)

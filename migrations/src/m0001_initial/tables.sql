@@ -73,6 +73,8 @@ CREATE TABLE runs (
     status               TEXT NOT NULL,
     model                TEXT,
     tools                TEXT,
+    -- What the model is told of itself, where that is not the server's own.
+    instructions         TEXT,
     roles                TEXT NOT NULL,
     owner                TEXT,
     lease_until          BIGINT,
@@ -124,6 +126,8 @@ CREATE TABLE tool_calls (
     exec_attempt        INTEGER NOT NULL,
     lease_until         BIGINT,
     started_at          BIGINT,
+    -- The run of a child thread that does what the call asked for. It ends the call, and nobody's lease does.
+    child_run_id        TEXT UNIQUE REFERENCES runs (run_id),
     cancel_requested_at BIGINT,
     output              TEXT,
     result              TEXT,
@@ -156,7 +160,10 @@ CREATE TABLE tool_calls (
     CHECK ((exec_id IS NULL) = (exec_owner IS NULL)),
     CHECK (state NOT IN ('executing', 'succeeded', 'interrupted') OR exec_id IS NOT NULL),
     CHECK (state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid') OR exec_id IS NULL),
-    CHECK ((state = 'executing') = (lease_until IS NOT NULL)),
+    CHECK (child_run_id IS NULL OR state IN ('executing', 'succeeded', 'failed', 'interrupted')),
+    -- Whoever runs it says that they live, or a child does it; never both.
+    CHECK (lease_until IS NULL OR (state = 'executing' AND child_run_id IS NULL)),
+    CHECK (state <> 'executing' OR lease_until IS NOT NULL OR child_run_id IS NOT NULL),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
     -- Whatever ended has words for the model, and nothing else has.
@@ -167,6 +174,7 @@ CREATE INDEX tool_calls_thread ON tool_calls (thread_id, state);
 CREATE INDEX tool_calls_inbox ON tool_calls (tenant_id, state, tool_call_id) WHERE held;
 CREATE INDEX tool_calls_run ON tool_calls (run_id);
 CREATE INDEX tool_calls_lease ON tool_calls (lease_until) WHERE state = 'executing';
+CREATE INDEX tool_calls_delegated ON tool_calls (tool_call_id) WHERE state = 'executing' AND child_run_id IS NOT NULL;
 CREATE INDEX tool_calls_expiry ON tool_calls (expires_at) WHERE state = 'pending';
 CREATE INDEX tool_calls_start ON tool_calls (start_deadline) WHERE state = 'approved';
 CREATE INDEX tool_calls_doubt ON tool_calls (finished_at) WHERE state = 'interrupted';

@@ -13,6 +13,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) status: String,
     pub(in crate::store) model: Option<String>,
     pub(in crate::store) tools: Option<String>,
+    pub(in crate::store) instructions: Option<String>,
     pub(in crate::store) roles: String,
     pub(in crate::store) owner: Option<String>,
     pub(in crate::store) lease_until: Option<i64>,

@@ -34,6 +34,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) exec_attempt: i32,
     pub(in crate::store) lease_until: Option<i64>,
     pub(in crate::store) started_at: Option<i64>,
+    pub(in crate::store) child_run_id: Option<String>,
     pub(in crate::store) cancel_requested_at: Option<i64>,
     pub(in crate::store) output: Option<String>,
     pub(in crate::store) result: Option<String>,

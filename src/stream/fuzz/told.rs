@@ -418,5 +418,6 @@ fn stored(id: ToolCallId, step: i32, planned: &PlannedCall, held: bool, state: S
         decision: None,
         created_at: AT,
         expires_at: None,
+        child_run_id: None,
     }
 }

@@ -1,5 +1,6 @@
 //! What the tests stand on.
 
+mod agents;
 mod aimock;
 mod bad_server;
 mod browser;
@@ -31,6 +32,7 @@ mod valid_history;
 mod watched;
 mod wire;
 
+pub(crate) use agents::{Clerk, add_agents};
 pub(crate) use aimock::Aimock;
 pub(crate) use bad_server::{Act, BadServer, Closed, KEY, Reply, Stands};
 pub(crate) use browser::{Browser, Tab};

@@ -3,7 +3,8 @@
 //! The server is this very binary, run as a process that serves slow tools.
 
 use super::{
-    Client, Ended, Probe, Process, Rows, eventually, holdpoint, postgres, postgres_if_chosen, valid_question,
+    Client, Ended, Probe, Process, Rows, add_agents, eventually, holdpoint, postgres, postgres_if_chosen,
+    valid_question,
 };
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -256,6 +257,7 @@ fn child_server() {
         tools.register(Restock).unwrap();
         tools.register(Tidy).unwrap();
         tools.register(Deliver).unwrap();
+        add_agents(&mut tools);
         let bind = config.server.bind;
         let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
             Ok(app) => app,

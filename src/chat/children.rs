@@ -1,0 +1,90 @@
+//! Calls that children do: the runner has each child begin and go on, stops it where its call is to stop, and ends the
+//! call with the child's end. Each is a transaction of its own, and whoever comes second finds it done.
+
+use super::Chat;
+use crate::agent::Work;
+use crate::domain::call::{Outcome, words};
+use crate::domain::run::{RunStatus, TurnErrorCode};
+use crate::store::{DelegatedCall, EndedChild, StoreError};
+use serde_json::Value;
+
+impl Chat {
+    /// Looks at every call for whose child there is something to do.
+    pub(super) async fn drive_children(&self) -> Result<(), StoreError> {
+        let mut behind = None;
+        let mut moved = false;
+        loop {
+            let found = self.store.read().await?.delegated_calls(behind).await?;
+            let Some(last) = found.last() else { break };
+            behind = Some(last.id);
+            for delegated in found {
+                if self.tasks.is_stopping() {
+                    return Ok(());
+                }
+                match self.drive(delegated).await {
+                    Ok(did) => moved |= did,
+                    Err(error) => {
+                        tracing::warn!(tool_call_id = %delegated.id, %error, "a child could not be driven");
+                    }
+                }
+            }
+        }
+        if moved {
+            // One that was stopped may have children itself, and a call that has ended may end a child.
+            self.paused.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Whether something of it has moved that others may wait for.
+    async fn drive(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
+        let stopped = self.stop_child(delegated).await?;
+        if self.settle_child(delegated).await? {
+            return Ok(true);
+        }
+        if !stopped {
+            self.try_to_go_on(delegated.child).await;
+        }
+        Ok(stopped)
+    }
+
+    async fn stop_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
+        let write = self.store.urgent_write().await?;
+        let asked = write.stop_child(delegated).await?;
+        write.commit().await?;
+        if asked {
+            tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "a child is asked to stop");
+            self.tasks.look_now(Work::Turn(delegated.child));
+        }
+        Ok(asked)
+    }
+
+    async fn settle_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
+        let write = self.store.urgent_write().await?;
+        let Some(ended) = write.ended_child(delegated).await? else { return Ok(false) };
+        let gate = &self.agent.executor.gate;
+        let outcome = match outcome(&ended) {
+            Outcome::Succeeded(output) => Outcome::Succeeded(gate.bounded(output)),
+            other => other,
+        };
+        let result = gate.words(&outcome, &ended.call.input, ended.call.effective_input());
+        let settled = write.settle_child(&ended, &outcome, result).await?;
+        write.commit().await?;
+        if settled {
+            self.approvals.tell_settled();
+        }
+        Ok(settled)
+    }
+}
+
+/// What a child's end is to its call.
+fn outcome(ended: &EndedChild) -> Outcome {
+    match (ended.run.status, &ended.run.error) {
+        (RunStatus::Completed, _) => Outcome::Succeeded(Value::String(ended.words.clone())),
+        (RunStatus::Failed, Some(error)) if error.code != TurnErrorCode::Interrupted => {
+            Outcome::Failed(format!("{} {}", words::CHILD_FAILED, error.message))
+        }
+        // What it began may have happened.
+        _ => Outcome::Interrupted,
+    }
+}

@@ -1,0 +1,290 @@
+//! Calls that a child does: begun as one with their child, and ended by its end.
+//!
+//! A transaction that takes a child's thread and its parent's takes the child's first. Only who begins a child does not:
+//! nobody else knows it yet.
+
+use super::entity::{run, tool_call};
+use super::executions::Settling;
+use super::moves::Executing;
+use super::{NewThread, Question, Read, StoreError, Thread, Write, rows};
+use crate::domain::Principal;
+use crate::domain::assignment::Assignment;
+use crate::domain::call::{Outcome, ToolCall, without_nul};
+use crate::domain::event::system;
+use crate::domain::id::{RunId, ThreadId, ToolCallId};
+use crate::domain::message::{Part, StepStatus};
+use crate::domain::permit::Permit;
+use crate::domain::run::{Run, RunOptions};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::json;
+
+/// Calls that one look finds.
+const PAGE: u64 = 100;
+
+// Written out, without parameters: only so is the index over what is delegated of use.
+
+/// A child does the call.
+const DELEGATED: &str = "(state = 'executing' AND child_run_id IS NOT NULL)";
+
+/// Its child has come to its end. One that broke and whose holds stand may still go on.
+const ENDED: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
+    AND (child.status IN ('completed', 'cancelled') OR (child.status = 'failed' AND NOT child.server_resumes
+        AND NOT EXISTS (SELECT 1 FROM tool_calls opened
+            WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))))";
+
+/// Its child is to begin, or nothing that it waits for is open.
+const READY: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
+    AND child.status = 'waiting' AND NOT EXISTS (SELECT 1 FROM tool_calls opened
+        WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))";
+
+/// Nobody has asked its child to stop, which has not come to an answer.
+const GOES_ON: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
+    AND child.status IN ('running', 'waiting', 'failed') AND child.cancel_requested_at IS NULL)";
+
+/// It is to stop: somebody asked for that, or stopped, cut off or deleted what it is a part of; or its child is deleted.
+const UNWANTED: &str = "(tool_calls.cancel_requested_at IS NOT NULL
+    OR EXISTS (SELECT 1 FROM runs own WHERE own.run_id = tool_calls.run_id
+        AND (own.status = 'cancelled' OR own.cancel_requested_at IS NOT NULL))
+    OR EXISTS (SELECT 1 FROM messages WHERE messages.message_id = tool_calls.message_id
+        AND messages.status = 'superseded')
+    OR EXISTS (SELECT 1 FROM threads WHERE threads.thread_id = tool_calls.thread_id
+        AND threads.deleted_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM runs child JOIN threads ON threads.thread_id = child.thread_id
+        WHERE child.run_id = tool_calls.child_run_id AND threads.deleted_at IS NOT NULL))";
+
+/// What became of the wish to have a child do a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delegated {
+    /// The child is there, and does it.
+    Begun,
+    /// Sub-agents may not be nested any deeper. Nothing was begun.
+    TooDeep,
+    /// Nobody wants the call any more. Nothing was begun.
+    Unwanted,
+    /// The call is not this execution's any more.
+    Lost,
+}
+
+/// A call that a child does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DelegatedCall {
+    pub(crate) id: ToolCallId,
+    pub(crate) child: RunId,
+}
+
+/// A child that has come to its end, and the call that waits for it; the threads of both are locked.
+#[derive(Debug)]
+pub(crate) struct EndedChild {
+    pub(crate) call: ToolCall,
+    /// How it ended.
+    pub(crate) run: Run,
+    /// What it said last.
+    pub(crate) words: String,
+    thread: Thread,
+}
+
+/// The runs of a thread.
+fn runs_of(thread: ThreadId) -> SelectStatement {
+    Query::select()
+        .column(run::Column::RunId)
+        .from(run::Entity)
+        .and_where(run::Column::ThreadId.eq(thread.to_string()))
+        .to_owned()
+}
+
+impl Read {
+    /// Whether a call waits for what goes on in this thread: its run is that call's, and nobody writes on before its end.
+    pub(crate) async fn is_delegated_to(&self, thread: &Thread) -> Result<bool, StoreError> {
+        if thread.parent_id.is_none() {
+            return Ok(false);
+        }
+        let waiting = tool_call::Entity::find()
+            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::ChildRunId.in_subquery(runs_of(thread.id)));
+        Ok(waiting.count(&self.tx).await? > 0)
+    }
+
+    /// How many sub-agents this thread is within, its own included; counted up to `most`.
+    async fn agent_depth(&self, thread: &Thread, most: u32) -> Result<u32, StoreError> {
+        let mut at = thread.id;
+        for depth in 0..most {
+            let by: Option<String> = tool_call::Entity::find()
+                .select_only()
+                .column(tool_call::Column::ThreadId)
+                .filter(tool_call::Column::ChildRunId.in_subquery(runs_of(at)))
+                .limit(1)
+                .into_tuple()
+                .one(&self.tx)
+                .await?;
+            let Some(by) = by else { return Ok(depth) };
+            at = rows::id("tool_calls", &by)?;
+        }
+        Ok(most)
+    }
+
+    /// Delegated calls behind this one, in the order of their ids, for which there is something to do: their child is to
+    /// begin, to go on or to stop, or has ended. None: there are no more.
+    pub(crate) async fn delegated_calls(
+        &self,
+        behind: Option<ToolCallId>,
+    ) -> Result<Vec<DelegatedCall>, StoreError> {
+        let stops = Expr::cust(UNWANTED).and(Expr::cust(GOES_ON));
+        let mut found = tool_call::Entity::find()
+            .select_only()
+            .columns([tool_call::Column::ToolCallId, tool_call::Column::ChildRunId])
+            .filter(Expr::cust(DELEGATED))
+            .filter(Expr::cust(ENDED).or(Expr::cust(READY)).or(stops))
+            .order_by_asc(tool_call::Column::ToolCallId)
+            .limit(PAGE);
+        if let Some(behind) = behind {
+            found = found.filter(tool_call::Column::ToolCallId.gt(behind.to_string()));
+        }
+        let found: Vec<(String, String)> = found.into_tuple().all(&self.tx).await?;
+        let ids = found.iter().map(|(id, child)| {
+            Ok(DelegatedCall { id: rows::id("tool_calls", id)?, child: rows::id("tool_calls", child)? })
+        });
+        ids.collect()
+    }
+
+    async fn stands(&self, call: ToolCallId, so: SimpleExpr) -> Result<bool, StoreError> {
+        let found = tool_call::Entity::find_by_id(call.to_string()).filter(Expr::cust(DELEGATED)).filter(so);
+        Ok(found.count(&self.tx).await? > 0)
+    }
+
+    async fn any_run(&self, id: RunId) -> Result<Run, StoreError> {
+        let found = run::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
+        let found = found.ok_or_else(|| rows::inconsistent("runs", format_args!("{id} is missing")))?;
+        rows::run(found)
+    }
+}
+
+impl Write {
+    /// Has a child do a permitted call, and commits: its thread, what it is asked, its run, which the server begins, and
+    /// the call, which nobody's lease holds from here on, are written as one. Tried again after a commit that was not
+    /// answered, it finds what is there.
+    pub(crate) async fn delegate(
+        self,
+        permit: &Permit,
+        assignment: &Assignment,
+        depth_max: u32,
+    ) -> Result<Delegated, StoreError> {
+        let (id, execution) = (permit.tool_call_id(), permit.execution().id.to_string());
+        let Some(row) = self.row(id).await? else { return Ok(Delegated::Lost) };
+        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
+        self.lock_thread(&thread).await?;
+        let row = self.row(id).await?.filter(|row| row.exec_id.as_ref() == Some(&execution));
+        let Some(row) = row else { return Ok(Delegated::Lost) };
+        if row.child_run_id.is_some() {
+            return Ok(Delegated::Begun);
+        }
+        if row.state != "executing" {
+            return Ok(Delegated::Lost);
+        }
+        if row.cancel_requested_at.is_some() || !self.is_wanted(&thread, &row).await? {
+            return Ok(Delegated::Unwanted);
+        }
+        if self.agent_depth(&thread, depth_max).await? >= depth_max {
+            return Ok(Delegated::TooDeep);
+        }
+        let child = self.begin_child(&thread, &row, assignment).await?;
+        let delegated = tool_call::Entity::update_many()
+            .col_expr(tool_call::Column::ChildRunId, Expr::value(child.to_string()))
+            .col_expr(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
+            .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
+            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::ExecId.eq(execution))
+            .filter(tool_call::Column::ChildRunId.is_null())
+            .exec(&self.tx)
+            .await?;
+        if delegated.rows_affected == 0 {
+            // Not committed: there is no child either.
+            return Ok(Delegated::Lost);
+        }
+        self.commit().await?;
+        Ok(Delegated::Begun)
+    }
+
+    /// The child thread of a call with its run, in the name of the same user, with the model and the roles of the call's
+    /// run, and no tools but those that it has.
+    async fn begin_child(
+        &self,
+        thread: &Thread,
+        row: &tool_call::Model,
+        assignment: &Assignment,
+    ) -> Result<RunId, StoreError> {
+        let Assignment { title, task, instructions, tools } = assignment.clone();
+        let owner = Principal {
+            tenant_id: thread.tenant_id.clone(),
+            user_id: thread.user_id.clone(),
+            roles: Vec::new(),
+        };
+        let new = NewThread { title, client_id: None, parent: Some(thread.clone()) };
+        let child = self.create_thread(&owner, new).await?;
+        let RunOptions { model, tools: of_parent, roles, .. } =
+            self.any_run(rows::id("tool_calls", &row.run_id)?).await?.options;
+        let options = RunOptions { model, tools: of_parent, instructions, roles: Vec::new() };
+        let options = options.on_behalf_of(roles, tools);
+        let question = Question::New { text: without_nul(&task), client_id: None };
+        Ok(self.insert_run(&child, question, options, None).await?.id)
+    }
+
+    /// Cancels the run of a delegated call's child, if the call is to stop; whether it did. As with any run: one under way
+    /// is asked, one that waits has ended with this.
+    pub(crate) async fn stop_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
+        let thread = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
+        self.lock_thread(&thread).await?;
+        let stops = Expr::cust(UNWANTED).and(Expr::cust(GOES_ON));
+        if !self.stands(delegated.id, stops).await? {
+            return Ok(false);
+        }
+        let run = self.any_run(delegated.child).await?;
+        self.cancel_run(&thread, &run, &thread.actor()).await
+    }
+
+    /// The child of a delegated call, if it has ended and the call has not.
+    pub(crate) async fn ended_child(
+        &self,
+        delegated: DelegatedCall,
+    ) -> Result<Option<EndedChild>, StoreError> {
+        let Some(row) = self.row(delegated.id).await? else { return Ok(None) };
+        let child = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
+        self.lock_thread(&child).await?;
+        let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
+        self.lock_thread(&thread).await?;
+        if !self.stands(delegated.id, Expr::cust(ENDED)).await? {
+            return Ok(None);
+        }
+        let Some(call) = self.any_call(delegated.id).await? else { return Ok(None) };
+        let run = self.any_run(delegated.child).await?;
+        let steps = self.steps(&child, run.assistant_message_id).await?;
+        let last = steps.iter().rfind(|step| step.status == StepStatus::Complete);
+        let texts = last.iter().flat_map(|step| &step.parts).filter_map(|part| match part {
+            Part::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let words = texts.collect();
+        Ok(Some(EndedChild { call, run, words, thread }))
+    }
+
+    /// Ends a delegated call with its child's end, and leaves its run to the server. False if the call has ended, or was
+    /// never this child's.
+    pub(crate) async fn settle_child(
+        &self,
+        ended: &EndedChild,
+        outcome: &Outcome,
+        result: String,
+    ) -> Result<bool, StoreError> {
+        let EndedChild { call, run, thread, .. } = ended;
+        let Some(row) = self.row(call.id).await? else { return Ok(false) };
+        let known = self.known::<Executing>(outcome, &result);
+        let Settling { moved, event } = known.unwrap_or_else(|| self.unknown(result));
+        let moved = moved.only(tool_call::Column::ChildRunId.eq(run.id.to_string()));
+        let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
+        if !self.move_row(&row, moved, event, actor, json!({ "child_run_id": run.id })).await? {
+            return Ok(false);
+        }
+        self.set_server_resumes(thread, call.run_id, true).await?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,289 @@
+//! A process may end at any moment of a sub-agent's life: nothing of it is lost, and nothing happens twice.
+
+use super::{child_of, hold_in, resumed};
+use crate::runs::{approve, last_words, run_becomes, run_of};
+use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
+use serde_json::{Value, json};
+
+/// What the model says behind a transfer.
+const DONE: &str = "{\"transferred\":\"10\"}";
+
+/// Has `helper` transfer 10 in a fresh thread, up to its child's hold: the thread, the call and the hold.
+async fn held(client: &Client) -> (String, String, String) {
+    let thread = client.thread().await;
+    let turn = client.say(&thread, "helper transfer 10").await;
+    let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    let hold = hold_in(client, &thread).await;
+    (thread, call, hold)
+}
+
+/// Forbids the database to let a call of this kind become this.
+pub(super) async fn forbid(rows: &Rows, when: &str) {
+    let sql = if rows.is_postgres() {
+        format!(
+            "CREATE OR REPLACE FUNCTION not_this() RETURNS trigger LANGUAGE plpgsql AS $$
+                 BEGIN RAISE EXCEPTION 'not now'; END $$;
+             CREATE TRIGGER not_this BEFORE UPDATE ON tool_calls FOR EACH ROW WHEN ({when})
+                 EXECUTE FUNCTION not_this()"
+        )
+    } else {
+        format!(
+            "CREATE TRIGGER not_this BEFORE UPDATE ON tool_calls WHEN {when}
+                 BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        )
+    };
+    rows.change(&sql).await.unwrap();
+}
+
+pub(super) async fn allow(rows: &Rows) {
+    let on = if rows.is_postgres() { " ON tool_calls" } else { "" };
+    rows.change(&format!("DROP TRIGGER not_this{on}")).await.unwrap();
+}
+
+const SETTLES: &str = "OLD.child_run_id IS NOT NULL AND OLD.state = 'executing' AND NEW.state <> 'executing'";
+pub(super) const DELEGATES: &str = "OLD.child_run_id IS NULL AND NEW.child_run_id IS NOT NULL";
+
+#[tokio::test]
+async fn killed_while_the_child_holds_the_next_process_takes_both_to_their_ends() {
+    let place = Place::new().await;
+    place.go();
+    let mut server = place.start("30s");
+    let (thread, call, hold) = held(&server.client).await;
+    let child = child_of(&server.client, &call).await;
+    run_becomes(&server.client, &child, "waiting").await;
+    server.kill();
+
+    let server = place.start("30s");
+    let client = &server.client;
+    assert_eq!(client.call(&call).await["state"], "executing", "no start and no lease ends it");
+    assert_eq!(approve(client, &hold).await.status, 200);
+    let run = run_of(client, &call).await;
+    run_becomes(client, &run, "completed").await;
+    assert_eq!(last_words(client, &thread).await, DONE);
+    assert_eq!(client.call(&call).await["result"], DONE);
+    assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
+    let rows = place.rows().await;
+    assert_eq!((resumed(&rows, &run).await, resumed(&rows, &child).await), (1, 2));
+}
+
+#[tokio::test]
+async fn a_delegated_call_outlives_any_number_of_leases() {
+    let place = Place::new().await;
+    let server = place.start("0s");
+    let (_, call, _) = held(&server.client).await;
+    // Another call is taken for dead meanwhile: so the sweeper has looked.
+    let rows = place.rows().await;
+    let other = server.client.thread().await;
+    let turn = server.client.begin(&other, &json!({ "content": "sync 1" })).await;
+    place.wait_begun(&["sync 1"]).await;
+    let lapse = "UPDATE tool_calls SET lease_until = 1000000 WHERE name = 'sync'";
+    let swept = async || {
+        let _renewed = rows.change(lapse).await;
+        (rows.count("tool_calls WHERE name = 'sync' AND state = 'interrupted'").await > 0).then_some(())
+    };
+    eventually("the sweeper has looked", swept).await;
+    assert_eq!(server.client.call(&call).await["state"], "executing");
+    place.go();
+    drop(turn);
+}
+
+#[tokio::test]
+async fn killed_before_the_child_is_there_the_call_is_begun_again() {
+    let place = Place::new().await;
+    place.go();
+    let rows = {
+        // The schema has to be there.
+        place.start("0s").finish();
+        place.rows().await
+    };
+    forbid(&rows, DELEGATES).await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let turn = server.client.begin(&thread, &json!({ "content": "helper transfer 10" })).await;
+    let claimed = async || (rows.count("tool_calls WHERE state = 'executing'").await > 0).then_some(());
+    eventually("the call is somebody's", claimed).await;
+    server.kill();
+    drop(turn);
+    assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 0, "nothing of a child is there");
+    allow(&rows).await;
+
+    let server = place.start("0s");
+    let client = &server.client;
+    let hold = hold_in(client, &thread).await;
+    assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 1);
+    assert_eq!(approve(client, &hold).await.status, 200);
+    let calls = rows.all("SELECT tool_call_id, exec_attempt FROM tool_calls WHERE name = 'helper'").await;
+    let [helper] = &calls[..] else { panic!("{calls:?}") };
+    assert_eq!(helper["exec_attempt"], 2);
+    let call = helper["tool_call_id"].as_str().unwrap();
+    client.becomes(call, "succeeded").await;
+    run_becomes(client, &run_of(client, call).await, "completed").await;
+    assert_eq!(last_words(client, &thread).await, DONE);
+}
+
+#[tokio::test]
+async fn killed_between_the_childs_end_and_the_calls_the_next_process_settles_once() {
+    let place = Place::new().await;
+    place.go();
+    let mut server = place.start("30s");
+    let (thread, call, hold) = held(&server.client).await;
+    let rows = place.rows().await;
+    forbid(&rows, SETTLES).await;
+    assert_eq!(approve(&server.client, &hold).await.status, 200);
+    let child = child_of(&server.client, &call).await;
+    run_becomes(&server.client, &child, "completed").await;
+    let run = run_of(&server.client, &call).await;
+    assert_eq!(server.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
+    server.kill();
+    allow(&rows).await;
+
+    let server = place.start("30s");
+    run_becomes(&server.client, &run, "completed").await;
+    assert_eq!(last_words(&server.client, &thread).await, DONE);
+    settled_once(&rows, &call, &run).await;
+}
+
+async fn settled_once(rows: &Rows, call: &str, run: &str) {
+    let ends = rows.count(&format!("events WHERE tool_call_id = '{call}' AND type = 'tool.succeeded'")).await;
+    assert_eq!((ends, resumed(rows, run).await), (1, 1));
+}
+
+#[tokio::test]
+async fn on_postgres_the_other_process_settles_what_a_killed_one_left_and_both_never_twice() {
+    let place = Place::on_postgres().await;
+    place.go();
+    let (mut dead, other) = (place.start("30s"), place.start("30s"));
+    let (thread, call, hold) = held(&dead.client).await;
+    let rows = place.rows().await;
+    forbid(&rows, SETTLES).await;
+    assert_eq!(approve(&dead.client, &hold).await.status, 200);
+    let child = child_of(&other.client, &call).await;
+    run_becomes(&other.client, &child, "completed").await;
+    dead.kill();
+    allow(&rows).await;
+    let run = run_of(&other.client, &call).await;
+    run_becomes(&other.client, &run, "completed").await;
+    assert_eq!(last_words(&other.client, &thread).await, DONE);
+    settled_once(&rows, &call, &run).await;
+
+    // Side by side, whoever decides: each goes on with each once.
+    let third = place.start("30s");
+    for round in 0..4 {
+        let (at, by) = if round % 2 == 0 { (&other, &third) } else { (&third, &other) };
+        let (_, call, hold) = held(&at.client).await;
+        assert_eq!(approve(&by.client, &hold).await.status, 200);
+        let run = run_of(&at.client, &call).await;
+        run_becomes(&at.client, &run, "completed").await;
+        settled_once(&rows, &call, &run).await;
+        let child = child_of(&at.client, &call).await;
+        assert_eq!(resumed(&rows, &child).await, 2, "begun, and gone on with");
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_a_wish_to_stop_reaches_a_child_that_another_process_runs() {
+    let place = Place::on_postgres().await;
+    let (one, other) = (place.start("0s"), place.start("0s"));
+    let thread = one.client.thread().await;
+    let turn = one.client.say(&thread, "helper think").await;
+    let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    place.wait_begun(&["think"]).await;
+    let run = run_of(&one.client, &call).await;
+    other.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+    let child = child_of(&one.client, &call).await;
+    run_becomes(&other.client, &child, "cancelled").await;
+    let ended = other.client.becomes(&call, "interrupted").await;
+    assert_eq!(ended["result"], UNKNOWN);
+    place.go();
+}
+
+#[tokio::test]
+async fn a_child_whose_process_dies_in_its_turn_ends_its_call_with_an_unknown_outcome() {
+    let place = Place::new().await;
+    let mut server = place.start("0s");
+    let thread = server.client.thread().await;
+    let turn = server.client.say(&thread, "helper think").await;
+    let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+    place.wait_begun(&["think"]).await;
+    server.kill();
+    let server = place.start("0s");
+    let ended = server.client.becomes(&call, "interrupted").await;
+    assert_eq!(ended["result"], UNKNOWN);
+    run_becomes(&server.client, &run_of(&server.client, &call).await, "completed").await;
+    assert_eq!(last_words(&server.client, &thread).await, UNKNOWN);
+}
+
+#[tokio::test]
+async fn a_fence_ends_the_call_and_its_child_goes_on_no_more() {
+    let place = Place::new().await;
+    place.go();
+    let server = place.start("0s");
+    let (thread, call, hold) = held(&server.client).await;
+    let run = run_of(&server.client, &call).await;
+    let child = child_of(&server.client, &call).await;
+    run_becomes(&server.client, &child, "waiting").await;
+    let listed = place.operate(&["approvals", "list", "--state", "executing"]).said();
+    server.finish();
+    assert!(listed.contains("helper"), "{listed}");
+    let fenced = place.operate(&["fence", "--by", "mel"]).said();
+    let numbers: Vec<u64> =
+        fenced.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(numbers, [1, 0, 1, 0, 0], "{fenced}");
+
+    let server = place.start("0s");
+    let client = &server.client;
+    assert_eq!(client.call(&call).await["state"], "interrupted");
+    assert_eq!(client.call(&hold).await["state"], "cancelled");
+    // Another goes from its beginning to its end: so the server has looked.
+    let (_, other, again) = held(client).await;
+    approve(client, &again).await;
+    client.becomes(&other, "succeeded").await;
+    for stays in [&run, &child] {
+        assert_eq!(client.get(&format!("/runs/{stays}")).await.body["status"], "waiting");
+    }
+    assert_eq!(last_words(client, &thread).await, "");
+}
+
+#[tokio::test]
+async fn a_child_whose_turn_broke_behind_its_hold_goes_on_whoever_decides() {
+    let app = super::watchful().await;
+    let (errand, hold) = super::Errand::held(&app).await;
+    let child = errand.child(&app.client).await;
+    run_becomes(&app.client, &child, "waiting").await;
+    // As a process leaves it that dies between the hold and the end of the turn.
+    let dead =
+        format!("UPDATE runs SET status = 'running', owner = 'x', lease_until = 1 WHERE run_id = '{child}'");
+    assert_eq!(app.rows.change(&dead).await, Ok(1));
+    run_becomes(&app.client, &child, "failed").await;
+    assert_eq!(app.client.call(&errand.call).await["state"], "executing", "its hold stands");
+    app.scene.says("Paid below.").says("All is paid.");
+    assert_eq!(app.client.approve(&hold).await.status, 200);
+    run_becomes(&app.client, &errand.run, "completed").await;
+    assert_eq!(app.client.call(&errand.call).await["result"], "Paid below.");
+}
+
+#[tokio::test]
+async fn an_execution_that_was_taken_for_dead_begins_no_child_beside_the_next_ones() {
+    let app = super::start().await;
+    forbid(&app.rows, DELEGATES).await;
+    app.scene.calls(&[super::helper("p", "x")]).says("Meanwhile.");
+    let thread = app.client.thread().await;
+    let turn = app.client.begin(&thread, &json!({ "content": "get help" })).await;
+    // Another process takes it for dead, and begins the call again.
+    let far = "253370764800000000";
+    let lost = format!(
+        "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {far} WHERE state = 'executing'"
+    );
+    let lost = async || (app.rows.change(&lost).await == Ok(1)).then_some(());
+    eventually("the call was somebody's", lost).await;
+    let again = format!(
+        "UPDATE tool_calls SET state = 'executing', exec_attempt = 2, exec_owner = 'other', lease_until = {far},
+             exec_id = '01890a5d-ac96-774b-bcce-b302099a8057' WHERE state = 'approved'"
+    );
+    assert_eq!(app.rows.change(&again).await, Ok(1));
+    allow(&app.rows).await;
+    let told = turn.text().await.unwrap();
+    assert!(told.contains("Meanwhile."), "the turn waits for the other no longer: {told}");
+    assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
+    assert_eq!(app.rows.count("tool_calls WHERE state = 'executing' AND exec_attempt = 2").await, 1);
+}

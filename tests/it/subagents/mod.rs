@@ -1,0 +1,117 @@
+//! Sub-agents: a call that a child thread does, whose holds show in its session, and whose end is the call's.
+
+mod crashes;
+mod pages;
+mod schema;
+mod stopping;
+mod stories;
+
+use crate::runs::{run_becomes, run_of};
+use crate::support::{Clerk, Client, Embedded, Rows, add_agents, call, eventually, probes};
+use holdpoint::config::Config;
+use holdpoint::llm::{ModelMessage, ModelRequest};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A server with sub-agents among its tools.
+async fn with_agents(change: impl FnOnce(&mut Config)) -> Embedded {
+    let app = Embedded::start().await;
+    let mut tools = probes(&app.ledger);
+    add_agents(&mut tools);
+    tools.register_sub_agent(Clerk).unwrap();
+    app.redeploy_with(tools, change).await
+}
+
+/// One that does not look again and again: whatever happens in it is seen at once.
+async fn start() -> Embedded {
+    with_agents(unwatchful).await
+}
+
+fn unwatchful(config: &mut Config) {
+    config.approval.sweep = Duration::from_secs(3600);
+}
+
+/// One that looks again and again.
+async fn watchful() -> Embedded {
+    with_agents(|config| config.approval.sweep = Duration::from_millis(20)).await
+}
+
+/// A call that a child does.
+struct Errand {
+    /// The thread of the call, which is the root of its session.
+    thread: String,
+    /// The call.
+    call: String,
+    /// Its run.
+    run: String,
+}
+
+impl Errand {
+    /// Has the model ask `helper` to do this in a fresh thread; what the child's model says is for the test, and stands in
+    /// the scene by then.
+    async fn begin(app: &Embedded, task: &str) -> Self {
+        let thread = app.client.thread().await;
+        let turn = app.client.say(&thread, task).await;
+        let call = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
+        let run = run_of(&app.client, &call).await;
+        Self { thread, call, run }
+    }
+
+    /// One whose child holds a call of `pay`, and that call.
+    async fn held(app: &Embedded) -> (Self, String) {
+        app.scene.calls(&[helper("p", "pay 10")]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+        let errand = Self::begin(app, "get help").await;
+        let hold = hold_in(&app.client, &errand.thread).await;
+        (errand, hold)
+    }
+
+    /// The child's run, once there is one.
+    async fn child(&self, client: &Client) -> String {
+        child_of(client, &self.call).await
+    }
+
+    /// The child's thread.
+    async fn child_thread(&self, client: &Client) -> String {
+        let run = client.get(&format!("/runs/{}", self.child(client).await)).await;
+        run.body["thread_id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A call of `helper` that has it do this.
+fn helper(id: &str, task: &str) -> (String, String, String) {
+    call(id, "helper", &json!({ "note": task }))
+}
+
+/// The child's run of a call, once there is one.
+async fn child_of(client: &Client, call: &str) -> String {
+    let found = async || client.call(call).await["child_run_id"].as_str().map(str::to_owned);
+    eventually("a child does the call", found).await
+}
+
+/// The one call that waits in the session of this root thread, once there is one.
+async fn hold_in(client: &Client, session: &str) -> String {
+    let found = async || {
+        let held = client.get(&format!("/sessions/{session}/approvals?state=pending")).await.body;
+        held["results"][0]["tool_call_id"].as_str().map(str::to_owned)
+    };
+    eventually("a call waits in the session", found).await
+}
+
+/// What the model was told in this request of the calls before it.
+fn answers(request: &ModelRequest) -> Vec<String> {
+    let told = request.messages.iter().filter_map(|message| match message {
+        ModelMessage::Tool { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// The run of a call, once it stands so.
+async fn run_of_becomes(client: &Client, call: &str, status: &str) -> Value {
+    run_becomes(client, &run_of(client, call).await, status).await
+}
+
+/// How often a run went on.
+async fn resumed(rows: &Rows, run: &str) -> i64 {
+    rows.count(&format!("events WHERE run_id = '{run}' AND type = 'run.resumed'")).await
+}
