@@ -159,8 +159,9 @@ impl Follower {
         drop(read);
         *mark = Some(now);
         let say = |event| self.log.say(event);
-        for step in &seen.steps {
-            self.told.step(step, &say);
+        let last = seen.steps.len();
+        for (at, step) in (1..).zip(&seen.steps) {
+            self.told.step(step, at < last || seen.end.is_some(), &say);
         }
         if let Some(end) = &seen.end {
             say(self.told.end(end));
@@ -184,6 +185,8 @@ struct Told {
     /// Whether what the step cost is counted, and its end told.
     counted: bool,
     finished: bool,
+    /// How its held calls stand as they are told, once they are.
+    held: Option<Vec<Standing>>,
     /// Why the last whole step ended.
     reason: FinishReason,
     spent: Spent,
@@ -202,14 +205,15 @@ impl Told {
             ended: HashSet::new(),
             counted: false,
             finished: false,
+            held: None,
             reason: FinishReason::Other,
             spent: Spent::default(),
             before,
         }
     }
 
-    /// Tells what is new of a step.
-    fn step(&mut self, seen: &SeenStep, say: Say<'_>) {
+    /// Tells what is new of a step, behind which something follows already or does not.
+    fn step(&mut self, seen: &SeenStep, followed: bool, say: Say<'_>) {
         let SeenStep { step, reason } = seen;
         if step.n != self.n || !self.begun {
             let Self { reason, spent, before, .. } = *self;
@@ -238,9 +242,18 @@ impl Told {
         }
         self.counted = true;
         if own().all(|call| call.end().is_some()) {
-            let held: Vec<_> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
-            if !held.is_empty() {
-                say(TurnEvent::Held(held));
+            let held: Vec<ToolCall> = step.calls.iter().filter(|call| call.held).cloned().collect();
+            if self.held.is_none() && !held.is_empty() {
+                let told: Vec<_> = held.iter().map(Standing::of).collect();
+                self.held = Some(told.clone());
+                say(TurnEvent::Held(told));
+            }
+            // Whoever runs the turn may ask about them in the midst of it.
+            if !followed && held.iter().any(|call| call.end().is_none()) {
+                return;
+            }
+            if let Some(answered) = self.held.as_ref().and_then(|told| Standing::changed(&held, told)) {
+                say(TurnEvent::Answered(answered));
             }
             say(TurnEvent::StepFinished { reason: self.reason, usage: step.usage });
             self.finished = true;
@@ -360,9 +373,9 @@ mod tests {
             let before = said.borrow().len();
             let step =
                 SeenStep { step, reason: (*status == StepStatus::Complete).then_some(FinishReason::Stop) };
-            told.step(&step, &|event| said.borrow_mut().push(event));
+            told.step(&step, false, &|event| said.borrow_mut().push(event));
             let after = said.borrow().len();
-            told.step(&step, &|event| said.borrow_mut().push(event));
+            told.step(&step, false, &|event| said.borrow_mut().push(event));
             assert_eq!(said.borrow().len(), after, "nothing is told twice, after {before}");
         }
         said.into_inner()

@@ -62,6 +62,8 @@ pub(crate) enum TurnEvent<'a> {
     },
     /// Where the calls stand that this step holds, stored.
     Held(Vec<Standing>),
+    /// Where those of them stand, stored, about which somebody was asked in this turn and that are as they were told no more.
+    Answered(Vec<Standing>),
     /// Where the calls stand, stored, behind which the message goes on.
     Continued(Vec<Standing>),
     /// A model call ended.
@@ -154,6 +156,7 @@ impl TurnEvent<'_> {
             TurnEvent::CallEnded { tool_call_id, shown } => TurnEvent::CallEnded { tool_call_id, shown },
             TurnEvent::Beside { tool_call_id, shown } => TurnEvent::Beside { tool_call_id, shown },
             TurnEvent::Held(calls) => TurnEvent::Held(calls),
+            TurnEvent::Answered(calls) => TurnEvent::Answered(calls),
             TurnEvent::Continued(calls) => TurnEvent::Continued(calls),
             TurnEvent::StepFinished { reason, usage } => TurnEvent::StepFinished { reason, usage },
             TurnEvent::Finished { reason, spent } => TurnEvent::Finished { reason, spent },
@@ -208,6 +211,12 @@ pub(crate) enum Stands {
 }
 
 impl Standing {
+    /// How those of these held calls stand that stand otherwise than was told, if any do.
+    pub(crate) fn changed(calls: &[ToolCall], told: &[Self]) -> Option<Vec<Self>> {
+        let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !told.contains(now)).collect();
+        (!changed.is_empty()).then_some(changed)
+    }
+
     /// How this held call stands.
     pub(crate) fn of(call: &ToolCall) -> Self {
         let stands = match (Shown::of(call), &call.state) {
