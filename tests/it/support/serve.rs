@@ -144,8 +144,9 @@ impl Embedded {
 
     /// Stops the server as an operator would, and waits for it.
     pub(crate) async fn end(&mut self) {
-        drop(self.stop.take());
-        (&mut self.served).await.unwrap();
+        if self.stop.take().is_some() {
+            (&mut self.served).await.unwrap();
+        }
     }
 
     /// A thread in which the model has asked for one call of this tool, and the call's id.
