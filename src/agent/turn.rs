@@ -145,9 +145,11 @@ impl Agent {
                 say(TurnEvent::Held(held.clone()));
                 #[cfg(feature = "torture")]
                 point.after().await;
-                waits = self.ask_about(turn, calls.clone(), &held, say).await?;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
+            if waits && let Some(asks) = turn.asks {
+                waits = self.ask_about(turn, asks, calls.clone(), &held, say).await?;
+            }
             if waits {
                 return Ok(Ended { end: TurnEnd::Waiting, reason });
             }
@@ -161,25 +163,31 @@ impl Agent {
         }
     }
 
-    /// Asks about the held calls of a step, if there is somebody to ask, and tells what became of them. Whether the turn
-    /// waits for one all the same.
+    /// Asks about the held calls of a step and tells what became of them. Whether the turn waits for one all the same.
     async fn ask_about(
         &self,
         turn: &Turn<'_>,
+        asks: AsksAbout<'_>,
         mut calls: Vec<ToolCall>,
         told: &[Standing],
         say: Say<'_>,
     ) -> Result<bool, Broke> {
-        let Some(asks) = turn.asks else { return Ok(true) };
         calls.retain(|call| call.held);
         let stand = tokio::select! {
             stand = asks(calls) => stand.map_err(internal)?,
             halt = turn.heartbeat.halt() => return Err(Broke::Halted(halt)),
         };
-        if let Some(answered) = Standing::changed(&stand, told) {
-            say(TurnEvent::Answered(answered));
+        let waits = stand.iter().any(|call| call.end().is_none());
+        // Of what still waits nothing is said again: a page may show an answer to it that has yet to be sent.
+        let tells = if waits {
+            Standing::changed(&stand, told)
+        } else {
+            Some(stand.iter().map(Standing::of).collect())
+        };
+        if let Some(stand) = tells {
+            say(TurnEvent::Continued(stand));
         }
-        Ok(stand.iter().any(|call| call.end().is_none()))
+        Ok(waits)
     }
 
     async fn ask(

@@ -62,9 +62,8 @@ pub(crate) enum TurnEvent<'a> {
     },
     /// Where the calls stand that this step holds, stored.
     Held(Vec<Standing>),
-    /// Where those of them stand, stored, about which somebody was asked in this turn and that are as they were told no more.
-    Answered(Vec<Standing>),
-    /// Where the calls stand, stored, behind which the message goes on.
+    /// Where held calls stand, stored, behind which the message goes on; or those of them that stand otherwise than their
+    /// step has told.
     Continued(Vec<Standing>),
     /// A model call ended.
     StepFinished {
@@ -156,7 +155,6 @@ impl TurnEvent<'_> {
             TurnEvent::CallEnded { tool_call_id, shown } => TurnEvent::CallEnded { tool_call_id, shown },
             TurnEvent::Beside { tool_call_id, shown } => TurnEvent::Beside { tool_call_id, shown },
             TurnEvent::Held(calls) => TurnEvent::Held(calls),
-            TurnEvent::Answered(calls) => TurnEvent::Answered(calls),
             TurnEvent::Continued(calls) => TurnEvent::Continued(calls),
             TurnEvent::StepFinished { reason, usage } => TurnEvent::StepFinished { reason, usage },
             TurnEvent::Finished { reason, spent } => TurnEvent::Finished { reason, spent },

@@ -49,7 +49,7 @@ impl Encoder for DataV1 {
                 line(out, b'9', &Call { tool_call_id, tool_name, args: input });
             }
             TurnEvent::CallEnded { tool_call_id, shown } => ended(out, *tool_call_id, shown),
-            TurnEvent::Held(calls) | TurnEvent::Answered(calls) => validations(out, calls),
+            TurnEvent::Held(calls) => validations(out, calls),
             TurnEvent::Continued(calls) => {
                 validations(out, calls);
                 let finish = Finish::new(FinishReason::ToolCalls, None);

@@ -182,7 +182,7 @@ impl Encoder for UiMessage {
                 }
                 self.standing(calls, false, out);
             }
-            TurnEvent::Answered(calls) | TurnEvent::Continued(calls) => self.standing(calls, true, out),
+            TurnEvent::Continued(calls) => self.standing(calls, true, out),
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
             // No error: the page that stopped it would show one.

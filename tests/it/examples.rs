@@ -59,7 +59,7 @@ async fn the_handler_of_ones_own_decides_drafts_and_leaves_the_rest_where_nobody
     let turn = client.say(&thread, "delete draft-1.txt").await;
     assert_eq!(
         (turn.codes().as_str(), turn.one('a')["result"]["deleted"].as_str()),
-        ("f0bc98a8ef0ed", Some("draft-1.txt"))
+        ("f0bc98ea8ef0ed", Some("draft-1.txt"))
     );
     assert!(!files.join("draft-1.txt").exists());
 

@@ -38,7 +38,7 @@ async fn a_yes_runs_the_call_and_the_turn_goes_on_in_the_same_stream() {
         id
     };
     let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), decides);
-    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98a8ef0ed", "Paid."), "{}", turn.raw);
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98ea8ef0ed", "Paid."), "{}", turn.raw);
     assert_eq!(words(&turn), ["pending", "approved"]);
     assert_eq!(turn.one('a')["result"], json!({ "paid": "10" }));
     assert_eq!(turn.one('d')["finishReason"], "stop");
@@ -69,7 +69,7 @@ async fn a_no_is_a_rejection_and_the_model_reads_the_reason() {
     let (turn, call) = answered(&app, &questions, HandlerAnswer::denied("it is\0 too much")).await;
     assert_eq!(
         (turn.codes().as_str(), words(&turn)),
-        ("fbc98a8ef0ed", vec!["pending", "rejected"]),
+        ("fbc98ea8ef0ed", vec!["pending", "rejected"]),
         "{}",
         turn.raw
     );
@@ -88,7 +88,7 @@ async fn a_cancelled_call_did_not_run_and_nobody_said_no() {
     ] {
         let answer = HandlerAnswer::Cancelled { reason: reason.map(str::to_owned) };
         let (turn, call) = answered(&app, &questions, answer).await;
-        assert_eq!((turn.codes().as_str(), words(&turn)), ("fbc98a8ef0ed", vec!["pending", "cancelled"]));
+        assert_eq!((turn.codes().as_str(), words(&turn)), ("fbc98ea8ef0ed", vec!["pending", "cancelled"]));
         assert_eq!((&call["state"], &call["result"]), (&json!("cancelled"), &json!(result)));
         assert_eq!(call["decision"].get("reason").and_then(Value::as_str), reason);
         assert_eq!(decided(&call), ["handler:desk", "handler", "cancel"]);
@@ -202,7 +202,7 @@ async fn of_two_calls_one_is_left_to_the_routes_and_the_other_is_told() {
         ids
     };
     let (turn, (yes, later)) = tokio::join!(app.client.say(&thread, "pay"), decides);
-    assert_eq!(turn.codes(), "fbcbc998a8ed", "{}", turn.raw);
+    assert_eq!(turn.codes(), "fbcbc998ea8ed", "{}", turn.raw);
     assert_eq!(words(&turn), ["pending", "pending", "approved"]);
     assert_eq!(turn.one('a')["toolCallId"], json!(yes));
     assert_eq!(turn.one('d')["finishReason"], "tool-calls");
@@ -224,7 +224,7 @@ async fn a_step_may_hold_again_and_the_handler_is_asked_again() {
     let yes = async || questions.answer(HandlerAnswer::approved()).await;
     let decides = async { (yes().await, yes().await) };
     let (turn, _) = tokio::join!(app.client.say(&thread, "pay"), decides);
-    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98a8efbc98a8ef0ed", "Both are paid."));
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc98ea8efbc98ea8ef0ed", "Both are paid."));
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 2"]);
 }
 
@@ -235,7 +235,7 @@ async fn a_call_that_needs_nobody_runs_beside_and_is_asked_about_by_nobody() {
     let note = json!({ "note": "10" });
     app.scene.calls(&[call("1", "look", &note), call("2", "pay", &note)]).says("Done.");
     let (turn, _) = tokio::join!(app.client.say(&thread, "go"), questions.answer(HandlerAnswer::approved()));
-    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbcbc99a8a8ef0ed", "Done."), "{}", turn.raw);
+    assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbcbc99a8ea8ef0ed", "Done."), "{}", turn.raw);
     assert!(questions.is_empty().await);
 }
 

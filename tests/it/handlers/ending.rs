@@ -21,7 +21,7 @@ async fn to_cancel_the_run_ends_the_asking() {
         id
     };
     let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), stops);
-    assert_eq!((turn.codes().as_str(), words(&turn)), ("fbc98d", vec!["pending"]), "{}", turn.raw);
+    assert_eq!((turn.codes().as_str(), words(&turn)), ("fbc98ed", vec!["pending"]), "{}", turn.raw);
     let call = app.client.call(&id).await;
     assert_eq!((&call["state"], &call["decision"]["by"]), (&json!("cancelled"), &json!("user:local")));
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -73,7 +73,7 @@ async fn a_server_that_stops_gives_up_the_asking_and_the_next_one_asks_at_the_ro
         ids
     };
     let (turn, ids) = tokio::join!(client.say(&thread, "pay"), stops);
-    assert_eq!(turn.codes(), "fbcbc998a8ed", "{}", turn.raw);
+    assert_eq!(turn.codes(), "fbcbc998ea8ed", "{}", turn.raw);
     assert_eq!(turn.one('d')["finishReason"], "tool-calls");
     let rows = app.rows.all("SELECT status, owner FROM runs").await;
     assert_eq!(rows, [json!({ "status": "waiting", "owner": null })]);

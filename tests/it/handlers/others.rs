@@ -76,7 +76,7 @@ async fn a_person_decides_what_the_handler_left_while_it_thinks_about_another() 
     let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), decides);
     assert_eq!(
         (turn.codes().as_str(), turn.text().as_str()),
-        ("fbcbc998aa8ef0ed", "All told."),
+        ("fbcbc998eaa8ef0ed", "All told."),
         "{}",
         turn.raw
     );
@@ -105,7 +105,7 @@ async fn a_run_that_goes_on_behind_its_handler_is_begun_by_nobody_else() {
         (run, id)
     };
     let (turn, (run, id)) = tokio::join!(app.client.say(&thread, "pay"), decides);
-    assert_eq!(turn.codes(), "fbcbc998aa8efbc98ed", "{}", turn.raw);
+    assert_eq!(turn.codes(), "fbcbc998eaa8efbc98ed", "{}", turn.raw);
     let waits = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!([id])));
     // What was said about the first hold says nothing about this one: a page decides, and goes on itself.
