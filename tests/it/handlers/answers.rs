@@ -106,7 +106,7 @@ async fn a_handler_that_takes_too_long_has_cancelled_and_the_reason_is_timeout()
     let thinks = async {
         let question = questions.next().await;
         let id = question.id();
-        question.is_over().await;
+        question.until_over().await;
         id
     };
     let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), thinks);

@@ -17,7 +17,7 @@ async fn to_cancel_the_run_ends_the_asking() {
         let (id, run) = (question.id(), run_of(&app.client, &question.id()).await);
         let stopped = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
         assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
-        question.is_over().await;
+        question.until_over().await;
         id
     };
     let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), stops);
@@ -36,7 +36,7 @@ async fn to_cancel_the_call_goes_on_behind_it() {
         let question = questions.next().await;
         let path = format!("/tool_calls/{}/cancel", question.id());
         assert_eq!(app.client.post(&path, &Value::Null).await.status, 200);
-        question.is_over().await;
+        question.until_over().await;
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), withdraws);
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "cancelled"], "Then not."));
@@ -52,7 +52,7 @@ async fn a_call_whose_time_is_over_while_a_handler_thinks_has_expired() {
     let app = Embedded::asking(desk, change).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Too late.");
-    let thinks = async { questions.next().await.is_over().await };
+    let thinks = async { questions.next().await.until_over().await };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), thinks);
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "expired"], "Too late."));
 }
@@ -69,7 +69,7 @@ async fn a_server_that_stops_gives_up_the_asking_and_the_next_one_asks_at_the_ro
         first.say(HandlerAnswer::denied("no"));
         client.becomes(&ids[0], "rejected").await;
         app.end().await;
-        second.is_over().await;
+        second.until_over().await;
         ids
     };
     let (turn, ids) = tokio::join!(client.say(&thread, "pay"), stops);

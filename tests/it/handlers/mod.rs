@@ -92,7 +92,7 @@ impl Question {
     }
 
     /// Comes back once nobody waits for an answer any more.
-    pub(crate) async fn is_over(mut self) {
+    pub(crate) async fn until_over(mut self) {
         let over = self.answer.closed();
         tokio::time::timeout(std::time::Duration::from_secs(30), over).await.expect("the question is over");
     }

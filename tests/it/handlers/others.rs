@@ -18,7 +18,7 @@ async fn a_person_who_is_faster_decides_and_the_handler_is_asked_no_more() {
             let id = question.id();
             let answer = if yes { app.client.approve(&id).await } else { app.client.reject(&id).await };
             assert_eq!((answer.status, &answer.body["state"]), (200, &json!(state)));
-            question.is_over().await;
+            question.until_over().await;
             id
         };
         let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), decides);
@@ -211,7 +211,7 @@ async fn what_is_remembered_is_asked_about_no_more_and_frees_what_waits() {
     let decides = async {
         let (first, second) = (questions.next().await, questions.next().await);
         first.say(remember.clone());
-        second.is_over().await;
+        second.until_over().await;
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), decides);
     assert_eq!(

@@ -31,7 +31,7 @@ async fn on_postgres_a_page_reads_along_at_another_process_and_a_person_decides_
             second.say(HandlerAnswer::denied("no"));
             if by_person {
                 assert_eq!(other.client.approve(&first.id()).await.body["state"], "succeeded");
-                first.is_over().await;
+                first.until_over().await;
             } else {
                 first.say(HandlerAnswer::approved());
             }

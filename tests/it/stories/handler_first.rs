@@ -79,7 +79,7 @@ async fn denied_cancelled_and_too_late_are_three_ends_and_the_model_reads_each()
             let id = question.id();
             match answer {
                 Some(answer) => question.say(answer),
-                None => question.is_over().await,
+                None => question.until_over().await,
             }
             id
         };
@@ -108,7 +108,7 @@ async fn a_remembered_choice_holds_in_its_session_and_nowhere_else_and_frees_wha
         let [first, second, other] = questions;
         app.scene.says("Paid.");
         first.say(remember.clone());
-        second.is_over().await;
+        second.until_over().await;
         other.say(HandlerAnswer::denied("not this"));
     };
     let ((thread, turn), ()) = tokio::join!(asks_for(&app, &asked), confirms);
