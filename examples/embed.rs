@@ -5,6 +5,7 @@
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
+use holdpoint::handlers::Deferred;
 use poem::listener::{Acceptor, Listener, TcpListener};
 use poem::{Route, Server, get, handler};
 
@@ -18,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::load(&Flags::default())?;
     let (tools, model) = (app::demo_tools(&config)?, app::configured_model(&config)?);
     let (bind, grace) = (config.server.bind, config.server.grace);
-    let holdpoint = App::build(config, tools, vec![model]).await?;
+    let holdpoint = App::builder(config).tools(tools).model(model).handler(Deferred).build().await?;
     let routes = Route::new().at("/", get(hello)).nest("/chat", holdpoint.endpoint());
     let acceptor = TcpListener::bind(bind).into_acceptor().await?;
     for address in acceptor.local_addr().iter().filter_map(|address| address.as_socket_addr()) {

@@ -4,6 +4,7 @@
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
+use holdpoint::handlers::Deferred;
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tools.register(DeleteNote(Mutex::new(BTreeSet::from(["old.txt".to_owned()]))))?;
     let listener = TcpListener::bind(config.server.bind).await?;
     let model = app::configured_model(&config)?;
-    let app = App::build(config, tools, vec![model]).await?;
+    let app = App::builder(config).tools(tools).model(model).handler(Deferred).build().await?;
     println!("holdpoint listens on http://{}", listener.local_addr()?);
     app.serve(listener, async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
     Ok(())

@@ -7,6 +7,7 @@
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
+use holdpoint::handlers::Deferred;
 use holdpoint::tools::files::{DeleteFile, Files};
 use holdpoint::tools::{SubAgent, ToolRegistry};
 use tokio::net::TcpListener;
@@ -45,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tools.register_sub_agent(Helper)?;
     let listener = TcpListener::bind(config.server.bind).await?;
     let model = app::configured_model(&config)?;
-    let app = App::build(config, tools, vec![model]).await?;
+    let app = App::builder(config).tools(tools).model(model).handler(Deferred).build().await?;
     println!("holdpoint listens on http://{}", listener.local_addr()?);
     app.serve(listener, async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
     Ok(())

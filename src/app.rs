@@ -2,8 +2,9 @@
 
 use crate::agent::{Agent, Executor, Tasks};
 use crate::approvals::Approvals;
+use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
-use crate::config::{Config, ConfigError, Provider};
+use crate::config::{ApprovalMode, Config, ConfigError, Provider};
 #[cfg(feature = "torture")]
 use crate::domain::clock::Skewed;
 use crate::domain::clock::{Clock, SystemClock};
@@ -139,7 +140,8 @@ pub async fn document() -> Result<String, AppError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new([], 0.0);
     let store = connect(&config, clock.clone(), metrics.clone()).await?;
-    let app = App::join(config, store, clock, ToolRegistry::new(), vec![Arc::new(Scripted::new())], metrics)?;
+    let scripted: Arc<dyn LanguageModel> = Arc::new(Scripted::new());
+    let app = App::join(App::builder(config).model(scripted), store, clock, metrics)?;
     Ok(http::document(app.api))
 }
 
@@ -207,30 +209,85 @@ pub fn open_many_files(config: &Config) {
     }
 }
 
-impl App {
-    /// Joins a server with these tools and models, of which the first is the default; brings the schema up to
-    /// date, and puts in order what an earlier process left behind.
+/// What a server is made of.
+#[derive(Debug)]
+pub struct AppBuilder {
+    config: Config,
+    tools: ToolRegistry,
+    models: Vec<Arc<dyn LanguageModel>>,
+    handler: Option<Arc<dyn ApprovalHandler>>,
+}
+
+impl AppBuilder {
+    /// With these tools, and no others.
+    #[must_use]
+    pub fn tools(mut self, tools: ToolRegistry) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// With this model as well. The first is the default.
+    #[must_use]
+    pub fn model(mut self, model: Arc<dyn LanguageModel>) -> Self {
+        self.models.push(model);
+        self
+    }
+
+    /// With this approval handler, which is asked first about held calls: [`Deferred`] leaves them to the routes.
+    #[must_use]
+    pub fn handler(mut self, handler: impl ApprovalHandler) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Joins the server; brings the schema up to date, and puts in order what an earlier process left behind.
     ///
     /// # Errors
-    /// The configuration cannot be used, or the database not be opened or brought up to date.
-    pub async fn build(
-        config: Config,
-        mut tools: ToolRegistry,
-        models: Vec<Arc<dyn LanguageModel>>,
-    ) -> Result<Self, AppError> {
-        config.check()?;
-        tools.check()?;
-        tools.put_under(&config.tools.rules)?;
+    /// The configuration cannot be used, or the database not be opened or brought up to date. In mode `manual` there is no
+    /// approval handler, or the handler has no usable name.
+    pub async fn build(mut self) -> Result<App, AppError> {
+        self.config.check()?;
+        self.tools.check()?;
+        self.check_handler()?;
+        self.tools.put_under(&self.config.tools.rules)?;
+        App::start(self).await
+    }
+
+    fn check_handler(&self) -> Result<(), AppError> {
+        match &self.handler {
+            None if self.config.approval.mode == ApprovalMode::Manual => {
+                let why = "in mode \"manual\" somebody has to be asked, and there is no approval handler; give one \
+                           to the builder (`handlers::Deferred` leaves every call to the routes), or set \
+                           approval.mode to \"auto-approve\" or \"auto-deny\"";
+                Err(AppError::new("approval.mode", why))
+            }
+            Some(handler) if !handlers::is_name(handler.name()) => {
+                let why = format!("name {:?}: expected 1 to 64 of a-z, A-Z, 0-9, _ and -", handler.name());
+                Err(AppError::new("approval handler", why))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl App {
+    /// A server with this configuration, to be given its tools, its models and who is asked about held calls.
+    pub fn builder(config: Config) -> AppBuilder {
+        AppBuilder { config, tools: ToolRegistry::new(), models: Vec::new(), handler: None }
+    }
+
+    async fn start(parts: AppBuilder) -> Result<Self, AppError> {
+        let config = &parts.config;
         #[cfg(feature = "torture")]
         tracing::error!(
             "this build has the feature `torture`: it breaks on purpose, and serves this machine alone"
         );
         let clock = clock();
-        let names = tools.specs().map(|spec| spec.name.clone());
+        let names = parts.tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
-        let store = Box::pin(connect(&config, clock.clone(), metrics.clone())).await?;
+        let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;
-        let app = Self::join(config, store, clock, tools, models, metrics)?;
+        let app = Self::join(parts, store, clock, metrics)?;
         // Large, and it would make everything that builds a server as large.
         Box::pin(app.prepare()).await?;
         app.auth.prepare();
@@ -245,20 +302,21 @@ impl App {
     }
 
     fn join(
-        config: Config,
+        parts: AppBuilder,
         store: Store,
         clock: Arc<dyn Clock>,
-        tools: ToolRegistry,
-        models: Vec<Arc<dyn LanguageModel>>,
         metrics: Metrics,
     ) -> Result<Self, AppError> {
+        let AppBuilder { config, tools, models, handler } = parts;
+        // Who is asked by a rule or a session alone is asked at the routes.
+        let handler = handler.unwrap_or_else(|| Arc::new(Deferred));
         let tasks = Tasks::new();
         let auth = Authenticator::new(&config, clock.clone(), tasks.clone());
         let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
         let models: Arc<[Arc<dyn LanguageModel>]> = models.into();
-        let gate = Gate::new(tools.clone(), &config, &owner);
+        let gate = Gate::new(tools.clone(), &config, &owner, handlers::actor(handler.as_ref()));
         let approval = config.approval.clone();
         let executor = Executor {
             store: store.clone(),
@@ -279,7 +337,7 @@ impl App {
             approval: approval.clone(),
         };
         let caps = config.limits.caps(config.auth.mode);
-        let approvals = Approvals::new(store.clone(), executor, owner, &config);
+        let approvals = Approvals::new(store.clone(), executor, handler, owner, &config);
         let feed = Feed::new(store.clone(), tasks.clone());
         let rates = Arc::new(Rates::new(&caps));
         let chat =

@@ -3,15 +3,16 @@
 //!
 //! # The map
 //!
-//! Four modules are for who builds on it; the rest of the map is in `ARCHITECTURE.md`.
+//! Five modules are for who builds on it; the rest of the map is in `ARCHITECTURE.md`.
 //!
 //! - [`tools`]: the trait [`Tool`](tools::Tool), the trait [`SubAgent`](tools::SubAgent), the registry, and the demo tools.
 //! - [`llm`]: the trait [`LanguageModel`](llm::LanguageModel), the models behind a server, and the scripted one.
+//! - [`handlers`]: the trait [`ApprovalHandler`](handlers::ApprovalHandler), and who may be asked about held calls.
 //! - [`config`]: everything that can be set.
 //! - [`app`]: joins these to an [`App`](app::App), which serves, or is an endpoint of one's own poem app.
 //!
 //! `examples/own_tool.rs` is a tool and a server around it, `examples/sub_agent.rs` one that a child thread does;
-//! `examples/embed.rs` is a part of another app.
+//! `examples/own_handler.rs` asks at a terminal; `examples/embed.rs` is a part of another app.
 //!
 //! # The invariants
 //!
@@ -29,6 +30,7 @@
 //! ```
 //! # use holdpoint::app::{self, App};
 //! # use holdpoint::config::Config;
+//! # use holdpoint::handlers::Deferred;
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
@@ -37,7 +39,7 @@
 //! config.database.url = format!("sqlite://{}", db.display()).into();
 //! config.tools.files_dir = files.clone();
 //! let (tools, model) = (app::demo_tools(&config)?, app::configured_model(&config)?);
-//! let app = App::build(config, tools, vec![model]).await?;
+//! let app = App::builder(config).tools(tools).model(model).handler(Deferred).build().await?;
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 //! let url = format!("http://{}", listener.local_addr()?);
 //! tokio::spawn(app.serve(listener, std::future::pending()));
@@ -90,6 +92,8 @@ mod store;
 mod stream;
 pub mod telemetry;
 pub mod tools;
+
+pub use approvals::handlers;
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]

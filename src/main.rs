@@ -5,6 +5,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use holdpoint::app::{self, App, CALL_STATES, CallLine, Fenced, Finding, WAITING_STATES};
 use holdpoint::config::{Config, Flags};
+use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
@@ -140,7 +141,7 @@ async fn main() -> anyhow::Result<()> {
     // Building puts in order what an earlier process left behind. One that has the address is no earlier one.
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
     let app = tokio::select! {
-        built = App::build(config, tools, vec![model]) => built?,
+        built = App::builder(config).tools(tools).model(model).handler(Deferred).build() => built?,
         () = &mut stop => return Ok(()),
     };
     println!("holdpoint listens on http://{}", listener.local_addr()?);

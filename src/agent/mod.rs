@@ -1,7 +1,8 @@
 //! The agent: one turn as a loop of steps.
 //!
 //! A step is one model call. Its calls go through the gate: those that may run do, side by side, in the same
-//! step; if any waits for a person the loop stops there and the model is not asked again. Whatever is told to
+//! step; if any waits for a person, and nobody in this process answers for it, the loop stops there and the model is not
+//! asked again. Whatever is told to
 //! a page about calls and ends is committed first.
 
 mod draft;
@@ -19,4 +20,4 @@ pub(crate) use execution::Executor;
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use persist::persist;
 pub(crate) use tasks::{LOOK_AGAIN, Tasks, Work};
-pub(crate) use turn::{Agent, Ended, Turn};
+pub(crate) use turn::{Agent, AsksAbout, Ended, Turn};

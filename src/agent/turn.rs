@@ -19,6 +19,7 @@ use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
 use crate::tools::gate::Behalf;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use std::collections::HashSet;
@@ -36,12 +37,17 @@ pub(crate) struct Agent {
 }
 
 /// One turn: whose, and with what.
-#[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) lease: &'a Lease,
     pub(crate) heartbeat: &'a Heartbeat,
     pub(crate) model: &'a dyn LanguageModel,
+    /// Who is asked in this process about the calls that a step holds; without them the turn ends there.
+    pub(crate) asks: Option<AsksAbout<'a>>,
 }
+
+/// Asks about held calls, and comes back with how they stand then.
+pub(crate) type AsksAbout<'a> =
+    &'a (dyn Fn(Vec<ToolCall>) -> BoxFuture<'a, Result<Vec<ToolCall>, StoreError>> + Send + Sync);
 
 /// How a turn ended, where it did not break.
 pub(crate) struct Ended {
@@ -99,11 +105,12 @@ impl Agent {
     }
 
     async fn steps(&self, turn: &Turn<'_>, spent: &mut Spent, say: Say<'_>) -> Result<Ended, Broke> {
+        let mut behind_hold = false;
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
                 return Err(Broke::Halted(halt));
             }
-            let Opened { n, last, before, request } = self.open(turn).await?;
+            let Opened { n, last, before, request } = self.open(turn, behind_hold).await?;
             spent.message = spent.message.or(before);
             say(TurnEvent::StepStarted);
             let (said, result) = self.ask(turn, n, &request, say).await;
@@ -129,17 +136,21 @@ impl Agent {
             }
 
             let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
-            let waits = delegated || !held.is_empty();
-            if !held.is_empty() {
+            behind_hold = !held.is_empty();
+            let mut waits = delegated || behind_hold;
+            if behind_hold {
                 #[cfg(feature = "torture")]
                 let point = Point::of("hold.told", None);
                 #[cfg(feature = "torture")]
                 point.before().await;
-                say(TurnEvent::Held(held));
+                say(TurnEvent::Held(held.clone()));
                 #[cfg(feature = "torture")]
                 point.after().await;
             }
             say(TurnEvent::StepFinished { reason, usage: step_usage });
+            if behind_hold && let Some(asks) = turn.asks {
+                waits = self.ask_about(turn, asks, calls.clone(), &held, say).await? || delegated;
+            }
             if waits {
                 return Ok(Ended { end: TurnEnd::Waiting, reason });
             }
@@ -151,6 +162,33 @@ impl Agent {
                 return Err(TurnError { code: TurnErrorCode::StepLimit, message }.into());
             }
         }
+    }
+
+    /// Asks about the held calls of a step and tells what became of them. Whether the turn waits for one all the same.
+    async fn ask_about(
+        &self,
+        turn: &Turn<'_>,
+        asks: AsksAbout<'_>,
+        mut calls: Vec<ToolCall>,
+        told: &[Standing],
+        say: Say<'_>,
+    ) -> Result<bool, Broke> {
+        calls.retain(|call| call.held);
+        let stand = tokio::select! {
+            stand = asks(calls) => stand.map_err(internal)?,
+            halt = turn.heartbeat.halt() => return Err(Broke::Halted(halt)),
+        };
+        let waits = stand.iter().any(|call| call.end().is_none());
+        // Of what still waits nothing is said again: a page may show an answer to it that has yet to be sent.
+        let tells = if waits {
+            Standing::changed(&stand, told)
+        } else {
+            Some(stand.iter().map(Standing::of).collect())
+        };
+        if let Some(stand) = tells {
+            say(TurnEvent::Continued(stand));
+        }
+        Ok(waits)
     }
 
     async fn ask(
@@ -174,7 +212,7 @@ impl Agent {
     }
 
     /// Opens the next step: what the model will be told is computed and recorded in one transaction.
-    async fn open(&self, turn: &Turn<'_>) -> Result<Opened, TurnError> {
+    async fn open(&self, turn: &Turn<'_>, behind_hold: bool) -> Result<Opened, TurnError> {
         let open = async {
             let write = self.store.write().await?;
             let transcript = write.transcript(&turn.lease.thread).await?;
@@ -186,6 +224,10 @@ impl Agent {
             let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
             let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
             let opened = write.open_step(turn.lease, n, &history.seals).await?;
+            if behind_hold {
+                // What was said about who goes on was about those holds.
+                write.set_server_resumes(&turn.lease.thread, turn.lease.run.id, false).await?;
+            }
             write.commit().await?;
             Ok::<_, StoreError>(opened.then_some((n, whole, before, history.messages)))
         };

@@ -38,6 +38,46 @@ pub(crate) struct DecisionRequest {
     pub(crate) server_resumes: bool,
 }
 
+/// Who says it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Decider<'a> {
+    /// A person.
+    Person(&'a Principal),
+    /// The approval handler of this process: a part of the program, which no role binds.
+    Handler {
+        /// As decisions and events name it.
+        actor: &'a str,
+        /// On whose behalf the call would run: what they see, it sees.
+        requester: &'a Principal,
+    },
+}
+
+impl<'a> Decider<'a> {
+    /// As decisions and events name them.
+    pub(super) fn actor(self) -> String {
+        match self {
+            Self::Person(principal) => principal.actor(),
+            Self::Handler { actor, .. } => actor.to_owned(),
+        }
+    }
+
+    /// Whose calls they see.
+    pub(super) const fn sees_as(self) -> &'a Principal {
+        match self {
+            Self::Person(principal) => principal,
+            Self::Handler { requester, .. } => requester,
+        }
+    }
+
+    /// The roles that what they grant stands on.
+    pub(super) fn roles(self) -> &'a [String] {
+        match self {
+            Self::Person(principal) => &principal.roles,
+            Self::Handler { .. } => &[],
+        }
+    }
+}
+
 /// A decision in force.
 #[derive(Debug)]
 pub(crate) struct Decided {
@@ -120,11 +160,11 @@ impl Approvals {
     /// Decides a call and, after a yes, begins to run it. Waits for nothing more.
     pub(crate) async fn answer(
         &self,
-        principal: &Principal,
+        by: Decider<'_>,
         request: DecisionRequest,
     ) -> Result<Decided, DecideError> {
         let span = tracing::error_span!("decision", tool_call_id = %request.tool_call_id);
-        self.decide_and_begin(principal, &request).instrument(span).await
+        self.decide_and_begin(by, &request).instrument(span).await
     }
 
     /// What follows answers: the calls at their ends, or after `wait` as far as they came.
@@ -144,10 +184,10 @@ impl Approvals {
 
     async fn decide_and_begin(
         &self,
-        principal: &Principal,
+        by: Decider<'_>,
         request: &DecisionRequest,
     ) -> Result<Decided, DecideError> {
-        let committed = self.commit_decision(principal, request).await;
+        let committed = self.commit_decision(by, request).await;
         self.measure(request, &committed);
         let (thread, decided) = committed?;
         if matches!(decided.call.state, State::Approved(_)) {
@@ -162,7 +202,7 @@ impl Approvals {
             self.tell_settled();
         }
         if request.remember.is_some() {
-            self.free_others(principal, &thread, &decided.call, request).await;
+            self.free_others(by, &thread, &decided.call, request).await;
         }
         Ok(decided)
     }
@@ -197,24 +237,26 @@ impl Approvals {
 
     async fn commit_decision(
         &self,
-        principal: &Principal,
+        by: Decider<'_>,
         request: &DecisionRequest,
     ) -> Result<(Thread, Decided), DecideError> {
-        self.count(principal)?;
+        if let Decider::Person(principal) = by {
+            self.count(principal)?;
+        }
         may_be_remembered(request)?;
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.urgent_write().await?;
-            let found = self.seen(&write, principal, request.tool_call_id).await?;
+            let found = self.seen(&write, by.sees_as(), request.tool_call_id).await?;
             let (call, thread) = found
                 .filter(|(call, thread)| call.held && request.part_of.has(call, thread))
                 .ok_or(DecideError::NotFound)?;
             // Before all else: what follows tells how the call stands.
-            self.check_person(principal, &thread, &call, &request.answer)?;
+            self.check_decider(by, &thread, &call, &request.answer)?;
             let closed = !matches!(call.state, State::Pending);
             #[cfg(feature = "torture")]
             if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.answer) {
-                write.overrule(&call, &request.answer, &principal.actor()).await?;
+                write.overrule(&call, &request.answer, &by.actor()).await?;
                 write.commit().await?;
                 return Ok((thread, Decided::now(call)));
             }
@@ -237,9 +279,9 @@ impl Approvals {
                 Answer::Approve { inputs: Some(inputs) } => inputs,
                 Answer::Approve { inputs: None } | Answer::Reject { .. } => &call.input,
             };
-            let grant = self.to_grant(&write, principal, &thread, &call, request, runs).await?;
+            let grant = self.to_grant(&write, by, &thread, &call, request, runs).await?;
             let mut voice = Voice {
-                actor: principal.actor(),
+                actor: by.actor(),
                 surface: request.surface,
                 input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
                 source: None,
@@ -257,21 +299,22 @@ impl Approvals {
             if write.decide(&thread, &call, &answer, &voice, self.times.start_deadline).await? {
                 self.grant(&write, &thread, grant).await?;
                 write.set_server_resumes(&thread, call.run_id, request.server_resumes).await?;
-                let decided = self.seen(&write, principal, call.id).await?.ok_or(DecideError::NotFound)?;
+                let decided = self.seen(&write, by.sees_as(), call.id).await?.ok_or(DecideError::NotFound)?;
                 write.commit().await?;
                 return Ok((decided.1, Decided::now(decided.0)));
             }
         }
     }
 
-    /// Whether this person may say this about the call.
-    pub(super) fn check_person(
+    /// Whether they may say this about the call.
+    pub(super) fn check_decider(
         &self,
-        principal: &Principal,
+        by: Decider<'_>,
         thread: &Thread,
         call: &ToolCall,
         answer: &Answer,
     ) -> Result<(), DecideError> {
+        let Decider::Person(principal) = by else { return Ok(()) };
         match (self.gate().registry().say(principal, thread.is_of(principal), &call.name), answer) {
             (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => Ok(()),
             (Say::OnlyNo, Answer::Approve { .. }) | (Say::Nothing, _) => Err(DecideError::Forbidden),

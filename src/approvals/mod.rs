@@ -5,15 +5,18 @@
 //! execute  approved -> executing             another; whoever makes it holds the permit
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
+//! ask      what the handler of this process says, while the turn waits for it
 //! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    when their time is over
 //! verify   interrupted -> succeeded | failed    when its tool is asked, and knows
 //! ```
 //!
 //! Every surface a decision can come in by ends in [`Approvals::answer`].
 
+mod asking;
 mod cancel;
 mod decide;
 mod execute;
+pub mod handlers;
 mod inbox;
 mod part_of;
 #[cfg(feature = "torture")]
@@ -24,7 +27,7 @@ mod session;
 mod sweeper;
 mod verify;
 
-pub(crate) use decide::{DecideError, Decided, DecisionRequest};
+pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest};
 pub(crate) use inbox::Standing;
 pub(crate) use part_of::PartOf;
 pub(crate) use remember::GrantError;
@@ -38,6 +41,7 @@ use crate::domain::id::ToolCallId;
 use crate::pace::Pace;
 use crate::store::{Read, Sight, Store, StoreError, Thread};
 use crate::tools::gate::Gate;
+use handlers::ApprovalHandler;
 use std::sync::Arc;
 use tokio::sync::watch;
 use verify::Asking;
@@ -47,6 +51,7 @@ use verify::Asking;
 pub(crate) struct Approvals {
     store: Store,
     executor: Executor,
+    handler: Arc<dyn ApprovalHandler>,
     /// This process, as the owner of what it runs.
     owner: String,
     times: config::Approval,
@@ -60,12 +65,18 @@ pub(crate) struct Approvals {
 }
 
 impl Approvals {
-    pub(crate) fn new(store: Store, executor: Executor, owner: String, config: &config::Config) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        executor: Executor,
+        handler: Arc<dyn ApprovalHandler>,
+        owner: String,
+        config: &config::Config,
+    ) -> Self {
         let caps = config.limits.caps(config.auth.mode);
         let (times, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
         let pace = Arc::new(Pace::new(caps.decisions_per_minute));
         let (settled, asking) = (watch::Sender::new(0), Arc::default());
-        Self { store, executor, owner, times, pace, settled, asking, operators }
+        Self { store, executor, handler, owner, times, pace, settled, asking, operators }
     }
 
     fn gate(&self) -> &Gate {

@@ -3,7 +3,7 @@
 //! A grant lets later calls run without a question; that is the policy's word ([`Gate`](crate::tools::gate::Gate)). What
 //! waits already is decided by the granter, each call by itself and by what the policy says of it now.
 
-use super::{Approvals, DecideError, Decided, DecisionRequest};
+use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
 use crate::domain::Principal;
 use crate::domain::call::{Input, State, ToolCall, input_hash};
 use crate::domain::decision::Answer;
@@ -37,7 +37,7 @@ impl Approvals {
     pub(super) async fn to_grant(
         &self,
         write: &Write,
-        principal: &Principal,
+        by: Decider<'_>,
         thread: &Thread,
         call: &ToolCall,
         request: &DecisionRequest,
@@ -52,7 +52,8 @@ impl Approvals {
         let remembering = self.gate().remembering();
         // The schema that was shown: of a tool that has changed since, nothing more was said than this one yes.
         let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash));
-        let grant = write.to_grant(thread, principal, call, inputs, remembering.process.as_deref()).await?;
+        let (actor, process) = (by.actor(), remembering.process.as_deref());
+        let grant = write.to_grant(thread, (&actor, by.roles()), call, inputs, process).await?;
         let gone = DecideError::NotRemembered("expected a session whose root thread is not deleted");
         grant.map(Some).ok_or(gone)
     }
@@ -70,11 +71,11 @@ impl Approvals {
         }
     }
 
-    /// Has the other calls of a session run that wait, and about which nobody would be asked by what this person had
+    /// Has the other calls of a session run that wait, and about which nobody would be asked by what they had
     /// remembered with this call. What fails here still waits.
     pub(super) async fn free_others(
         &self,
-        principal: &Principal,
+        by: Decider<'_>,
         thread: &Thread,
         like: &ToolCall,
         request: &DecisionRequest,
@@ -84,7 +85,7 @@ impl Approvals {
             let waiting = read.pending_in_session(thread, &like.name, &like.schema_hash).await?;
             drop(read);
             for id in waiting {
-                self.free(principal, id, request).await?;
+                self.free(by, id, request).await?;
             }
             Ok::<_, StoreError>(())
         };
@@ -96,22 +97,22 @@ impl Approvals {
     /// Decides one of them as what was remembered says, from where that was said.
     async fn free(
         &self,
-        principal: &Principal,
+        by: Decider<'_>,
         id: ToolCallId,
         granting: &DecisionRequest,
     ) -> Result<(), StoreError> {
         let write = self.store.urgent_write().await?;
-        let Some((call, thread)) = self.seen(&write, principal, id).await? else { return Ok(()) };
+        let Some((call, thread)) = self.seen(&write, by.sees_as(), id).await? else { return Ok(()) };
         write.lock_thread(&thread).await?;
         write.hold_session(&thread).await?;
         let yes = Answer::Approve { inputs: None };
         let waits = call.held && matches!(call.state, State::Pending);
-        if !waits || self.check_person(principal, &thread, &call, &yes).is_err() {
+        if !waits || self.check_decider(by, &thread, &call, &yes).is_err() {
             return Ok(());
         }
-        let Some(grant) = self.frees(&write, principal, &thread, &call).await? else { return Ok(()) };
+        let Some(grant) = self.frees(&write, by, &thread, &call).await? else { return Ok(()) };
         let voice = Voice {
-            actor: principal.actor(),
+            actor: by.actor(),
             surface: granting.surface,
             input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
             source: Some(Source::Remembered(grant)),
@@ -122,7 +123,7 @@ impl Approvals {
             return Ok(());
         }
         write.set_server_resumes(&thread, call.run_id, granting.server_resumes).await?;
-        let Some((call, thread)) = self.seen(&write, principal, id).await? else { return Ok(()) };
+        let Some((call, thread)) = self.seen(&write, by.sees_as(), id).await? else { return Ok(()) };
         write.commit().await?;
         let request = DecisionRequest {
             tool_call_id: id,
@@ -139,11 +140,11 @@ impl Approvals {
         Ok(())
     }
 
-    /// This person's grant by which nobody would be asked about a call, if its tool is the one that was shown.
+    /// Their grant by which nobody would be asked about a call, if its tool is the one that was shown.
     async fn frees(
         &self,
         read: &Read,
-        principal: &Principal,
+        by: Decider<'_>,
         thread: &Thread,
         call: &ToolCall,
     ) -> Result<Option<GrantId>, StoreError> {
@@ -151,7 +152,8 @@ impl Approvals {
         let Some(tool) = tool.filter(|tool| tool.schema_hash == call.schema_hash) else { return Ok(None) };
         let process = self.gate().remembering().process.as_deref();
         let mut grants = read.grants_about(thread, [call.name.as_str()], process).await?;
-        grants.retain(|grant| grant.by == principal.actor());
+        let actor = by.actor();
+        grants.retain(|grant| grant.by == actor);
         let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
         let behalf = Behalf { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
         Ok(self.gate().freed_by(tool, &call.input, behalf))

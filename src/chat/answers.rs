@@ -3,7 +3,7 @@
 
 use super::Chat;
 use super::ask::{AskError, PostedAnswer, ThreadName};
-use crate::approvals::{DecideError, DecisionRequest, PartOf};
+use crate::approvals::{DecideError, Decider, DecisionRequest, PartOf};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::decision::{Answer, Surface};
@@ -37,7 +37,7 @@ impl Chat {
         let new = answers.iter().filter(|answer| pending.remove(&answer.tool_call_id));
         let (mut taken, mut refused) = (false, None);
         for answer in new.take(self.agent.limits.batch) {
-            match self.approvals.answer(principal, answer.request()).await {
+            match self.approvals.answer(Decider::Person(principal), answer.request()).await {
                 // Somebody else was faster, or time was: the page is told how the call stands.
                 Ok(_) | Err(DecideError::Closed(_)) => taken = true,
                 // So would the next be refused.

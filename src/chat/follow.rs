@@ -159,8 +159,16 @@ impl Follower {
         drop(read);
         *mark = Some(now);
         let say = |event| self.log.say(event);
-        for step in &seen.steps {
-            self.told.step(step, &say);
+        let last = seen.steps.len();
+        for (at, step) in (1..).zip(&seen.steps) {
+            let behind = if at < last {
+                Behind::Step
+            } else if seen.end.is_some() {
+                Behind::End
+            } else {
+                Behind::Nothing
+            };
+            self.told.step(step, behind, &say);
         }
         if let Some(end) = &seen.end {
             say(self.told.end(end));
@@ -170,6 +178,16 @@ impl Follower {
 }
 
 type Say<'a> = &'a dyn Fn(TurnEvent<'static>);
+
+/// What is seen behind a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Nothing,
+    /// Another of the turn.
+    Step,
+    /// The end of the turn.
+    End,
+}
 
 /// How far a turn is told.
 #[derive(Debug, Clone)]
@@ -184,6 +202,8 @@ struct Told {
     /// Whether what the step cost is counted, and its end told.
     counted: bool,
     finished: bool,
+    /// How its held calls were told to stand, until more is told of them.
+    held: Option<Vec<Standing>>,
     /// Why the last whole step ended.
     reason: FinishReason,
     spent: Spent,
@@ -202,14 +222,15 @@ impl Told {
             ended: HashSet::new(),
             counted: false,
             finished: false,
+            held: None,
             reason: FinishReason::Other,
             spent: Spent::default(),
             before,
         }
     }
 
-    /// Tells what is new of a step.
-    fn step(&mut self, seen: &SeenStep, say: Say<'_>) {
+    /// Tells what is new of a step, and of what comes between it and what is seen behind it.
+    fn step(&mut self, seen: &SeenStep, behind: Behind, say: Say<'_>) {
         let SeenStep { step, reason } = seen;
         if step.n != self.n || !self.begun {
             let Self { reason, spent, before, .. } = *self;
@@ -217,8 +238,11 @@ impl Told {
             self.spent.message = self.spent.message.or(self.before);
             say(TurnEvent::StepStarted);
         }
-        if !self.parts(step, say) || self.finished {
+        if !self.parts(step, say) {
             return;
+        }
+        if self.finished {
+            return self.behind(step, behind, say);
         }
         let own = || step.calls.iter().filter(|call| !call.held);
         let mut ended: Vec<_> = own().filter(|call| !self.ended.contains(&call.id)).collect();
@@ -240,10 +264,25 @@ impl Told {
         if own().all(|call| call.end().is_some()) {
             let held: Vec<_> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
             if !held.is_empty() {
-                say(TurnEvent::Held(held));
+                say(TurnEvent::Held(held.clone()));
+                self.held = Some(held);
             }
             say(TurnEvent::StepFinished { reason: self.reason, usage: step.usage });
             self.finished = true;
+            self.behind(step, behind, say);
+        }
+    }
+
+    /// Tells, once, how the held calls of a step stand about which somebody was asked in the midst of the turn.
+    fn behind(&mut self, step: &Step, behind: Behind, say: Say<'_>) {
+        let Some(told) = self.held.take_if(|_| behind != Behind::Nothing) else { return };
+        let held: Vec<ToolCall> = step.calls.iter().filter(|call| call.held).cloned().collect();
+        let stand = match behind {
+            Behind::Step => Some(held.iter().map(Standing::of).collect()),
+            Behind::End | Behind::Nothing => Standing::changed(&held, &told),
+        };
+        if let Some(stand) = stand {
+            say(TurnEvent::Continued(stand));
         }
     }
 
@@ -360,9 +399,9 @@ mod tests {
             let before = said.borrow().len();
             let step =
                 SeenStep { step, reason: (*status == StepStatus::Complete).then_some(FinishReason::Stop) };
-            told.step(&step, &|event| said.borrow_mut().push(event));
+            told.step(&step, Behind::Nothing, &|event| said.borrow_mut().push(event));
             let after = said.borrow().len();
-            told.step(&step, &|event| said.borrow_mut().push(event));
+            told.step(&step, Behind::Nothing, &|event| said.borrow_mut().push(event));
             assert_eq!(said.borrow().len(), after, "nothing is told twice, after {before}");
         }
         said.into_inner()

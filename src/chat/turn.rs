@@ -3,12 +3,14 @@
 
 use super::live::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{Ended, Heartbeat, Turn, Work, persist};
+use crate::agent::{AsksAbout, Ended, Heartbeat, Turn, Work, persist};
+use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
+use futures::FutureExt;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
 
@@ -87,7 +89,7 @@ impl Telling {
 
     async fn run_agent(
         &self,
-        lease: &Lease,
+        lease: &Arc<Lease>,
         heartbeat: &Heartbeat,
         spent: &mut Spent,
     ) -> Result<Ended, TurnError> {
@@ -96,7 +98,10 @@ impl Telling {
             code: TurnErrorCode::Internal,
             message: "There is no model.".to_owned(),
         })?;
-        let turn = Turn { lease, heartbeat, model: model.as_ref() };
+        let approvals = &self.chat.approvals;
+        let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
+        let asks: Option<AsksAbout<'_>> = if approvals.asks_handler() { Some(&asks) } else { None };
+        let turn = Turn { lease, heartbeat, model: model.as_ref(), asks };
         self.chat.agent.run(&turn, spent, &|event| self.log.say(event)).await
     }
 

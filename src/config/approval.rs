@@ -12,6 +12,9 @@ pub struct Approval {
     /// `pending_ttl`: how long a person may take to answer.
     #[serde(with = "super::sources::duration")]
     pub pending_ttl: Duration,
+    /// `handler_timeout`: how long an approval handler of this process may take to answer; then the call is cancelled.
+    #[serde(with = "super::sources::duration")]
+    pub handler_timeout: Duration,
     /// `start_deadline`: how long after a yes a call may be begun, or after it was cut off be begun again; and how long
     /// its tool is asked what became of it.
     #[serde(with = "super::sources::duration")]
@@ -51,6 +54,7 @@ impl Default for Approval {
     fn default() -> Self {
         Self {
             pending_ttl: Duration::from_secs(24 * 60 * 60),
+            handler_timeout: Duration::from_secs(120),
             start_deadline: Duration::from_secs(5 * 60),
             lease: Duration::from_secs(30),
             sweep: Duration::from_secs(5),
@@ -113,12 +117,17 @@ pub enum WhilePending {
 
 impl Approval {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        for (key, duration) in [("approval.lease", self.lease), ("approval.sweep", self.sweep)] {
+        for (key, duration) in [
+            ("approval.lease", self.lease),
+            ("approval.sweep", self.sweep),
+            ("approval.handler_timeout", self.handler_timeout),
+        ] {
             if duration.is_zero() {
                 return wrong(key, "expected more than 0s");
             }
         }
         duration("approval.pending_ttl", self.pending_ttl)?;
+        duration("approval.handler_timeout", self.handler_timeout)?;
         duration("approval.start_deadline", self.start_deadline)?;
         duration("approval.lease", self.lease)?;
         duration("approval.sweep", self.sweep)?;

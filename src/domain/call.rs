@@ -423,9 +423,18 @@ pub(crate) fn without_nul(text: &str) -> String {
 
 /// The rejection as the model and the caller read it.
 pub(crate) fn rejection(reason: Option<&str>) -> String {
+    because(words::REJECTED, reason)
+}
+
+/// The end of a call that was withdrawn before it ran, as the model and the caller read it.
+pub(crate) fn withdrawal(reason: Option<&str>) -> String {
+    because(words::CANCELLED, reason)
+}
+
+fn because(what: &str, reason: Option<&str>) -> String {
     match reason {
-        Some(reason) => format!("{} {}{reason}", words::REJECTED, words::REASON),
-        None => words::REJECTED.to_owned(),
+        Some(reason) => format!("{what} {}{reason}", words::REASON),
+        None => what.to_owned(),
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Surface {
     Websocket,
     /// A command at a terminal.
     Terminal,
+    /// The approval handler of a process.
+    Handler,
     /// The policy, without a person.
     Policy,
     /// The server, putting in order what time left behind.
@@ -70,8 +72,15 @@ pub(crate) enum Surface {
 
 impl Surface {
     /// All of them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Rest, Self::Stream, Self::Websocket, Self::Terminal, Self::Policy, Self::Sweeper];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Rest,
+        Self::Stream,
+        Self::Websocket,
+        Self::Terminal,
+        Self::Handler,
+        Self::Policy,
+        Self::Sweeper,
+    ];
 
     /// The surface's word on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -80,6 +89,7 @@ impl Surface {
             Self::Stream => "stream",
             Self::Websocket => "websocket",
             Self::Terminal => "terminal",
+            Self::Handler => "handler",
             Self::Policy => "policy",
             Self::Sweeper => "sweeper",
         }
@@ -88,7 +98,7 @@ impl Surface {
 
 /// How far a yes reaches beyond its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remember {
+pub enum Remember {
     /// To such calls of the same session.
     Session,
 }
@@ -102,7 +112,7 @@ impl Remember {
     }
 }
 
-/// A person's answer to the question whether a call may run.
+/// The answer of a person or a handler to the question whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     /// Run it, with these inputs if any are given, else as proposed.

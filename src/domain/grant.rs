@@ -48,4 +48,6 @@ pub(crate) struct Remembering {
     pub(crate) process: Option<String>,
     /// Whether a grant is about the inputs that were approved, and no others.
     pub(crate) equal_inputs: bool,
+    /// The approval handler of this process, as an actor: what it had remembered counts, and that of no other.
+    pub(crate) handler: String,
 }

@@ -45,11 +45,11 @@ macro_rules! ids {
 
 ids! {
     /// A conversation.
-    pub(crate) ThreadId,
+    pub ThreadId,
     /// A message of a thread.
     pub(crate) MessageId,
     /// From a user message to the final answer, pauses included.
-    pub(crate) RunId,
+    pub RunId,
     /// A tool call; minted here, because providers repeat and omit theirs.
     pub ToolCallId,
     /// One execution of a call; who holds it may settle the call.

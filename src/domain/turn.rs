@@ -62,7 +62,8 @@ pub(crate) enum TurnEvent<'a> {
     },
     /// Where the calls stand that this step holds, stored.
     Held(Vec<Standing>),
-    /// Where the calls stand, stored, behind which the message goes on.
+    /// Where held calls stand, stored, behind which the message goes on; or those of them that stand otherwise than their
+    /// step has told.
     Continued(Vec<Standing>),
     /// A model call ended.
     StepFinished {
@@ -212,6 +213,12 @@ pub(crate) enum Stands {
 }
 
 impl Standing {
+    /// How those of these held calls stand that stand otherwise than was told, if any do.
+    pub(crate) fn changed(calls: &[ToolCall], told: &[Self]) -> Option<Vec<Self>> {
+        let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !told.contains(now)).collect();
+        (!changed.is_empty()).then_some(changed)
+    }
+
     /// How this held call stands.
     pub(crate) fn of(call: &ToolCall) -> Self {
         let stands = match (Shown::of(call), &call.state) {

@@ -6,7 +6,7 @@ use super::body::{JsonObject, Strict};
 use super::error::ApiError;
 use super::payload::{Json, Tag};
 use super::validate::{check_reason, given_reason};
-use crate::approvals::{DecideError, Decided, DecisionRequest, PartOf};
+use crate::approvals::{DecideError, Decided, Decider, DecisionRequest, PartOf};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Answer, Surface};
 use crate::domain::id::ToolCallId;
@@ -222,7 +222,7 @@ impl Runs {
             part_of: PartOf::Run(run),
             server_resumes: true,
         };
-        match self.0.approvals.answer(&caller.0, request).await {
+        match self.0.approvals.answer(Decider::Person(&caller.0), request).await {
             Ok(Decided { call, replayed, .. }) => {
                 let (view, replayed) =
                     (Json(RunDecisionView::of(&call)), replayed.then(|| "true".to_owned()));

@@ -7,7 +7,7 @@ use super::error::ApiError;
 use super::payload::{Json, Tag};
 use super::runs::RunView;
 use super::validate::{check_reason, given_reason};
-use crate::approvals::{Decided, DecisionRequest, PartOf};
+use crate::approvals::{Decided, Decider, DecisionRequest, PartOf};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Answer, Remember, Surface};
 use crate::domain::run::RunStatus;
@@ -137,7 +137,7 @@ impl SessionApprovals {
             part_of: PartOf::Session(session),
             server_resumes: true,
         };
-        let decided = self.0.approvals.answer(&caller.0, request).await;
+        let decided = self.0.approvals.answer(Decider::Person(&caller.0), request).await;
         let Decided { call, replayed, .. } = decided.map_err(ApiError::not_decided_here)?;
         let (view, replayed) = (Json(DecidedView::of(&call, said)), replayed.then(|| "true".to_owned()));
         Ok(match call.state {

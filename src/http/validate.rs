@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::body::{JsonObject, Strict};
 use super::error::{ApiError, ErrorDetail, Refusal};
 use super::payload::{Json, Tag};
-use crate::approvals::{Decided, DecisionRequest, PartOf};
+use crate::approvals::{Decided, Decider, DecisionRequest, PartOf};
 use crate::domain::call::{State, words};
 use crate::domain::decision::{Answer, Remember, Surface};
 use poem_openapi::types::ToJSON;
@@ -229,7 +229,7 @@ async fn take(api: &Api, caller: &Caller, said: ValidateTool, surface: Surface) 
         part_of: PartOf::Anything,
         server_resumes: said.resume.unwrap_or(false),
     };
-    Ok(api.approvals.answer(&caller.0, decision).await?)
+    Ok(api.approvals.answer(Decider::Person(&caller.0), decision).await?)
 }
 
 fn status(decided: &Decided) -> u16 {

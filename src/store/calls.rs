@@ -6,7 +6,7 @@ use super::moves::{Approved, Becomes, Cancelled, Expired, Interrupted, Move, Pen
 use super::threads::threads_of;
 use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash, rejection, words};
+use crate::domain::call::{State, ToolCall, input_hash, rejection, withdrawal, words};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Answer, Surface, Verdict};
 use crate::domain::event::{EventType, system};
@@ -212,6 +212,23 @@ impl Write {
         Ok(())
     }
 
+    /// Withdraws a call that waits for a person. False if it does not wait any more.
+    pub(crate) async fn withdraw(
+        &self,
+        thread: &Thread,
+        call: &ToolCall,
+        actor: &str,
+        surface: Surface,
+        reason: Option<String>,
+    ) -> Result<bool, StoreError> {
+        let hash = input_hash(&call.name, &call.input, &call.schema_hash);
+        let cancelled = self
+            .ended::<Pending, Cancelled>(withdrawal(reason.as_deref()))
+            .set(tool_call::Column::Validated, Expr::value(false));
+        let decision = NewDecision { reason, ..NewDecision::new(Verdict::Cancel, actor, surface, hash) };
+        self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await
+    }
+
     /// Cancels a call that nobody runs, or asks who runs it to give it up. The thread has to be locked since before
     /// the call was read.
     pub(crate) async fn cancel_call(
@@ -221,14 +238,7 @@ impl Write {
         actor: &str,
     ) -> Result<CancelOutcome, StoreError> {
         let withdrawn = match &call.state {
-            State::Pending => {
-                let hash = input_hash(&call.name, &call.input, &call.schema_hash);
-                let decision = NewDecision::new(Verdict::Cancel, actor, Surface::Rest, hash);
-                let cancelled = self
-                    .ended::<Pending, Cancelled>(words::CANCELLED.to_owned())
-                    .set(tool_call::Column::Validated, Expr::value(false));
-                self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await?
-            }
+            State::Pending => self.withdraw(thread, call, actor, Surface::Rest, None).await?,
             State::Approved(_) => {
                 let cancelled = self.ended::<Approved, Cancelled>(words::CANCELLED.to_owned());
                 // One that was begun before may have had its effect then.

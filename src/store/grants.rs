@@ -5,7 +5,6 @@
 
 use super::entity::{grant, thread, tool_call};
 use super::{Page, Read, StoreError, Thread, Write, rows};
-use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
@@ -137,12 +136,12 @@ impl Write {
         Ok(())
     }
 
-    /// The grant that a yes to a call of this thread would leave behind: one that the same person gave before, or a new
-    /// one. `None` if its session is deleted. Thread and session are locked until the transaction ends.
+    /// The grant that a yes to a call of this thread, of somebody with these roles, would leave behind: one that they gave
+    /// before, or a new one. `None` if its session is deleted. Thread and session are locked until the transaction ends.
     pub(crate) async fn to_grant(
         &self,
         thread: &Thread,
-        principal: &Principal,
+        (by, roles): (&str, &[String]),
         call: &ToolCall,
         input_hash: Option<String>,
         process: Option<&str>,
@@ -153,16 +152,15 @@ impl Write {
         if self.is_deleted(&root).await? {
             return Ok(None);
         }
-        let by = principal.actor();
         let found = grant::Entity::find()
             .filter(standing(thread, process))
             .filter(grant::Column::ToolName.eq(&call.name))
             .filter(grant::Column::SchemaHash.eq(&call.schema_hash))
-            .filter(grant::Column::GrantedBy.eq(&by))
+            .filter(grant::Column::GrantedBy.eq(by))
             .filter(is(grant::Column::InputHash, input_hash.as_deref()))
             .one(&self.tx)
             .await?;
-        let stands = found.map(rows::grant).transpose()?.filter(|grant| grant.roles == principal.roles);
+        let stands = found.map(rows::grant).transpose()?.filter(|grant| grant.roles == roles);
         Ok(Some(match stands {
             Some(grant) => NewGrant { grant, stands: true },
             None => NewGrant {
@@ -172,8 +170,8 @@ impl Write {
                     tool_name: call.name.clone(),
                     schema_hash: call.schema_hash.clone(),
                     input_hash,
-                    by,
-                    roles: principal.roles.clone(),
+                    by: by.to_owned(),
+                    roles: roles.to_vec(),
                     tool_call_id: call.id,
                     at: self.now,
                 },

@@ -44,7 +44,7 @@ impl Thread {
     }
 
     /// Its user, as those on whose behalf its calls run.
-    pub(super) fn requester(&self) -> Requester {
+    pub(crate) fn requester(&self) -> Requester {
         Requester { tenant_id: self.tenant_id.clone(), user_id: self.user_id.clone() }
     }
 

@@ -24,15 +24,16 @@ impl Registered {
     }
 
     /// Whether a grant counts in a thread of this requester's: its granter's yes would do by the rules of now, with the
-    /// roles that they had then. Who lost a role since has to be known by a request of theirs, and is not here.
-    pub(super) fn heeds(&self, grant: &Grant, requester: &str) -> bool {
+    /// roles that they had then, or they are the approval handler of now. Who lost a role since has to be known by a request
+    /// of theirs, and is not here.
+    pub(super) fn heeds(&self, grant: &Grant, requester: &str, handler: &str) -> bool {
         let standing = Standing {
             requester: grant.by == requester,
             may_run: true,
             approver: grant.roles.iter().any(|role| self.rules.approve_roles.contains(role)),
             other_person: self.rules.other_person,
         };
-        self.rules.approvals <= 1 && policy::say(standing) == Say::YesOrNo
+        self.rules.approvals <= 1 && (grant.by == handler || policy::say(standing) == Say::YesOrNo)
     }
 }
 

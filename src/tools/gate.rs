@@ -71,12 +71,13 @@ pub(crate) struct Judged {
 }
 
 impl Gate {
-    pub(crate) fn new(registry: Arc<ToolRegistry>, config: &Config, process: &str) -> Self {
+    pub(crate) fn new(registry: Arc<ToolRegistry>, config: &Config, process: &str, handler: String) -> Self {
         let (limits, timeout) = (config.limits.clone(), config.tools.timeout);
         let policy = Arc::new(rules::policy(&config.approval));
         let remembering = Remembering {
             process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
             equal_inputs: config.approval.remember_inputs == RememberInputs::Equal,
+            handler,
         };
         Self { registry, limits, timeout, policy, remembering }
     }
@@ -169,7 +170,8 @@ impl Gate {
         let hash = input_hash(name, input, schema);
         let mut about =
             grants.iter().filter(|grant| grant.is_about(name, schema, &hash, self.remembering.equal_inputs));
-        about.find(|grant| tool.heeds(grant, requester)).map(|grant| grant.id)
+        let handler = self.remembering.handler.as_str();
+        about.find(|grant| tool.heeds(grant, requester, handler)).map(|grant| grant.id)
     }
 
     /// The grant by which nobody is asked about a call.

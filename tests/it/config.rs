@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 103] = [
+const WRONG: [(&str, &str); 105] = [
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -132,6 +132,8 @@ const WRONG: [(&str, &str); 103] = [
     ("auth.roles_claim", "[]"),
     ("auth.operator_roles", "{}"),
     ("approval.pending_ttl", "\"4000 days\""),
+    ("approval.handler_timeout", "\"0s\""),
+    ("approval.handler_timeout", "\"soon\""),
     ("approval.start_deadline", "\"soon\""),
     ("approval.lease", "\"soon\""),
     ("approval.lease", "5"),

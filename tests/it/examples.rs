@@ -76,6 +76,30 @@ async fn the_sub_agent_does_what_it_is_written_and_its_hold_is_in_the_inbox() {
 }
 
 #[tokio::test]
+async fn the_handler_of_ones_own_decides_drafts_and_leaves_the_rest_where_nobody_types() {
+    let (dir, process) = start("own_handler").await;
+    let client = &process.client;
+    let files = dir.path().join("holdpoint-files");
+    for name in ["draft-1.txt", "old.txt"] {
+        std::fs::write(files.join(name), "old news").unwrap();
+    }
+    let thread = client.thread().await;
+    let turn = client.say(&thread, "delete draft-1.txt").await;
+    assert_eq!(
+        (turn.codes().as_str(), turn.one('a')["result"]["deleted"].as_str()),
+        ("f0bc98ea8ef0ed", Some("draft-1.txt"))
+    );
+    assert!(!files.join("draft-1.txt").exists());
+
+    let turn = client.say(&thread, "delete old.txt").await;
+    let [call] = turn.pending().try_into().unwrap();
+    assert!(files.join("old.txt").exists());
+    assert_eq!(client.approve(&call).await.body["state"], "succeeded");
+    assert!(!files.join("old.txt").exists());
+    ends(process).await;
+}
+
+#[tokio::test]
 async fn an_app_of_ones_own_has_holdpoint_below_a_prefix_and_leaves_in_order() {
     let (dir, process) = start("embed").await;
     let client = &process.client;

@@ -26,6 +26,7 @@ mod faults;
 mod fence;
 mod following;
 mod gone;
+mod handlers;
 mod hashes;
 mod histories;
 mod history;

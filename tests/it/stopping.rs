@@ -3,6 +3,7 @@
 use crate::support::{Client, Ledger, Place, Process, Rows, Scene, UNKNOWN, eventually, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
+use holdpoint::handlers::Deferred;
 use poem::http::Method;
 use poem::{Endpoint, Request};
 use serde_json::{Value, json};
@@ -205,7 +206,8 @@ async fn an_app_that_serves_holdpoint_itself_can_have_it_finish() {
     config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
     config.server.grace = Duration::from_millis(100);
     let scene = Scene::new();
-    let app = App::build(config, probes(&Ledger::new()), vec![Arc::new(scene.clone())]).await.unwrap();
+    let app = App::builder(config).tools(probes(&Ledger::new())).model(Arc::new(scene.clone()));
+    let app = app.handler(Deferred).build().await.unwrap();
     let endpoint = app.endpoint();
     let ask = async |method: Method, path: &str| {
         let request =

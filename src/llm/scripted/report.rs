@@ -39,6 +39,11 @@ fn outcome(tool: &str, label: &str, told: &str) -> String {
             None => format!("You rejected {label}. It did not run."),
         };
     }
+    if let Some(why) = told.strip_prefix(words::CANCELLED)
+        && let Some(why) = why.trim_start().strip_prefix(words::REASON)
+    {
+        return format!("{label} was cancelled: {}. It did not run.", why.trim_end_matches('.'));
+    }
     if let Some(reason) = told.strip_prefix(words::FAILED) {
         return format!("{label} failed: {}.", reason.trim().trim_end_matches('.'));
     }
@@ -91,7 +96,7 @@ fn label(tool: &str, input: Option<&Input>) -> String {
 mod tests {
     use super::super::tests::{ALL, say, step, told, user, words_of};
     use super::*;
-    use crate::domain::call::{Outcome, rejection};
+    use crate::domain::call::{Outcome, rejection, withdrawal};
     use serde_json::json;
 
     // The last ones are not what the tool says when it is done, so that it is done is not claimed.
@@ -129,6 +134,7 @@ mod tests {
             (words::UNDER_WAY, "D is approved and under way. Its outcome is not known yet."),
             (words::EXPIRED, "D was not approved in time. It did not run."),
             (words::CANCELLED, "D was cancelled. It did not run."),
+            (&withdrawal(Some("timeout")), "D was cancelled: timeout. It did not run."),
             (words::INTERRUPTED, "D may have run: its outcome is unknown."),
             (&failed.words(&asked, &asked, 1000), "D failed: no such file."),
             (&rejection(None), "You rejected D. It did not run."),

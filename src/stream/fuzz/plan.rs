@@ -28,6 +28,8 @@ pub(super) struct PlannedStep {
     pub(super) usage: Option<(u32, u32)>,
     /// Whether the turn that it begins, if it does, is read by a page that was loaded anew.
     pub(super) loaded_anew: bool,
+    /// Whether the calls that it holds, if there is a step behind it, are answered in the midst of the turn.
+    pub(super) answered: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -255,8 +257,9 @@ fn steps() -> impl Strategy<Value = PlannedStep> {
         1 => Just(End::Stopped),
     ];
     let usage = option::of(any::<(u32, u32)>());
-    (vec(piece, 0..7), end, usage, prop::bool::weighted(0.2))
-        .prop_map(|(says, end, usage, loaded_anew)| PlannedStep { says, end, usage, loaded_anew })
+    (vec(piece, 0..7), end, usage, prop::bool::weighted(0.2), prop::bool::weighted(0.3)).prop_map(
+        |(says, end, usage, loaded_anew, answered)| PlannedStep { says, end, usage, loaded_anew, answered },
+    )
 }
 
 fn source(n: u8, title: Option<String>) -> Piece {

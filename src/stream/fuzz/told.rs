@@ -338,7 +338,10 @@ impl<'a> Teller<'a> {
         }
         let reason = if said.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
         self.say(TurnEvent::StepFinished { reason, usage: said.usage });
-        if holds || said.calls.is_empty() {
+        if holds && step.answered && !last {
+            let stand = self.held.iter().map(Standing::of).collect();
+            self.say(TurnEvent::Continued(stand));
+        } else if holds || said.calls.is_empty() {
             self.finish(reason);
         } else if last {
             self.fail(TurnErrorCode::StepLimit, "Enough.");

@@ -5,7 +5,7 @@ use crate::support::token::{self, changed, claims, now, signed, with_tokens};
 use crate::support::{Client, Embedded, Process};
 use holdpoint::app::App;
 use holdpoint::config::Config;
-use holdpoint::tools::ToolRegistry;
+use holdpoint::handlers::Deferred;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -173,7 +173,7 @@ async fn refusal(change: impl FnOnce(&mut Config)) -> String {
     config.database.max_connections = 1;
     with_tokens(&mut config);
     change(&mut config);
-    match Box::pin(App::build(config, ToolRegistry::new(), Vec::new())).await {
+    match Box::pin(App::builder(config).handler(Deferred).build()).await {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
     }

@@ -7,6 +7,7 @@ mod breaking;
 mod changing;
 mod data_part;
 mod deciding;
+mod handled;
 mod hostile;
 mod native;
 mod node;

@@ -3,6 +3,7 @@
 use crate::support::{Embedded, Ledger, Process, Scene, probes};
 use holdpoint::app::App;
 use holdpoint::config::{Config, Flags, ToolRules};
+use holdpoint::handlers::Deferred;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -76,7 +77,8 @@ async fn a_rule_that_fits_no_tool_is_refused_by_its_key_before_anything_is_opene
     let mut config = Config::default();
     config.database.url = format!("sqlite://{}/rules.db", dir.path().display()).into();
     config.tools.rules.insert("pey".to_owned(), run);
-    let built = App::build(config, probes(&Ledger::new()), vec![Arc::new(Scene::new())]).await;
+    let built = App::builder(config).tools(probes(&Ledger::new())).model(Arc::new(Scene::new()));
+    let built = built.handler(Deferred).build().await;
     let told = built.err().unwrap().to_string();
     let expected = "tools.pey: there is no such tool; expected one of [break, ";
     assert!(told.contains(expected), "{told}");

@@ -1,6 +1,7 @@
 //! Five ways in which systems in the field ask a person, each played to its end, in its own words.
 
 mod annotation;
+mod handler_first;
 mod levels;
 mod sessions;
 mod several_at_once;

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use holdpoint::app::App;
 use holdpoint::config::{Config, Flags};
+use holdpoint::handlers::Deferred;
 use holdpoint::llm::FinishReason;
 use holdpoint::llm::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
 use holdpoint::telemetry;
@@ -259,10 +260,11 @@ fn child_server() {
         tools.register(Deliver).unwrap();
         add_agents(&mut tools);
         let bind = config.server.bind;
-        let app = match App::build(config, tools, vec![Arc::new(Parrot)]).await {
-            Ok(app) => app,
-            Err(error) => panic!("{error}"),
-        };
+        let app =
+            match App::builder(config).tools(tools).model(Arc::new(Parrot)).handler(Deferred).build().await {
+                Ok(app) => app,
+                Err(error) => panic!("{error}"),
+            };
         let listener = TcpListener::bind(bind).await.unwrap();
         let mut terminate = signal(SignalKind::terminate()).unwrap();
         println!("holdpoint listens on http://{}", listener.local_addr().unwrap());

@@ -3,6 +3,7 @@
 use super::{Client, Ledger, Rows, Scene, postgres_if_chosen, probes};
 use holdpoint::app::{App, Deadlines, configured_model};
 use holdpoint::config::{Config, Provider};
+use holdpoint::handlers::{ApprovalHandler, Deferred};
 use holdpoint::llm::LanguageModel;
 use holdpoint::tools::ToolRegistry;
 use secrecy::ExposeSecret;
@@ -39,6 +40,14 @@ pub(crate) fn config(dir: &TempDir) -> Config {
     config
 }
 
+/// What a server is built of.
+struct Parts<H> {
+    config: Config,
+    deadlines: Deadlines,
+    tools: ToolRegistry,
+    handler: H,
+}
+
 impl Embedded {
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
@@ -61,6 +70,19 @@ impl Embedded {
     ) -> Self {
         let mut deadlines = Deadlines::default();
         hurry(&mut deadlines);
+        Box::pin(Self::begun(deadlines, change, Deferred)).await
+    }
+
+    /// With this approval handler, and the configuration changed so.
+    pub(crate) async fn asking(handler: impl ApprovalHandler, change: impl FnOnce(&mut Config)) -> Self {
+        Box::pin(Self::begun(Deadlines::default(), change, handler)).await
+    }
+
+    async fn begun(
+        deadlines: Deadlines,
+        change: impl FnOnce(&mut Config),
+        handler: impl ApprovalHandler,
+    ) -> Self {
         let ledger = Ledger::new();
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(&dir);
@@ -69,7 +91,8 @@ impl Embedded {
         }
         change(&mut config);
         let tools = probes(&ledger);
-        Box::pin(Self::serve(dir, config, deadlines, tools, Scene::new(), ledger)).await
+        let parts = Parts { config, deadlines, tools, handler };
+        Box::pin(Self::serve(dir, parts, Scene::new(), ledger)).await
     }
 
     /// Stops the server and starts it again on the same rows, with these tools: a deploy.
@@ -78,8 +101,14 @@ impl Embedded {
     }
 
     /// The same, with the configuration changed so.
-    pub(crate) async fn redeploy_with(
+    pub(crate) async fn redeploy_with(self, tools: ToolRegistry, change: impl FnOnce(&mut Config)) -> Self {
+        Box::pin(self.redeploy_asking(Deferred, tools, change)).await
+    }
+
+    /// The same, with this approval handler.
+    pub(crate) async fn redeploy_asking(
         mut self,
+        handler: impl ApprovalHandler,
         tools: ToolRegistry,
         change: impl FnOnce(&mut Config),
     ) -> Self {
@@ -87,24 +116,20 @@ impl Embedded {
         let mut config = config(&self.dir);
         config.database.url = self.url.into();
         change(&mut config);
-        Box::pin(Self::serve(self.dir, config, Deadlines::default(), tools, self.scene, self.ledger)).await
+        let parts = Parts { config, deadlines: Deadlines::default(), tools, handler };
+        Box::pin(Self::serve(self.dir, parts, self.scene, self.ledger)).await
     }
 
-    async fn serve(
-        dir: TempDir,
-        config: Config,
-        deadlines: Deadlines,
-        tools: ToolRegistry,
-        scene: Scene,
-        ledger: Ledger,
-    ) -> Self {
+    async fn serve(dir: TempDir, parts: Parts<impl ApprovalHandler>, scene: Scene, ledger: Ledger) -> Self {
+        let Parts { config, deadlines, tools, handler } = parts;
         let url = config.database.url.expose_secret().to_owned();
         let bind = config.server.bind;
         let model: Arc<dyn LanguageModel> = match config.model.provider {
             Provider::Scripted => Arc::new(scene.clone()),
             _ => configured_model(&config).unwrap(),
         };
-        let app = Box::pin(App::build(config, tools, vec![model])).await.unwrap().with_deadlines(deadlines);
+        let app = App::builder(config).tools(tools).model(model).handler(handler);
+        let app = Box::pin(app.build()).await.unwrap().with_deadlines(deadlines);
         let listener = TcpListener::bind(bind).await.unwrap();
         let client = Client::new(format!("http://{}", listener.local_addr().unwrap()));
         let (stop, stopped) = oneshot::channel();
@@ -118,9 +143,10 @@ impl Embedded {
     }
 
     /// Stops the server as an operator would, and waits for it.
-    async fn end(&mut self) {
-        drop(self.stop.take());
-        (&mut self.served).await.unwrap();
+    pub(crate) async fn end(&mut self) {
+        if self.stop.take().is_some() {
+            (&mut self.served).await.unwrap();
+        }
     }
 
     /// A thread in which the model has asked for one call of this tool, and the call's id.

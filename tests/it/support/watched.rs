@@ -6,6 +6,7 @@ use super::{Ledger, Process, Upstream, postgres_if_chosen, probes, serve, token}
 use futures::FutureExt;
 use holdpoint::app::{App, configured_model};
 use holdpoint::config::{Config, Flags};
+use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
 use poem::http::StatusCode;
 use poem::{IntoResponse, Response};
@@ -30,7 +31,8 @@ fn child_server() {
         let config = Config::load(&Flags::default()).unwrap();
         let telemetry = telemetry::begin(&config.log).unwrap();
         let (model, bind) = (configured_model(&config).unwrap(), config.server.bind);
-        let app = App::build(config, probes(&Ledger::new()), vec![model]).await.unwrap();
+        let app = App::builder(config).tools(probes(&Ledger::new())).model(model).handler(Deferred);
+        let app = app.build().await.unwrap();
         let listener = TcpListener::bind(bind).await.unwrap();
         let mut terminate = signal(SignalKind::terminate()).unwrap();
         println!("holdpoint listens on http://{}", listener.local_addr().unwrap());

@@ -4,7 +4,7 @@ use super::Raw;
 use crate::support::{Answer, Embedded, Scene, token};
 use holdpoint::app::App;
 use holdpoint::config::Config;
-use holdpoint::tools::ToolRegistry;
+use holdpoint::handlers::Deferred;
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::json;
@@ -197,7 +197,10 @@ async fn e12_an_origin_that_no_browser_writes_is_no_setting() {
         config.database.url = "sqlite::memory:".into();
         config.database.max_connections = 1;
         config.server.cors_origins = vec![PAGE.to_owned(), origin.to_owned()];
-        App::build(config, ToolRegistry::new(), vec![Arc::new(Scene::new())])
+        App::builder(config)
+            .model(Arc::new(Scene::new()))
+            .handler(Deferred)
+            .build()
             .await
             .map_err(|error| error.to_string())
     };

@@ -9,6 +9,7 @@ use clap::Parser;
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
 use holdpoint::faults::{Bug, Chosen, Fault};
+use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
 use ledger::Ledger;
 use std::path::PathBuf;
@@ -76,7 +77,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
     let tools = tools::registry(&Ledger::at(&cli.ledger, &config), &cli.without, &cli.changed)?;
     let app = tokio::select! {
-        built = App::build(config, tools, vec![model]) => built?,
+        built = App::builder(config).tools(tools).model(model).handler(Deferred).build() => built?,
         () = &mut stop => return Ok(()),
     };
     println!("holdpoint listens on http://{}", listener.local_addr()?);

@@ -1,0 +1,121 @@
+//! A handler that asks whoever sits at a terminal.
+
+use super::word::{self, QUESTION};
+use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
+use futures::FutureExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Stderr, Stdin, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
+
+/// Asks whoever sits at a terminal, one question at a time. What is typed to a question that is over decides nothing;
+/// where nobody can type any more, calls are left to the routes.
+pub struct Terminal<R = BufReader<Stdin>, W = Stderr> {
+    /// Who has it asks, until a line was read.
+    lines: Arc<Turn<R>>,
+    shown: Arc<Mutex<W>>,
+}
+
+impl Terminal {
+    /// The terminal of this process: it is asked on its error output, and reads its input.
+    pub fn new() -> Self {
+        Self::between(BufReader::new(io::stdin()), io::stderr())
+    }
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R, W> Terminal<R, W> {
+    /// One whose lines are read here, and whose questions are written there.
+    pub fn between(lines: R, shown: W) -> Self {
+        Self { lines: Arc::new(Turn::new(lines)), shown: Arc::new(Mutex::new(shown)) }
+    }
+}
+
+impl<R, W> fmt::Debug for Terminal<R, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Terminal").finish_non_exhaustive()
+    }
+}
+
+impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for Terminal<R, W> {
+    fn name(&self) -> &str {
+        "terminal"
+    }
+
+    fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Result<HandlerAnswer, HandlerError>> {
+        async move {
+            let lines = self.lines.clone().lock_owned().await;
+            let question = Question { shown: self.shown.clone(), over: Arc::new(AtomicBool::new(false)) };
+            let (said, answer) = oneshot::channel();
+            let asked = Asked { lines, shown: question.shown.clone(), over: question.over.clone() };
+            // A thread of its own: one of the runtime's would keep the process from leaving until somebody types.
+            std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
+                // Nobody waits for it any more, perhaps.
+                let _gone = said.send(asked.until_answered(&request));
+            })?;
+            let answer = answer.await?;
+            question.over.store(true, Ordering::Release);
+            Ok(answer?)
+        }
+        .boxed()
+    }
+}
+
+/// A question while somebody waits for its answer.
+struct Question<W: Write> {
+    shown: Arc<Mutex<W>>,
+    over: Arc<AtomicBool>,
+}
+
+impl<W: Write> Drop for Question<W> {
+    fn drop(&mut self) {
+        if !self.over.swap(true, Ordering::AcqRel) {
+            let mut shown = self.shown.lock();
+            // A terminal that is gone reads nothing either.
+            let _gone = writeln!(shown, "\nThis question is over. Press Enter.").and_then(|()| shown.flush());
+        }
+    }
+}
+
+/// A question in the thread that waits for a line.
+struct Asked<R, W> {
+    lines: OwnedMutexGuard<R>,
+    shown: Arc<Mutex<W>>,
+    over: Arc<AtomicBool>,
+}
+
+impl<R: BufRead, W: Write> Asked<R, W> {
+    fn until_answered(mut self, request: &ApprovalRequest) -> io::Result<HandlerAnswer> {
+        let input = Value::Object(request.input.clone()).to_string();
+        let (tool, risk) = (word::shown(&request.tool_name), request.risk);
+        let why = request.reason.as_deref().map(word::shown).unwrap_or_default();
+        self.show(&format!(
+            "\n{tool} ({risk:?} risk) wants to run with\n  {}\n{why}\n",
+            word::shown(&input)
+        ))?;
+        loop {
+            self.show(QUESTION)?;
+            let mut line = String::new();
+            if self.lines.read_line(&mut line)? == 0 || self.over.load(Ordering::Acquire) {
+                return Ok(HandlerAnswer::Deferred);
+            }
+            if let Some(answer) = word::answer(&line) {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn show(&self, text: &str) -> io::Result<()> {
+        let mut shown = self.shown.lock();
+        shown.write_all(text.as_bytes())?;
+        shown.flush()
+    }
+}

@@ -1,0 +1,73 @@
+//! What somebody at a terminal types as an answer.
+
+use super::{HandlerAnswer, Remember};
+
+/// The question behind what is asked about.
+pub(super) const QUESTION: &str = "[y]es, [s]ession, [n]o [why], [c]ancel, [l]ater? ";
+
+/// The answer in a line, if it is one. Only what begins with a word of the question is: a slip decides nothing.
+pub(super) fn answer(line: &str) -> Option<HandlerAnswer> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let why = Some(rest.trim()).filter(|why| !why.is_empty()).map(str::to_owned);
+    let word = word.to_lowercase();
+    match (word.as_str(), why) {
+        ("y" | "yes", None) => Some(HandlerAnswer::approved()),
+        ("s" | "session", None) => {
+            Some(HandlerAnswer::Approved { inputs: None, remember: Some(Remember::Session) })
+        }
+        ("n" | "no", reason) => Some(HandlerAnswer::Denied { reason }),
+        ("c" | "cancel", reason) => Some(HandlerAnswer::Cancelled { reason }),
+        ("l" | "later", None) => Some(HandlerAnswer::Deferred),
+        _ => None,
+    }
+}
+
+/// The text as a terminal may show it: what would move its cursor, colour it or turn it around is written out.
+pub(super) fn shown(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || turns(c) || c == '\u{feff}' {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_answer_only_if_it_is_one_of_its_words() {
+        let reason = |why: &str| Some(why.to_owned());
+        for (line, expected) in [
+            ("y\n", Some(HandlerAnswer::approved())),
+            ("  YES \r\n", Some(HandlerAnswer::approved())),
+            ("s", Some(HandlerAnswer::Approved { inputs: None, remember: Some(Remember::Session) })),
+            ("n", Some(HandlerAnswer::Denied { reason: None })),
+            ("No  it is too much ", Some(HandlerAnswer::Denied { reason: reason("it is too much") })),
+            ("c", Some(HandlerAnswer::Cancelled { reason: None })),
+            ("cancel not now", Some(HandlerAnswer::Cancelled { reason: reason("not now") })),
+            ("later", Some(HandlerAnswer::Deferred)),
+            ("", None),
+            ("yep", None),
+            ("y but smaller", None),
+            ("yn", None),
+            ("session of mine", None),
+            ("ok", None),
+        ] {
+            assert_eq!(answer(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_shown_moves_a_cursor_or_turns_the_text() {
+        let told = shown("a\u{1b}[2Kb\rc\u{9b}d\u{202e}e\u{7f}é");
+        assert_eq!(told, "a\\u{1b}[2Kb\\u{d}c\\u{9b}d\\u{202e}e\\u{7f}é");
+    }
+}

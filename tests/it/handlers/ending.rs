@@ -1,0 +1,139 @@
+//! A handler that thinks keeps nobody from ending what it is a part of.
+
+use super::{desk, office, pays, words};
+use crate::runs::{run_becomes, run_of};
+use crate::support::{Embedded, eventually, probes};
+use holdpoint::handlers::HandlerAnswer;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+#[tokio::test]
+async fn to_cancel_the_run_ends_the_asking() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "Never said.");
+    let stops = async {
+        let question = questions.next().await;
+        let (id, run) = (question.id(), run_of(&app.client, &question.id()).await);
+        let stopped = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
+        assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")));
+        question.until_over().await;
+        id
+    };
+    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), stops);
+    assert_eq!((turn.codes().as_str(), words(&turn)), ("fbc98ed", vec!["pending"]), "{}", turn.raw);
+    let call = app.client.call(&id).await;
+    assert_eq!((&call["state"], &call["decision"]["by"]), (&json!("cancelled"), &json!("user:local")));
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn to_cancel_the_call_goes_on_behind_it() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "Then not.");
+    let withdraws = async {
+        let question = questions.next().await;
+        let path = format!("/tool_calls/{}/cancel", question.id());
+        assert_eq!(app.client.post(&path, &Value::Null).await.status, 200);
+        question.until_over().await;
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), withdraws);
+    assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "cancelled"], "Then not."));
+}
+
+#[tokio::test]
+async fn a_call_whose_time_is_over_while_a_handler_thinks_has_expired() {
+    let (desk, questions) = desk();
+    let change = |config: &mut holdpoint::config::Config| {
+        config.approval.sweep = Duration::from_millis(20);
+        config.approval.pending_ttl = Duration::from_millis(200);
+    };
+    let app = Embedded::asking(desk, change).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "Too late.");
+    let thinks = async { questions.next().await.until_over().await };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), thinks);
+    assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "expired"], "Too late."));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_gives_up_the_asking_and_the_next_one_asks_at_the_routes() {
+    let (mut app, questions) = office().await;
+    let thread = app.client.thread().await;
+    pays(&app, &["1", "2"], "Never said here.");
+    let client = app.client.clone();
+    let stops = async {
+        let (first, second) = (questions.next().await, questions.next().await);
+        let ids = [first.id(), second.id()];
+        first.say(HandlerAnswer::denied("no"));
+        client.becomes(&ids[0], "rejected").await;
+        app.end().await;
+        second.until_over().await;
+        ids
+    };
+    let (turn, ids) = tokio::join!(client.say(&thread, "pay"), stops);
+    assert_eq!(turn.codes(), "fbcbc998ea8ed", "{}", turn.raw);
+    assert_eq!(turn.one('d')["finishReason"], "tool-calls");
+    let rows = app.rows.all("SELECT status, owner FROM runs").await;
+    assert_eq!(rows, [json!({ "status": "waiting", "owner": null })]);
+
+    app.scene.forget();
+    let tools = probes(&app.ledger);
+    let app = app.redeploy(tools).await;
+    app.scene.says("Gone on elsewhere.");
+    assert_eq!(app.client.call(&ids[1]).await["state"], "pending");
+    assert_eq!(app.client.approve(&ids[1]).await.body["state"], "succeeded");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Gone on elsewhere.");
+}
+
+#[tokio::test]
+async fn the_lease_is_renewed_while_a_handler_thinks() {
+    let (desk, questions) = desk();
+    let change = |config: &mut holdpoint::config::Config| {
+        config.approval.lease = Duration::from_secs(1);
+        config.approval.sweep = Duration::from_millis(20);
+    };
+    let app = Embedded::asking(desk, change).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "Paid.");
+    let thinks = async {
+        let question = questions.next().await;
+        let run = run_of(&app.client, &question.id()).await;
+        let lease = async || {
+            let rows = app.rows.all(&format!("SELECT lease_until FROM runs WHERE run_id = '{run}'")).await;
+            rows[0]["lease_until"].as_i64().unwrap()
+        };
+        let first = lease().await;
+        let renewed = async || (lease().await > first + 1_000_000).then_some(());
+        eventually("the lease goes on for longer than it was", renewed).await;
+        question.say(HandlerAnswer::approved());
+        run
+    };
+    let (turn, run) = tokio::join!(app.client.say(&thread, "pay"), thinks);
+    assert_eq!(turn.text(), "Paid.");
+    run_becomes(&app.client, &run, "completed").await;
+}
+
+#[tokio::test]
+async fn what_runs_for_long_on_a_handlers_yes_is_waited_for_and_can_be_cancelled() {
+    let (app, questions) = office().await;
+    for cancelled in [false, true] {
+        let thread = app.client.thread().await;
+        let note = json!({ "note": "10" });
+        app.scene.calls(&[crate::support::call("1", "wait_for_me", &note)]).says("Waited.");
+        let decides = async {
+            let id = questions.answer(HandlerAnswer::approved()).await;
+            app.client.becomes(&id, "executing").await;
+            if cancelled {
+                let path = format!("/tool_calls/{id}/cancel");
+                assert_eq!(app.client.post(&path, &Value::Null).await.body["state"], "interrupted");
+            } else {
+                app.ledger.go.add_permits(1);
+            }
+        };
+        let (turn, ()) = tokio::join!(app.client.say(&thread, "go"), decides);
+        let word = if cancelled { "interrupted" } else { "approved" };
+        assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", word], "Waited."), "{}", turn.raw);
+    }
+}

@@ -1,0 +1,130 @@
+//! Approval handlers: who is asked in the process itself about a call that is held, before the turn ends.
+
+mod answers;
+mod construction;
+mod ending;
+mod others;
+mod processes;
+mod streams;
+mod terminal;
+
+use crate::support::{Embedded, Turn, call};
+use futures::FutureExt;
+use holdpoint::handlers::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// A handler whose questions a test answers.
+pub(crate) struct Desk {
+    name: String,
+    asked: mpsc::UnboundedSender<Question>,
+}
+
+/// What it is asked.
+#[derive(Clone)]
+pub(crate) struct Questions(Arc<Mutex<mpsc::UnboundedReceiver<Question>>>);
+
+/// One of them, while somebody waits for its answer.
+pub(crate) struct Question {
+    pub(crate) request: ApprovalRequest,
+    answer: oneshot::Sender<Result<HandlerAnswer, HandlerError>>,
+}
+
+/// A desk, and what it is asked.
+pub(crate) fn desk() -> (Desk, Questions) {
+    named("desk")
+}
+
+/// The same, by this name.
+pub(crate) fn named(name: &str) -> (Desk, Questions) {
+    let (asked, questions) = mpsc::unbounded_channel();
+    (Desk { name: name.to_owned(), asked }, Questions(Arc::new(Mutex::new(questions))))
+}
+
+impl ApprovalHandler for Desk {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Result<HandlerAnswer, HandlerError>> {
+        async move {
+            let (answer, answered) = oneshot::channel();
+            self.asked.send(Question { request, answer }).map_err(|_| "nobody is at the desk")?;
+            answered.await?
+        }
+        .boxed()
+    }
+}
+
+impl Questions {
+    /// The next one.
+    pub(crate) async fn next(&self) -> Question {
+        let next = async { self.0.lock().await.recv().await.unwrap() };
+        tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("somebody is asked")
+    }
+
+    /// Whether there is none.
+    pub(crate) async fn is_empty(&self) -> bool {
+        self.0.lock().await.is_empty()
+    }
+
+    /// Answers the next one so.
+    pub(crate) async fn answer(&self, answer: HandlerAnswer) -> String {
+        let question = self.next().await;
+        let id = question.id();
+        question.say(answer);
+        id
+    }
+}
+
+impl Question {
+    pub(crate) fn id(&self) -> String {
+        self.request.tool_call_id.to_string()
+    }
+
+    pub(crate) fn note(&self) -> &str {
+        self.request.input["note"].as_str().unwrap()
+    }
+
+    pub(crate) fn say(self, answer: HandlerAnswer) {
+        self.answer.send(Ok(answer)).expect("somebody waits for the answer");
+    }
+
+    /// Comes back once nobody waits for an answer any more.
+    pub(crate) async fn until_over(mut self) {
+        let over = self.answer.closed();
+        tokio::time::timeout(std::time::Duration::from_secs(30), over).await.expect("the question is over");
+    }
+}
+
+/// A server with a desk.
+async fn office() -> (Embedded, Questions) {
+    let (desk, questions) = desk();
+    (Embedded::asking(desk, |_| {}).await, questions)
+}
+
+/// Has the model ask for calls of `pay` with these notes in one step, and say this behind them.
+pub(crate) fn pays(app: &Embedded, notes: &[&str], then: &str) {
+    let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
+    app.scene.calls(&calls).says(then);
+}
+
+/// A turn in which the model asks for one payment, and the desk answers so; and the call.
+async fn answered(app: &Embedded, questions: &Questions, answer: HandlerAnswer) -> (Turn, Value) {
+    let thread = app.client.thread().await;
+    pays(app, &["10"], "I see.");
+    let (turn, id) = tokio::join!(app.client.say(&thread, "pay"), questions.answer(answer));
+    (turn, app.client.call(&id).await)
+}
+
+/// The words with which the `8:` lines tell of calls, in order.
+fn words(turn: &Turn) -> Vec<&str> {
+    let told = turn.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
+    told.map(|entry| entry["validated"].as_str().unwrap()).collect()
+}
+
+/// Who decided a call, from where, and how.
+fn decided(call: &Value) -> [&str; 3] {
+    ["by", "surface", "decision"].map(|key| call["decision"][key].as_str().unwrap_or_default())
+}

@@ -1,0 +1,90 @@
+//! A handler of one process, and others on the same Postgres.
+
+use super::{desk, pays, words};
+use crate::support::{Embedded, eventually, postgres};
+use holdpoint::config::Config;
+use holdpoint::handlers::{Deferred, HandlerAnswer};
+use serde_json::json;
+use std::time::Duration;
+
+#[tokio::test]
+async fn on_postgres_a_page_reads_along_at_another_process_and_a_person_decides_there() {
+    let url = postgres().await;
+    let change = |config: &mut Config| {
+        config.database.url = url.clone().into();
+        config.approval.lease = Duration::from_secs(6);
+    };
+    let (desk, questions) = desk();
+    let asks = Embedded::asking(desk, change).await;
+    let other = Embedded::asking(Deferred, change).await;
+    for by_person in [false, true] {
+        let thread = asks.client.thread().await;
+        pays(&asks, &["1", "2"], "All told.");
+        let path = format!("/qa/chat_streamed/{thread}");
+        let reads = async {
+            let (first, second) = (questions.next().await, questions.next().await);
+            let mut reads = Vec::new();
+            reads.push(other.client.http.get(other.client.url(&path)).send().await.unwrap());
+            let ui = other.client.http.get(other.client.url(&format!("{path}/stream")));
+            reads.push(ui.header("x-stream-protocol", "ui-v6").send().await.unwrap());
+            let no = second.id();
+            second.say(HandlerAnswer::denied("no"));
+            if by_person {
+                assert_eq!(other.client.approve(&first.id()).await.body["state"], "succeeded");
+                first.until_over().await;
+            } else {
+                first.say(HandlerAnswer::approved());
+            }
+            other.client.becomes(&no, "rejected").await;
+            let ui = reads.pop().unwrap();
+            let data = reads.pop().unwrap();
+            tokio::join!(other.client.read_on(data), other.client.read_ui_on(ui))
+        };
+        let (turn, (read, ui)) = tokio::join!(asks.client.say(&thread, "pay"), reads);
+        assert_eq!(turn.text(), "All told.", "{}", turn.raw);
+        assert_eq!(read.text(), "All told.", "{}", read.raw);
+        assert_eq!(read.codes().matches('e').count(), 3, "{}", read.raw);
+        for read in [&turn, &read] {
+            let mut last = words(read);
+            let last = last.split_off(last.len() - 2);
+            assert!(last.contains(&"approved") || last.contains(&"rejected"), "{}", read.raw);
+            assert_eq!(read.all('a').len(), 2, "{}", read.raw);
+        }
+        assert_eq!(ui.text(), "All told.", "{}", ui.raw);
+        assert_eq!(
+            (ui.all("tool-output-available").len(), ui.all("tool-output-denied").len()),
+            (1, 1),
+            "{}",
+            ui.raw
+        );
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_what_a_dead_processs_handler_was_asked_about_is_decided_elsewhere() {
+    let url = postgres().await;
+    let change = |config: &mut Config| {
+        config.database.url = url.clone().into();
+        config.approval.sweep = Duration::from_millis(20);
+    };
+    let (desk, questions) = desk();
+    let asks = Embedded::asking(desk, change).await;
+    let other = Embedded::asking(Deferred, change).await;
+    let thread = asks.client.thread().await;
+    pays(&asks, &["10"], "Never said.");
+    let _response = asks.client.begin(&thread, &json!({ "content": "pay" })).await;
+    let question = questions.next().await;
+    let id = question.id();
+    // As if who runs the turn were gone: its lease is over, and somebody else has closed it.
+    let over = async || {
+        asks.rows.change("UPDATE runs SET lease_until = 1 WHERE status = 'running'").await.unwrap();
+        let runs = asks.rows.all("SELECT status FROM runs").await;
+        (runs[0]["status"] == "failed").then_some(())
+    };
+    eventually("the turn is closed", over).await;
+    assert_eq!(other.client.call(&id).await["state"], "pending");
+    assert_eq!(other.client.approve(&id).await.body["state"], "succeeded");
+    other.scene.says("Paid, elsewhere.");
+    assert_eq!(other.client.go_on(&thread).await.text(), "Paid, elsewhere.");
+    drop(question);
+}

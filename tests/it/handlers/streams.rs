@@ -1,0 +1,147 @@
+//! The stream while a handler thinks: it stays open, tells that calls wait, and then what became of them.
+
+use super::{office, pays};
+use crate::support::Embedded;
+use crate::support::ui::{UiTurn, ui_submit, ui_user};
+use holdpoint::handlers::HandlerAnswer;
+use reqwest::Response;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What is read of a stream until it has said this, which is before its end.
+async fn read_until(response: &mut Response, words: &str) -> String {
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(words) {
+        let piece = tokio::time::timeout(Duration::from_secs(30), response.chunk()).await;
+        let piece = piece.unwrap_or_else(|_| panic!("no {words:?} in {}", String::from_utf8_lossy(&read)));
+        read.extend_from_slice(&piece.unwrap().expect("the stream is open"));
+    }
+    String::from_utf8(read).unwrap()
+}
+
+#[tokio::test]
+async fn the_stream_stays_open_tells_that_the_call_waits_and_that_the_server_lives() {
+    let (desk, questions) = super::desk();
+    let app = Embedded::asking(desk, |config| config.stream.keep_alive = Duration::from_millis(50)).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "Paid.");
+    let mut response = app.client.begin(&thread, &json!({ "content": "pay" })).await;
+    // Behind the annotation nothing but signs of life follow until the handler has answered: lines with nothing in them.
+    let waits = read_until(&mut response, "\n\n\n").await;
+    let question = questions.next().await;
+    let told: String = waits.lines().filter_map(|line| line.chars().next()).collect();
+    assert!(told.ends_with("98e"), "{waits}");
+    question.say(HandlerAnswer::approved());
+    let rest = response.text().await.unwrap();
+    let codes: String = rest.lines().filter_map(|line| line.chars().next()).collect();
+    assert_eq!(codes, "a8ef0ed", "{waits}{rest}");
+}
+
+/// A turn of a page of this dialect in which the desk answers so.
+async fn turn(dialect: &str, notes: &[&str], answer: HandlerAnswer) -> (UiTurn, Vec<String>) {
+    let (app, questions) = office().await;
+    pays(&app, notes, "I see.");
+    let body = ui_submit("chat-1", &[ui_user("m-1", "pay")]);
+    let answers = async {
+        let mut ids = Vec::new();
+        for _ in notes {
+            ids.push(questions.answer(answer.clone()).await);
+        }
+        ids
+    };
+    tokio::join!(app.client.ui_turn_as(dialect, &body), answers)
+}
+
+#[tokio::test]
+async fn a_page_of_6_or_7_reads_that_it_is_asked_and_then_the_outcome() {
+    let (turn, ids) = turn("ui-v6", &["10"], HandlerAnswer::approved()).await;
+    let expected = [
+        "start",
+        "start-step",
+        "tool-input-start",
+        "tool-input-delta",
+        "tool-input-available",
+        "tool-approval-request",
+        "finish-step",
+        "tool-output-available",
+        "start-step",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "finish-step",
+        "finish",
+    ];
+    assert_eq!(turn.kinds(), expected, "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["output"], json!({ "paid": "10" }));
+    assert_eq!(turn.one("tool-approval-request")["approvalId"], json!(ids[0]));
+    assert_eq!(turn.one("finish")["finishReason"], "stop");
+
+    let (turn, ids) = self::turn("ui-v6", &["10"], HandlerAnswer::denied("no")).await;
+    assert_eq!(turn.one("tool-output-denied")["toolCallId"], json!(ids[0]), "{}", turn.raw);
+    let inputs = Some(json!({ "note": "5" }).as_object().unwrap().clone());
+    let (turn, _) = self::turn("ui-v6", &["10"], HandlerAnswer::Approved { inputs, remember: None }).await;
+    let shown: Vec<&Value> = turn.all("tool-input-available").iter().map(|chunk| &chunk["input"]).collect();
+    assert_eq!(shown, [&json!({ "note": "10" }), &json!({ "note": "5" })], "{}", turn.raw);
+    let between = "\"tool-input-available\"";
+    let (_, behind) = turn.raw.rsplit_once(between).unwrap();
+    let (behind, _) = behind.split_once("tool-output-available").unwrap();
+    assert!(!behind.contains("start-step"), "{behind}");
+}
+
+#[tokio::test]
+async fn a_page_of_5_reads_both_words_of_its_data_part() {
+    let (turn, ids) = turn("ui-v5", &["10"], HandlerAnswer::approved()).await;
+    let parts = turn.all("data-tool-validation");
+    let told: Vec<(&Value, &Value)> =
+        parts.iter().map(|part| (&part["id"], &part["data"]["validated"])).collect();
+    let id = json!(ids[0]);
+    assert_eq!(told, [(&id, &json!("pending")), (&id, &json!("approved"))], "{}", turn.raw);
+    assert_eq!(turn.one("tool-output-available")["output"], json!({ "paid": "10" }));
+    assert_eq!(turn.text(), "I see.");
+}
+
+#[tokio::test]
+async fn who_reads_along_from_the_beginning_is_told_the_same() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    pays(&app, &["10"], "Paid.");
+    let path = app.client.url(&format!("/qa/chat_streamed/{thread}"));
+    let reads = async {
+        let question = questions.next().await;
+        let begun = app.client.http.get(&path).send().await.unwrap();
+        assert_eq!(begun.status(), 200);
+        // A continuation reads along too: the turn is under way.
+        let going_on = app.client.begin_to_go_on(&thread).await;
+        question.say(HandlerAnswer::approved());
+        tokio::join!(app.client.read_on(begun), app.client.read_on(going_on))
+    };
+    let (turn, (read, other)) = tokio::join!(app.client.say(&thread, "pay"), reads);
+    assert_eq!(read.told(), turn.told());
+    assert_eq!(other.told(), turn.told());
+    assert_eq!(turn.codes(), "fbc98ea8ef0ed", "{}", turn.raw);
+    for format in ["v4", "ui-v5", "ui-v6"] {
+        let page = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await.body;
+        assert!(page["results"][1].to_string().contains("{\"paid\":\"10\"}"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn with_a_handler_that_leaves_all_to_the_routes_a_hold_is_told_as_without_one() {
+    let leaves_all = holdpoint::handlers::Closure::new("desk", async |_| Ok(HandlerAnswer::Deferred));
+    let mut told = Vec::new();
+    for app in [Embedded::start().await, Embedded::asking(leaves_all, |_| {}).await] {
+        let thread = app.client.thread().await;
+        pays(&app, &["1", "2"], "Never said.");
+        let mut raw = app.client.say(&thread, "pay").await.raw;
+        for message in app.client.messages(&thread).await {
+            raw = raw.replace(message["message_id"].as_str().unwrap(), "message");
+            for part in message["parts"].as_array().unwrap() {
+                if let Some(id) = part["tool_call"]["tool_call_id"].as_str() {
+                    raw = raw.replace(id, "call");
+                }
+            }
+        }
+        told.push(raw);
+    }
+    assert_eq!(told[0], told[1]);
+}

@@ -1,0 +1,146 @@
+//! The handler that asks at a terminal, whose lines a test types.
+
+use super::{pays, words};
+use crate::support::{Embedded, eventually};
+use holdpoint::config::Config;
+use holdpoint::handlers::Terminal;
+use serde_json::json;
+use std::io::{self, BufReader, Read, Write};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What is typed; its end is the end of the input.
+struct Keyboard(Receiver<String>);
+
+impl Read for Keyboard {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let line = self.0.recv().unwrap_or_default();
+        into[..line.len()].copy_from_slice(line.as_bytes());
+        Ok(line.len())
+    }
+}
+
+/// What is shown.
+#[derive(Clone, Default)]
+struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Screen {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Screen {
+    fn shown(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Comes back once this is shown so often.
+    async fn shows(&self, text: &str, times: usize) {
+        eventually(text, async || (self.shown().matches(text).count() >= times).then_some(())).await;
+    }
+}
+
+const QUESTION: &str = "[l]ater? ";
+
+async fn sits(change: impl FnOnce(&mut Config)) -> (Embedded, Sender<String>, Screen) {
+    let (typed, lines) = channel();
+    let screen = Screen::default();
+    let terminal = Terminal::between(BufReader::new(Keyboard(lines)), screen.clone());
+    (Embedded::asking(terminal, change).await, typed, screen)
+}
+
+#[tokio::test]
+async fn who_sits_there_is_shown_the_call_and_decides_it() {
+    let (app, typed, screen) = sits(|_| {}).await;
+    let thread = app.client.thread().await;
+    for (line, word) in
+        [("y", "approved"), ("n it is too much", "rejected"), ("c not now", "cancelled"), ("s", "approved")]
+    {
+        pays(&app, &["1\u{1b}[2K0\u{202e}"], "I see.");
+        // What is no answer is asked again.
+        typed.send("what?\n".to_owned()).unwrap();
+        typed.send(format!("{line}\n")).unwrap();
+        let turn = app.client.say(&thread, "pay").await;
+        assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", word], "I see."), "{line}");
+    }
+    let shown = screen.shown();
+    assert_eq!(shown.matches(QUESTION).count(), 8, "{shown}");
+    assert!(shown.contains("pay (High risk) wants to run with"), "{shown}");
+    assert!(shown.contains(r#"{"note":"1\u001b[2K0\u{202e}"}"#), "{shown}");
+    let because = app.rows.all("SELECT reason FROM decisions WHERE reason IS NOT NULL ORDER BY at").await;
+    assert_eq!(because, [json!({ "reason": "it is too much" }), json!({ "reason": "not now" })]);
+}
+
+#[tokio::test]
+async fn questions_come_one_after_the_other() {
+    let (app, typed, screen) = sits(|_| {}).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["1", "2"], "All told.");
+    let types = async {
+        screen.shows(QUESTION, 1).await;
+        typed.send("y\n".to_owned()).unwrap();
+        screen.shows(QUESTION, 2).await;
+        typed.send("n\n".to_owned()).unwrap();
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), types);
+    let mut told = words(&turn).split_off(2);
+    told.sort_unstable();
+    assert_eq!((told, turn.text().as_str()), (vec!["approved", "rejected"], "All told."));
+}
+
+#[tokio::test]
+async fn where_nobody_can_type_calls_are_left_to_the_routes() {
+    let (app, typed, _) = sits(|_| {}).await;
+    drop(typed);
+    let (_, id) = app.held("pay", "10").await;
+    assert_eq!(app.client.call(&id).await["state"], "pending");
+    let (app, typed, _) = sits(|_| {}).await;
+    typed.send("l\n".to_owned()).unwrap();
+    let (_, id) = app.held("pay", "10").await;
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn what_is_typed_to_a_question_that_is_over_decides_nothing() {
+    let (app, typed, screen) = sits(|_| {}).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["1"], "Never.");
+    let decides = async {
+        screen.shows(QUESTION, 1).await;
+        let pending = app.client.get("/approvals").await.body;
+        let id = pending["results"][0]["tool_call_id"].as_str().unwrap().to_owned();
+        assert_eq!(app.client.reject(&id).await.status, 200);
+        screen.shows("This question is over.", 1).await;
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), decides);
+    assert_eq!(words(&turn), ["pending", "rejected"]);
+    // The next is shown only once the line to the first has been read.
+    pays(&app, &["2"], "Paid.");
+    let types = async {
+        typed.send("n\n".to_owned()).unwrap();
+        screen.shows(QUESTION, 2).await;
+        typed.send("y\n".to_owned()).unwrap();
+    };
+    let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), types);
+    assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "approved"], "Paid."));
+    assert_eq!(app.ledger.lines(), ["pay 2"]);
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_is_cancelled_in_time() {
+    let hurry = |config: &mut Config| config.approval.handler_timeout = Duration::from_millis(50);
+    let (app, typed, screen) = sits(hurry).await;
+    let thread = app.client.thread().await;
+    pays(&app, &["1"], "Nobody is there.");
+    let turn = app.client.say(&thread, "pay").await;
+    assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", "cancelled"], "Nobody is there."));
+    screen.shows("This question is over.", 1).await;
+    drop(typed);
+}

@@ -1,0 +1,135 @@
+//! A tool is confirmed before it runs, by whatever front the app has: it is given when the app is made. What it says is
+//! approved, denied or cancelled; it has its time, and what it is told to remember it is not asked again in the session.
+//! Where somebody has to be asked and nobody can be, the app does not start.
+
+use super::{asks_for, cards};
+use crate::handlers::{desk, pays};
+use crate::support::{Embedded, Scene, Turn, sqlite};
+use holdpoint::app::App;
+use holdpoint::config::{ApprovalMode, Config};
+use holdpoint::handlers::{HandlerAnswer, Remember};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A step with one payment, and a thread that hears of it.
+async fn pay(app: &Embedded, note: &str) -> (String, Turn) {
+    asks_for(app, &[("pay", json!({ "note": note }))]).await
+}
+
+#[tokio::test]
+async fn manual_mode_without_a_handler_is_an_error_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let build = async |mode| {
+        let mut config = Config::default();
+        config.database.url = sqlite(&dir).into();
+        config.approval.mode = mode;
+        let parts = App::builder(config).model(Arc::new(Scene::new()));
+        Box::pin(parts.build()).await.err().map(|error| error.to_string())
+    };
+    assert!(build(ApprovalMode::Manual).await.unwrap().contains("approval.mode"));
+    assert_eq!(build(ApprovalMode::AutoApprove).await, None);
+}
+
+#[tokio::test]
+async fn a_tool_is_confirmed_by_the_handler_and_other_tabs_close_their_card() {
+    let (desk, questions) = desk();
+    let app = Embedded::asking(desk, |_| {}).await;
+    app.scene.says("Never said.");
+    app.scene.forget();
+    let confirms = async {
+        let question = questions.next().await;
+        app.scene.says("Paid.");
+        // A tab that was loaded meanwhile shows the card.
+        let thread = question.request.session_id.to_string();
+        let inbox = app.client.get(&format!("/sessions/{thread}/approvals")).await.body;
+        assert_eq!(inbox["results"][0]["tool_call_id"], json!(question.id()), "{inbox}");
+        let [tool, note] = [question.request.tool_name.as_str(), question.note()];
+        assert_eq!([tool, note], ["pay", "10"]);
+        question.say(HandlerAnswer::approved());
+    };
+    let ((thread, turn), ()) = tokio::join!(pay(&app, "10"), confirms);
+    assert_eq!(turn.text(), "Paid.", "the run goes on by itself");
+    let inbox = app.client.get(&format!("/sessions/{thread}/approvals?state=pending")).await.body;
+    assert_eq!(inbox["results"], json!([]), "no card is left open");
+    assert_eq!(cards(&app.client, &thread).await[0]["state"], "output-available");
+    let said = "SELECT type, actor FROM events WHERE actor LIKE 'handler:%' AND type = 'tool.approved'";
+    let heard = app.rows.all(said).await;
+    assert_eq!(
+        heard,
+        [json!({ "type": "tool.approved", "actor": "handler:desk" })],
+        "and every tab hears of it"
+    );
+}
+
+#[tokio::test]
+async fn denied_cancelled_and_too_late_are_three_ends_and_the_model_reads_each() {
+    let (desk, questions) = desk();
+    let hurry = |config: &mut Config| config.approval.handler_timeout = Duration::from_millis(300);
+    let app = Embedded::asking(desk, hurry).await;
+    let answers = [
+        (Some(HandlerAnswer::denied("too dangerous")), "rejected", "rejected by user. Reason: too dangerous"),
+        (Some(HandlerAnswer::Cancelled { reason: None }), "cancelled", "Cancelled, the tool did not run."),
+        (None, "cancelled", "Cancelled, the tool did not run. Reason: timeout"),
+    ];
+    for (answer, state, read) in answers {
+        let confirms = async {
+            let question = questions.next().await;
+            app.scene.says("I see.");
+            let id = question.id();
+            match answer {
+                Some(answer) => question.say(answer),
+                None => question.until_over().await,
+            }
+            id
+        };
+        let ((_, turn), id) = tokio::join!(pay(&app, "10"), confirms);
+        assert_eq!((turn.text().as_str(), &app.client.call(&id).await["state"]), ("I see.", &json!(state)));
+        let told = format!("{:?}", app.scene.requests().pop().unwrap());
+        assert!(told.contains(read), "{read} in {told}");
+    }
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_remembered_choice_holds_in_its_session_and_nowhere_else_and_frees_what_matches_it() {
+    let (desk, questions) = desk();
+    let app = Embedded::asking(desk, |_| {}).await;
+    // Two of one tool and one of another wait at once.
+    let asked = [
+        ("pay", json!({ "note": "1" })),
+        ("pay", json!({ "note": "2" })),
+        ("refuse", json!({ "note": "3" })),
+    ];
+    let remember = HandlerAnswer::Approved { inputs: None, remember: Some(Remember::Session) };
+    let confirms = async {
+        let mut questions = [questions.next().await, questions.next().await, questions.next().await];
+        questions.sort_by_key(|question| question.note().to_owned());
+        let [first, second, other] = questions;
+        app.scene.says("Paid.");
+        first.say(remember.clone());
+        second.until_over().await;
+        other.say(HandlerAnswer::denied("not this"));
+    };
+    let ((thread, turn), ()) = tokio::join!(asks_for(&app, &asked), confirms);
+    assert_eq!(turn.text(), "Paid.");
+    let mut ran = app.ledger.lines();
+    ran.sort();
+    assert_eq!(ran, ["pay 1", "pay 2"]);
+    let states: Vec<Value> =
+        cards(&app.client, &thread).await.iter().map(|card| card["state"].clone()).collect();
+    assert_eq!(states, ["output-available", "output-available", "output-denied"]);
+
+    // The same session: nobody is asked.
+    pays(&app, &["4"], "Paid again.");
+    assert_eq!(app.client.say(&thread, "and 4").await.text(), "Paid again.");
+    assert!(questions.is_empty().await);
+    // Another session: somebody is.
+    let confirms = async {
+        let question = questions.next().await;
+        app.scene.says("No.");
+        question.say(HandlerAnswer::denied("who are you?"));
+    };
+    let ((_, turn), ()) = tokio::join!(pay(&app, "5"), confirms);
+    assert_eq!(turn.text(), "No.");
+}
