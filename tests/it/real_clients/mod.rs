@@ -15,3 +15,4 @@ mod racing;
 mod recorded;
 mod reloaded;
 mod saying;
+mod sub_agents;
