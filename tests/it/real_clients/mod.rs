@@ -16,3 +16,4 @@ mod racing;
 mod recorded;
 mod reloaded;
 mod saying;
+mod sub_agents;

@@ -312,9 +312,10 @@ pub(super) async fn reload(app: &Embedded, version: Version) -> Vec<Value> {
     found.body["results"].as_array().unwrap().clone()
 }
 
-/// The id of the only thread.
+/// The id of the only thread that is no child.
 pub(super) async fn thread(app: &Embedded) -> String {
     let threads = app.client.get("/threads").await.body;
-    let [thread] = &threads["results"].as_array().unwrap()[..] else { panic!("{threads}") };
+    let roots = threads["results"].as_array().unwrap().iter().filter(|thread| thread["parent_id"].is_null());
+    let [thread] = &roots.collect::<Vec<_>>()[..] else { panic!("{threads}") };
     thread["thread_id"].as_str().unwrap().to_owned()
 }

@@ -23,7 +23,7 @@ async fn with_agents(change: impl FnOnce(&mut Config)) -> Embedded {
 }
 
 /// One that does not look again and again: whatever happens in it is seen at once.
-async fn start() -> Embedded {
+pub(crate) async fn start() -> Embedded {
     with_agents(unwatchful).await
 }
 
@@ -89,7 +89,7 @@ async fn child_of(client: &Client, call: &str) -> String {
 }
 
 /// The one call that waits in the session of this root thread, once there is one.
-async fn hold_in(client: &Client, session: &str) -> String {
+pub(crate) async fn hold_in(client: &Client, session: &str) -> String {
     let found = async || {
         let held = client.get(&format!("/sessions/{session}/approvals?state=pending")).await.body;
         held["results"][0]["tool_call_id"].as_str().map(str::to_owned)

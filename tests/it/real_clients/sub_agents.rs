@@ -1,0 +1,64 @@
+//! A page while a child does a call of its message.
+
+use super::page::{ALL, NATIVE, Page, thread};
+use super::saying::{Piece, step};
+use crate::runs::{run_becomes, run_of};
+use crate::subagents::{hold_in, start};
+use crate::support::Embedded;
+use serde_json::Value;
+
+/// The call that waits in the page's session.
+async fn hold(app: &Embedded) -> String {
+    hold_in(&app.client, &thread(app).await).await
+}
+
+#[tokio::test]
+async fn a_page_rests_while_a_child_works_and_reads_its_answer_in_the_turn_that_goes_on() {
+    for version in ALL {
+        let app = start().await;
+        app.scene.then(step(&[Piece::Text("I will ask. "), Piece::Call("helper", "pay 10")]));
+        app.scene.then(step(&[Piece::Call("pay", "10")]));
+        let mut page = Page::open(&app, version).await;
+        page.send("pay").await;
+        assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1), "it does not post again");
+        page.equals_reload(&app).await;
+        let call = page.call_ids()[0].clone();
+        let hold = hold(&app).await;
+
+        let gate = app.scene.gate();
+        app.scene.says("Paid below.");
+        app.scene.then(step(&[Piece::Text("Paid. "), Piece::Call("look", "1")])).says("All done.");
+        gate.add_permits(2);
+        assert_eq!(app.client.approve(&hold).await.status, 200);
+        app.client.becomes(&call, "succeeded").await;
+        run_becomes(&app.client, &run_of(&app.client, &call).await, "running").await;
+        page.begin_to_resume().await;
+        gate.add_permits(100);
+        page.settles().await;
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "I will ask. Paid. All done."));
+        assert!(page.last().to_string().contains("Paid below."), "{:#}", page.last());
+        page.equals_reload(&app).await;
+        assert_eq!(app.ledger.lines(), ["pay 10", "look 1"]);
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_its_answer() {
+    for version in NATIVE {
+        let app = start().await;
+        app.scene.then(step(&[Piece::Text("May I? "), Piece::Call("errand", "pay 10")]));
+        let mut page = Page::open(&app, version).await;
+        page.send("pay").await;
+        app.scene.then(step(&[Piece::Call("pay", "10")]));
+        page.begin_to_approve(&page.call_ids()[0]).await;
+        let hold = hold(&app).await;
+        app.scene.says("Paid below.").says("All done.");
+        assert_eq!(app.client.approve(&hold).await.status, 200);
+        page.settles().await;
+        assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "May I? All done."));
+        assert_eq!(page.requests.len(), 2);
+        let output = |part: &Value| part["output"] == "Paid below.";
+        assert!(page.last()["parts"].as_array().unwrap().iter().any(output), "{:#}", page.last());
+        page.equals_reload(&app).await;
+    }
+}
