@@ -1,6 +1,7 @@
 //! Sub-agents: a call that a child thread does, whose holds show in its session, and whose end is the call's.
 
 mod crashes;
+mod handlers;
 mod pages;
 mod schema;
 mod stopping;

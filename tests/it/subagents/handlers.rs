@@ -1,0 +1,77 @@
+//! Sub-agents where a handler of the process is asked first.
+
+use super::{answers, helper, run_of_becomes, unwatchful};
+use crate::handlers::{Questions, desk};
+use crate::runs::{asked, last_words};
+use crate::support::{Embedded, Turn, add_agents, call, probes};
+use holdpoint::handlers::HandlerAnswer;
+use serde_json::json;
+
+const YES: HandlerAnswer = HandlerAnswer::Approved { inputs: None, remember: None };
+
+/// A server with sub-agents and a desk.
+async fn office() -> (Embedded, Questions) {
+    let (desk, questions) = desk();
+    let app = Embedded::start().await;
+    let mut tools = probes(&app.ledger);
+    add_agents(&mut tools);
+    (app.redeploy_asking(desk, tools, unwatchful).await, questions)
+}
+
+fn call_of(turn: &Turn, tool: &str) -> String {
+    let calls = turn.all('9');
+    let call = calls.iter().find(|call| call["toolName"] == tool).unwrap();
+    call["toolCallId"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn what_a_child_holds_is_asked_of_the_handler_too() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[helper("p", "pay 10")]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    app.scene.says("I paid 10.").says("All is paid.");
+    let turn = app.client.say(&thread, "get help").await;
+    let delegating = call_of(&turn, "helper");
+    let question = questions.next().await;
+    assert_eq!((question.request.tool_name.as_str(), question.note()), ("pay", "10"));
+    assert_eq!(question.request.session_id.to_string(), thread);
+    assert_ne!(question.request.thread_id.to_string(), thread);
+    question.say(YES);
+    run_of_becomes(&app.client, &delegating, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "All is paid.");
+    assert_eq!((app.ledger.lines(), asked(&app)), (vec!["pay 10".to_owned()], 4));
+}
+
+#[tokio::test]
+async fn a_turn_whose_handler_has_a_child_begin_does_not_wait_for_it() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("p", "errand", &json!({ "note": "look" }))]);
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    let (turn, id) = tokio::join!(app.client.say(&thread, "go"), questions.answer(YES));
+    assert_eq!(turn.codes().chars().last(), Some('d'), "{}", turn.raw);
+    // The turn is over, and the child asks.
+    let question = questions.next().await;
+    app.scene.says("Paid below.").says("Paid.");
+    question.say(YES);
+    run_of_becomes(&app.client, &id, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "Paid.");
+    assert_eq!(app.client.call(&id).await["result"], "Paid below.");
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
+async fn beside_what_a_child_does_the_handler_answers_and_the_turn_goes_on_once_both_have_ended() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[helper("one", "look for it"), call("two", "pay", &json!({ "note": "10" }))]);
+    app.scene.says("Found it.").says("Both are done.");
+    let (turn, paid) = tokio::join!(app.client.say(&thread, "do both"), questions.answer(YES));
+    let delegating = call_of(&turn, "helper");
+    run_of_becomes(&app.client, &delegating, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "Both are done.");
+    assert_eq!(app.client.call(&paid).await["state"], "succeeded");
+    let told = answers(&app.scene.requests().pop().unwrap());
+    assert_eq!(told, ["Found it.", "{\"paid\":\"10\"}"]);
+    assert_eq!((app.ledger.lines(), asked(&app)), (vec!["pay 10".to_owned()], 3));
+}
