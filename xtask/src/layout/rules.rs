@@ -20,6 +20,8 @@ const RANKS: &[(&str, u8)] = &[
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),
+    // What the library shows of them.
+    ("handlers", 3),
     ("feed", 3),
     ("operator", 3),
     ("agent", 2),
