@@ -47,9 +47,6 @@ pub(crate) struct Executor {
 
 impl Executor {
     /// Runs one call and settles it, or has a child do it.
-    ///
-    /// The tool has had its effect by then, so its outcome is not given up for a busy or restarting database: it
-    /// is tried until the execution's lease is over.
     pub(crate) async fn run(&self, permit: Permit) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
@@ -99,6 +96,8 @@ impl Executor {
         Ok(persist(self.lease, begin).await?.value)
     }
 
+    /// The tool has had its effect by the time it is settled, so its outcome is not given up for a busy or restarting
+    /// database: it is tried until the execution's lease is over.
     async fn run_and_settle(&self, permit: Permit) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
