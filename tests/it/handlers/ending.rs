@@ -1,7 +1,7 @@
 //! A handler that thinks keeps nobody from ending what it is a part of.
 
 use super::{desk, office, pays, words};
-use crate::runs::{run_becomes, run_of};
+use crate::runs::{last_words, run_becomes, run_of};
 use crate::support::{Embedded, eventually, probes};
 use holdpoint::handlers::HandlerAnswer;
 use serde_json::{Value, json};
@@ -136,4 +136,28 @@ async fn what_runs_for_long_on_a_handlers_yes_is_waited_for_and_can_be_cancelled
         let word = if cancelled { "interrupted" } else { "approved" };
         assert_eq!((words(&turn), turn.text().as_str()), (vec!["pending", word], "Waited."), "{}", turn.raw);
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_dies_behind_a_handlers_yes_is_gone_on_with_by_the_server() {
+    let (desk, questions) = desk();
+    let sweep = Duration::from_millis(20);
+    let app = Embedded::asking(desk, |config| config.approval.sweep = sweep).await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[crate::support::call("1", "wait_for_me", &json!({ "note": "10" }))]).says("Waited.");
+    let _response = app.client.begin(&thread, &json!({ "content": "go" })).await;
+    let id = questions.answer(HandlerAnswer::approved()).await;
+    app.client.becomes(&id, "executing").await;
+    // As if who runs the turn were gone; the tool runs on.
+    let closed = async || {
+        app.rows.change("UPDATE runs SET lease_until = 1 WHERE status = 'running'").await.unwrap();
+        let runs = app.rows.all("SELECT status FROM runs").await;
+        (runs[0]["status"] == "failed").then_some(())
+    };
+    eventually("the turn is closed", closed).await;
+    app.ledger.go.add_permits(1);
+    let run = run_of(&app.client, &id).await;
+    run_becomes(&app.client, &run, "completed").await;
+    assert_eq!(last_words(&app.client, &thread).await, "Waited.");
+    assert_eq!(app.ledger.lines(), ["wait_for_me 10"]);
 }
