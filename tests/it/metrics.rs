@@ -171,6 +171,7 @@ async fn a_turn_that_is_taken_for_dead_is_counted_where_it_ran_and_where_it_was_
     app.scene.then(vec![Ok(ModelEvent::Text("Half an ".to_owned())), Ok(ModelEvent::Alive)]);
     let begun = app.client.begin(&thread, &json!({ "content": "slowly" })).await;
     gate.add_permits(1);
+    eventually("the model is asked", async || app.scene.requests().pop()).await;
     let closed = async || {
         let lapse = "UPDATE runs SET lease_until = 1000000 WHERE status = 'running'";
         app.rows.change(lapse).await.unwrap();
