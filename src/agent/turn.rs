@@ -225,8 +225,8 @@ impl Agent {
             let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
             let opened = write.open_step(turn.lease, n, &history.seals).await?;
             if behind_hold {
-                // What was said about who goes on was about those holds.
-                write.set_server_resumes(&turn.lease.thread, turn.lease.run.id, false).await?;
+                // That was about those holds.
+                write.forget_who_resumes(&turn.lease.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;
             Ok::<_, StoreError>(opened.then_some((n, whole, before, history.messages)))

@@ -61,10 +61,15 @@ impl Write {
         server_resumes: bool,
     ) -> Result<(), StoreError> {
         let server_resumes = server_resumes || self.is_delegated_to(thread).await?;
-        self.leave_to_server(thread, run, server_resumes).await
+        self.write_server_resumes(thread, run, server_resumes).await
     }
 
-    async fn leave_to_server(
+    /// Forgets what was said about who goes on with a run: it goes on already, or nobody does any more.
+    pub(crate) async fn forget_who_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
+        self.write_server_resumes(thread, run, false).await
+    }
+
+    async fn write_server_resumes(
         &self,
         thread: &Thread,
         run: RunId,
@@ -95,7 +100,7 @@ impl Write {
         }
         let stands_last = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
         if !stands_last || self.is_deleted(&thread).await? {
-            self.leave_to_server(&thread, id, false).await?;
+            self.forget_who_resumes(&thread, id).await?;
             return Ok(None);
         }
         Ok(Some((run, thread)))

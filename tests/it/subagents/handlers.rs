@@ -75,3 +75,18 @@ async fn beside_what_a_child_does_the_handler_answers_and_the_turn_goes_on_once_
     assert_eq!(told, ["Found it.", "{\"paid\":\"10\"}"]);
     assert_eq!((app.ledger.lines(), asked(&app)), (vec!["pay 10".to_owned()], 3));
 }
+
+#[tokio::test]
+async fn a_child_that_breaks_behind_its_handlers_yes_is_not_tried_again() {
+    let (app, questions) = office().await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[helper("p", "pay 10")]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    app.scene.then(vec![Err("down".to_owned())]).says("It broke.");
+    let turn = app.client.say(&thread, "get help").await;
+    let delegating = call_of(&turn, "helper");
+    questions.answer(YES).await;
+    run_of_becomes(&app.client, &delegating, "completed").await;
+    assert_eq!(app.client.call(&delegating).await["state"], "failed");
+    assert_eq!(last_words(&app.client, &thread).await, "It broke.");
+    assert_eq!((app.ledger.lines(), asked(&app)), (vec!["pay 10".to_owned()], 4));
+}
