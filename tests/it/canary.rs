@@ -165,6 +165,18 @@ impl Prober {
         }
     }
 
+    /// A ticket, shown where it is good, where it is good no more, and where it never was.
+    async fn ticket(&self, nobody: &Client) -> String {
+        let made = self.client.post("/tickets", &json!({})).await.body;
+        let ticket = made["ticket"].as_str().unwrap().to_owned();
+        for (path, status) in [("/threads", 401), ("/ws", 400), ("/ws", 401), ("/events", 401)] {
+            let answer = nobody.get(&format!("{path}?ticket={ticket}")).await;
+            assert_eq!(answer.status, status, "{path}: {:?}", answer.body);
+            self.came_back.lock().unwrap().push_str(&answer.body.to_string());
+        }
+        ticket
+    }
+
     /// Bytes that no client sends.
     async fn raw(&self, head: &str) {
         let address = self.client.base.strip_prefix("http://").unwrap();
@@ -198,6 +210,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     prober.bad_bodies(thread["thread_id"].as_str().unwrap()).await;
     prober.wrong_tokens().await;
     prober.turns().await;
+    let ticket = prober.ticket(&watched.server.client).await;
     for head in [
         "GET /threads HTTP/1.1\r\nhost: x\r\nuser-agent: canary-body\u{1b}[31m\r\nconnection: close\r\n\r\n",
         "GET /threads HTTP/1.1\r\nhost: x\r\nx-request-id: canary-body\u{7f}\r\nconnection: close\r\n\r\n",
@@ -242,7 +255,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     for failure in ["something panicked", "a model call failed", "the store failed"] {
         assert!(printed.contains(failure), "{failure:?} is not in the log:\n{printed}");
     }
-    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer] {
+    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer, &ticket] {
         for (place, text) in [("the log", &printed), ("an answer", &came_back), ("the metrics", &metrics)] {
             let line = text.lines().find(|line| line.contains(secret));
             assert_eq!(line, None, "{secret} is in {place}");
