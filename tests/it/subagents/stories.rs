@@ -104,6 +104,30 @@ async fn a_sub_agent_that_asks_begins_on_a_yes_and_who_says_it_is_not_kept_waiti
 }
 
 #[tokio::test]
+async fn a14_a_yes_to_a_sub_agent_for_the_whole_session_is_none_to_what_it_asks_for() {
+    let app = start().await;
+    let (thread, id) = app.held("errand", "pay 10").await;
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    let yes = json!({ "toolCallId": id, "isValidated": true, "remember": "session" });
+    assert_eq!(app.client.validate(&yes).await.status, 202);
+    let hold = hold_in(&app.client, &thread).await;
+    assert_eq!(
+        (app.client.call(&hold).await["tool_name"].clone(), app.ledger.lines().len()),
+        (json!("pay"), 0)
+    );
+
+    // Nor is a yes to that one call, which another asks for again.
+    app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
+    assert_eq!(app.client.approve(&hold).await.status, 200);
+    let again = hold_in(&app.client, &thread).await;
+    assert_ne!(again, hold);
+    app.scene.says("I see.").says("So be it.");
+    app.client.reject(&again).await;
+    run_of_becomes(&app.client, &id, "completed").await;
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+#[tokio::test]
 async fn a_sub_agent_that_is_refused_never_begins() {
     let app = start().await;
     let (thread, id) = app.held("errand", "look").await;
