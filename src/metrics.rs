@@ -130,7 +130,7 @@ struct Inner {
     tokens: Family<Tokens, Counter>,
     calls: Family<Reached, Counter>,
     holds: Family<Tool, Counter>,
-    pending: Arc<Pending>,
+    open: Arc<Open>,
     decisions: Family<Decision, Counter>,
     decision_age: Timed<Verdict>,
     tool_seconds: Timed<Tool>,
@@ -177,8 +177,8 @@ impl Metrics {
         start.set(started);
         registry.register("process_start_time_seconds", "When the process began, since 1970", start);
         let of = registry.sub_registry_with_prefix("holdpoint");
-        let pending = Arc::new(Pending::default());
-        of.register_collector(Box::new(pending.clone()));
+        let open = Arc::new(Open::default());
+        of.register_collector(Box::new(open.clone()));
         let inner = Inner {
             tools: tools.into_iter().collect(),
             requests: add(of, "http_requests", "Requests answered", Family::default()),
@@ -194,7 +194,7 @@ impl Metrics {
             tokens: add(of, "model_tokens", "Tokens as models counted them", Family::default()),
             calls: add(of, "tool_calls", "Tool calls that this process moved to a state", Family::default()),
             holds: add(of, "holds", "Tool calls that a person was asked about", Family::default()),
-            pending,
+            open,
             decisions: add(of, "decisions", "Answers of people, and what became of them", Family::default()),
             decision_age: add(
                 of,
@@ -304,9 +304,9 @@ impl Metrics {
         self.0.calls.get_or_create(&Reached { tool, state }).inc();
     }
 
-    /// How many calls wait for a person, and for how long the first of them has; `None` while nobody knows.
-    pub(crate) fn pending(&self, found: Option<(u64, Duration)>) {
-        *self.0.pending.0.lock() = found;
+    /// What is open in the database; `None` while nobody knows.
+    pub(crate) fn open(&self, found: Option<Found>) {
+        *self.0.open.0.lock() = found;
     }
 
     /// Somebody answered about a call.
@@ -384,20 +384,33 @@ impl Drop for Now {
     }
 }
 
-/// What only the database knows: absent while it does not answer.
-#[derive(Debug, Default)]
-struct Pending(Mutex<Option<(u64, Duration)>>);
+/// What only the database knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// How many calls wait for a person.
+    pub(crate) holds: u64,
+    /// For how long the one of them has that expires first.
+    pub(crate) oldest_hold: Duration,
+    /// How many events nobody is told yet, because they have no number.
+    pub(crate) unnumbered_events: u64,
+}
 
-impl Collector for Pending {
+/// The same, for who collects: absent while the database does not answer.
+#[derive(Debug, Default)]
+struct Open(Mutex<Option<Found>>);
+
+impl Collector for Open {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let found = *self.0.lock();
-        let Some((count, oldest)) = found else { return Ok(()) };
+        let Some(Found { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else { return Ok(()) };
         let help = "Tool calls that wait for a person now, of all processes; absent while the database is";
-        let count = ConstGauge::new(count);
+        let count = ConstGauge::new(holds);
         count.encode(encoder.encode_descriptor("holds_pending", help, None, count.metric_type())?)?;
         let help = "How long the one of them has waited that expires first";
-        let oldest = ConstGauge::new(oldest.as_secs_f64());
+        let oldest = ConstGauge::new(oldest_hold.as_secs_f64());
         let name = "holds_pending_oldest_age_seconds";
-        oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)
+        oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)?;
+        let help = "Events that nobody is told yet, of all processes: their numbers are to be given";
+        let waiting = ConstGauge::new(unnumbered_events);
+        waiting.encode(encoder.encode_descriptor("events_unnumbered", help, None, waiting.metric_type())?)
     }
 }

@@ -4,7 +4,7 @@ use super::Api;
 use super::error::{self, ApiError};
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
-use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::metrics::{CONTENT_TYPE, Found, Metrics};
 use crate::store::{Store, StoreError};
 use poem::endpoint::make;
 use poem::{IntoResponse, PathPattern, Response, Result, Route, get};
@@ -48,23 +48,28 @@ impl Scrape {
         *looked = Some(Instant::now());
         let scrape = self.clone();
         // In a task: database work is not dropped half-way.
-        let looking = self.tasks.spawn(async move { scrape.read_pending().await });
+        let looking = self.tasks.spawn(async move { scrape.read_open().await });
         if tokio::time::timeout(LOOK_TIME, looking).await.is_err() {
-            self.metrics.pending(None);
+            self.metrics.open(None);
         }
     }
 
-    async fn read_pending(&self) {
+    async fn read_open(&self) {
         let found = async {
-            let (count, first) = self.store.read().await?.all_pending().await?;
-            let age = first.map_or(Duration::ZERO, |first| self.clock.now().since(first));
-            Ok::<_, StoreError>((count, age))
+            let read = self.store.read().await?;
+            let (holds, first) = read.all_pending().await?;
+            let oldest_hold = first.map_or(Duration::ZERO, |first| self.clock.now().since(first));
+            Ok::<_, StoreError>(Found {
+                holds,
+                oldest_hold,
+                unnumbered_events: read.unnumbered_events().await?,
+            })
         };
         let found = found.await;
         if let Err(error) = &found {
-            tracing::warn!(%error, "the holds could not be counted");
+            tracing::warn!(%error, "what is open could not be counted");
         }
-        self.metrics.pending(found.ok());
+        self.metrics.open(found.ok());
     }
 }
 

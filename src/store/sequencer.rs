@@ -10,8 +10,8 @@ use super::entity::{event, thread};
 use super::limited::Limited;
 use super::{Read, Store, StoreError, Write, rows};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, JoinType, QueryFilter,
-    QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, JoinType, PaginatorTrait,
+    QueryFilter, QuerySelect, Statement,
 };
 use tokio::sync::Notify;
 
@@ -71,6 +71,11 @@ impl Store {
 }
 
 impl Read {
+    /// How many events have no number yet.
+    pub(crate) async fn unnumbered_events(&self) -> Result<u64, StoreError> {
+        Ok(event::Entity::find().filter(event::Column::Seq.is_null()).count(&self.tx).await?)
+    }
+
     /// How far the numbers go.
     pub(crate) async fn numbered(&self) -> Result<Numbered, StoreError> {
         let standing = match self.tx.get_database_backend() {

@@ -208,6 +208,23 @@ async fn a_call_that_expires_is_counted_and_ends_its_hold() {
 }
 
 #[tokio::test]
+async fn on_postgres_events_that_nobody_may_number_are_counted_until_somebody_does() {
+    let url = crate::support::postgres().await;
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    for hold in ["BEGIN", "UPDATE event_sequence SET last = last"] {
+        app.rows.change(hold).await.unwrap();
+    }
+    app.held("pay", "10").await;
+    let scrape = Scrape::of(&app.client).await;
+    assert!(scrape.get("holdpoint_events_unnumbered").unwrap() >= 4.0, "{}", scrape.0);
+    app.rows.change("ROLLBACK").await.unwrap();
+    let numbered = async || {
+        (Scrape::of(&app.client).await.get("holdpoint_events_unnumbered") == Some(0.0)).then_some(())
+    };
+    eventually("all have their number", numbered).await;
+}
+
+#[tokio::test]
 async fn on_postgres_a_database_that_is_gone_leaves_out_what_only_it_knows() {
     let cluster = crate::support::Cluster::start();
     let url = cluster.database().await;
