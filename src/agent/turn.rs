@@ -224,8 +224,8 @@ impl Agent {
             let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
             let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
             let opened = write.open_step(turn.lease, n, &history.seals).await?;
-            if behind_hold {
-                // That was about those holds.
+            if opened && behind_hold {
+                // That was about those holds. Who was taken for dead does not forget it: somebody is to go on.
                 write.forget_who_resumes(&turn.lease.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;

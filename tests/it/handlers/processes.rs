@@ -1,7 +1,8 @@
 //! A handler of one process, and others on the same Postgres.
 
 use super::{desk, pays, words};
-use crate::support::{Embedded, eventually, postgres};
+use crate::runs::{last_words, run_becomes, run_of};
+use crate::support::{Embedded, call, eventually, postgres};
 use holdpoint::config::Config;
 use holdpoint::handlers::{Deferred, HandlerAnswer};
 use serde_json::json;
@@ -87,4 +88,43 @@ async fn on_postgres_what_a_dead_processs_handler_was_asked_about_is_decided_els
     other.scene.says("Paid, elsewhere.");
     assert_eq!(other.client.go_on(&thread).await.text(), "Paid, elsewhere.");
     drop(question);
+}
+
+#[tokio::test]
+async fn on_postgres_a_turn_that_was_taken_for_dead_leaves_its_run_to_whoever_goes_on() {
+    let url = postgres().await;
+    let change = |config: &mut Config| config.database.url = url.clone().into();
+    let (desk, questions) = desk();
+    // Only the other one looks for turns that are dead.
+    let rarely = |config: &mut Config| {
+        change(config);
+        config.approval.sweep = Duration::from_hours(1);
+    };
+    let often = |config: &mut Config| {
+        change(config);
+        config.approval.sweep = Duration::from_millis(200);
+    };
+    let asks = Embedded::asking(desk, rarely).await;
+    let other = Embedded::asking(Deferred, often).await;
+    for note in ["1", "2", "3"] {
+        let thread = asks.client.thread().await;
+        asks.scene.calls(&[call(note, "wait_for_me", &json!({ "note": note }))]);
+        let _response = asks.client.begin(&thread, &json!({ "content": "wait" })).await;
+        let id = questions.answer(HandlerAnswer::approved()).await;
+        asks.client.becomes(&id, "executing").await;
+        let run = run_of(&asks.client, &id).await;
+        let lapse = format!("UPDATE runs SET lease_until = 1 WHERE run_id = '{run}'");
+        assert_eq!(asks.rows.change(&lapse).await, Ok(1));
+        run_becomes(&asks.client, &run, "failed").await;
+        // Whoever it is.
+        asks.scene.says("Waited.");
+        other.scene.says("Waited.");
+        asks.ledger.go.add_permits(1);
+        run_becomes(&asks.client, &run, "completed").await;
+        assert_eq!(last_words(&asks.client, &thread).await, "Waited.");
+        for scene in [&asks.scene, &other.scene] {
+            scene.forget();
+        }
+    }
+    assert_eq!(asks.ledger.lines(), ["wait_for_me 1", "wait_for_me 2", "wait_for_me 3"]);
 }
