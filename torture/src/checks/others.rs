@@ -7,7 +7,7 @@ use crate::record::{Deed, DeedKind};
 use serde_json::Value;
 
 /// What the database says where a guard of the schema refuses. Whatever the code does, it must not come so far.
-const REFUSALS: [&str; 17] = [
+const REFUSALS: [&str; 23] = [
     "check constraint",
     "CHECK constraint failed",
     "duplicate key value",
@@ -20,6 +20,12 @@ const REFUSALS: [&str; 17] = [
     "is final",
     "is written once",
     "illegal transition",
+    "is delegated once",
+    "begins on a decision",
+    "has moved the call",
+    "a yes that was to be remembered",
+    "is revoked once",
+    "of events only grow",
     "never change",
     "never deleted",
     "never replaced",
