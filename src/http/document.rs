@@ -188,6 +188,8 @@ fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
             if let Value::Object(property) = property {
                 property.remove("allOf");
             }
+            // Nullable alone adds nothing to the words of an enum (OpenAPI 3.0.3, a clarification of 3.0.0).
+            let words: Vec<Value> = words.iter().cloned().chain([Value::Null]).collect();
             set(property, json!({ "type": "string", "enum": words, "nullable": true }));
         } else if property.get("type").is_some() {
             set(property, json!({ "nullable": true }));
