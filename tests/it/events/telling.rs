@@ -1,6 +1,7 @@
 //! What an event says, in pages and in streams.
 
 use super::{seqs, types};
+use crate::runs::HELD_AND_APPROVED;
 use crate::support::{Embedded, Sse, call};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -86,18 +87,7 @@ async fn a_run_is_told_with_its_calls_a_page_at_a_time() {
     app.client.go_on(&thread).await;
     let path = format!("/runs/{run}/events");
     let whole = page(&app, &path).await;
-    let expected = [
-        "run.started",
-        "tool.called",
-        "tool.requires_approval",
-        "run.waiting",
-        "tool.approved",
-        "tool.started",
-        "tool.succeeded",
-        "run.resumed",
-        "run.completed",
-    ];
-    assert_eq!(types(&whole), expected);
+    assert_eq!(types(&whole), HELD_AND_APPROVED);
     let (mut paged, mut cursor) = (Vec::new(), String::new());
     loop {
         let next = app.client.get(&format!("{path}?page_size=4{cursor}")).await.body;

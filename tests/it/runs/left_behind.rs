@@ -1,7 +1,7 @@
 //! Between a decision and the run's going on a process may end: what was decided is not forgotten.
 
 use super::{approve, events_of, last_words, reject, run_becomes, run_of};
-use crate::support::{Place, Rows, UNKNOWN, eventually};
+use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
 use serde_json::json;
 use tokio::net::TcpStream;
 
@@ -23,6 +23,24 @@ async fn forbid_going_on(place: &Place, rows: &Rows) {
 async fn allow_going_on(place: &Place, rows: &Rows) {
     let on = if place.is_postgres() { " ON runs" } else { "" };
     rows.change(&format!("DROP TRIGGER not_on{on}")).await.unwrap();
+}
+
+/// An approved transfer whose tool has begun, and waits to be let go.
+struct Begun {
+    thread: String,
+    id: String,
+    run: String,
+}
+
+impl Begun {
+    async fn at(place: &Place, client: &Client) -> Self {
+        let thread = client.thread().await;
+        let id = place.hold(client, &thread, "10").await;
+        let run = run_of(client, &id).await;
+        assert_eq!(approve(client, &id).await.status, 200);
+        place.wait_begun(&["transfer 10"]).await;
+        Self { thread, id, run }
+    }
 }
 
 #[tokio::test]
@@ -61,11 +79,7 @@ async fn killed_between_the_outcome_and_going_on_the_next_process_goes_on_once()
 async fn killed_while_the_approved_tool_runs_the_server_goes_on_with_what_nobody_knows() {
     let place = Place::new().await;
     let mut server = place.start("0s");
-    let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "10").await;
-    let run = run_of(&server.client, &id).await;
-    assert_eq!(approve(&server.client, &id).await.status, 200);
-    place.wait_begun(&["transfer 10"]).await;
+    let Begun { thread, id, run } = Begun::at(&place, &server.client).await;
     server.kill();
 
     let server = place.start("0s");
@@ -79,11 +93,7 @@ async fn killed_while_the_approved_tool_runs_the_server_goes_on_with_what_nobody
 async fn a_process_that_is_about_to_leave_leaves_the_run_to_the_next() {
     let place = Place::new().await;
     let mut server = place.start("0s");
-    let thread = server.client.thread().await;
-    let id = place.hold(&server.client, &thread, "10").await;
-    let run = run_of(&server.client, &id).await;
-    assert_eq!(approve(&server.client, &id).await.status, 200);
-    place.wait_begun(&["transfer 10"]).await;
+    let Begun { thread, run, .. } = Begun::at(&place, &server.client).await;
     server.terminate();
     let address = server.client.base.trim_start_matches("http://").to_owned();
     let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
@@ -103,11 +113,7 @@ async fn a_process_that_is_about_to_leave_leaves_the_run_to_the_next() {
 async fn on_postgres_another_process_goes_on_with_what_a_killed_one_left() {
     let place = Place::on_postgres().await;
     let (mut dead, other) = (place.start("0s"), place.start("0s"));
-    let thread = other.client.thread().await;
-    let id = place.hold(&dead.client, &thread, "10").await;
-    let run = run_of(&dead.client, &id).await;
-    assert_eq!(approve(&dead.client, &id).await.status, 200);
-    place.wait_begun(&["transfer 10"]).await;
+    let Begun { thread, run, .. } = Begun::at(&place, &dead.client).await;
     dead.kill();
     run_becomes(&other.client, &run, "completed").await;
     assert_eq!(last_words(&other.client, &thread).await, UNKNOWN);

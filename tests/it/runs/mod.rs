@@ -9,6 +9,19 @@ mod sessions;
 use crate::support::{Answer, Client, Embedded, Rows, eventually};
 use serde_json::{Value, json};
 
+/// What happens in a run whose one call is held, approved and runs, and that goes on to its end.
+pub(crate) const HELD_AND_APPROVED: [&str; 9] = [
+    "run.started",
+    "tool.called",
+    "tool.requires_approval",
+    "run.waiting",
+    "tool.approved",
+    "tool.started",
+    "tool.succeeded",
+    "run.resumed",
+    "run.completed",
+];
+
 pub(crate) async fn run_of(client: &Client, call: &str) -> String {
     client.call(call).await["run_id"].as_str().unwrap().to_owned()
 }

@@ -1,6 +1,6 @@
 //! The server goes on with a run by itself, where the last word about its calls left it to the server.
 
-use super::{approve, asked, events_of, last_words, reject, run_becomes, run_of};
+use super::{HELD_AND_APPROVED, approve, asked, events_of, last_words, reject, run_becomes, run_of};
 use crate::support::token::with_tokens;
 use crate::support::{Embedded, call, eventually};
 use holdpoint::llm::ModelMessage;
@@ -52,18 +52,7 @@ async fn an_approved_call_runs_and_the_run_goes_on_to_its_answer() {
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert_eq!(told(&app), ["{\"paid\":\"10\"}"]);
     assert_eq!(asked(&app), 2, "nobody asked the model for the call again");
-    let expected = [
-        "run.started",
-        "tool.called",
-        "tool.requires_approval",
-        "run.waiting",
-        "tool.approved",
-        "tool.started",
-        "tool.succeeded",
-        "run.resumed",
-        "run.completed",
-    ];
-    assert_eq!(events_of(&app.rows, &run).await, expected);
+    assert_eq!(events_of(&app.rows, &run).await, HELD_AND_APPROVED);
     assert_eq!(app.client.messages(&thread).await.len(), 2, "in the same message");
 }
 
