@@ -6,7 +6,8 @@ use super::heartbeat::{Halt, Heartbeat};
 use super::history;
 use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
 use crate::config;
-use crate::domain::call::{Input, ToolCall, same_inputs};
+use crate::domain::call::{Input, ToolCall};
+use crate::domain::canonical::same_object;
 use crate::domain::clock::Clock;
 use crate::domain::grant::Grant;
 use crate::domain::message::{Part, StepStatus, Usage};
@@ -79,7 +80,7 @@ struct Waiting {
 
 impl Waiting {
     fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
-        self.asked_about.iter().find(|call| call.name == tool_name && same_inputs(&call.input, input))
+        self.asked_about.iter().find(|call| call.name == tool_name && same_object(&call.input, input))
     }
 }
 

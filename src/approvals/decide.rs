@@ -6,7 +6,8 @@ use super::planted;
 use super::remember::may_be_remembered;
 use super::{Approvals, PartOf};
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash, same_inputs};
+use crate::domain::call::{State, ToolCall, input_hash};
+use crate::domain::canonical::same_object;
 use crate::domain::decision::{Answer, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::Say;
@@ -354,7 +355,7 @@ impl Approvals {
         }
         match &request.answer {
             Answer::Approve { inputs } => {
-                let inputs = inputs.clone().filter(|inputs| !same_inputs(inputs, &call.input));
+                let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
                 let runs = inputs.as_ref().unwrap_or(&call.input);
                 let errors = tool.map_or_else(Vec::new, |tool| self.gate().errors(tool, runs));
                 if errors.is_empty() {
@@ -378,7 +379,7 @@ fn is_repeat(call: &ToolCall, answer: &Answer) -> bool {
             | State::Failed(..)
             | State::Interrupted(..),
             Answer::Approve { inputs },
-        ) => same_inputs(inputs.as_ref().unwrap_or(&call.input), call.effective_input()),
+        ) => same_object(inputs.as_ref().unwrap_or(&call.input), call.effective_input()),
         (State::Rejected(_), Answer::Reject { .. }) => true,
         _ => false,
     }

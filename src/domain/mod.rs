@@ -3,6 +3,7 @@
 
 pub(crate) mod assignment;
 pub(crate) mod call;
+pub(crate) mod canonical;
 pub(crate) mod clock;
 pub(crate) mod decision;
 pub(crate) mod event;

@@ -3,7 +3,8 @@
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
-use crate::domain::call::{canonical_hash, cut};
+use crate::domain::call::cut;
+use crate::domain::canonical::canonical_hash;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
