@@ -288,6 +288,7 @@ impl App {
         let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?;
         let store = store.serve_alone(config.database.url.expose_secret())?;
         let app = Self::join(parts, store, clock, metrics)?;
+        app.warn_of_inexact_numbers();
         // Large, and it would make everything that builds a server as large.
         Box::pin(app.prepare()).await?;
         app.auth.prepare();
@@ -366,6 +367,17 @@ impl App {
             decisions_max,
         };
         Ok(Self { config, api, auth, tasks, deadlines })
+    }
+
+    fn warn_of_inexact_numbers(&self) {
+        for (tool, places) in self.api.approvals.gate().tools_with_inexact_numbers() {
+            tracing::warn!(
+                tool,
+                ?places,
+                "the tool asks and takes 64-bit integers: a call with one beyond 2^53 is invalid, because a page \
+                 cannot show it exactly; let the tool take a text there, or set tools.<name>.exact_numbers = \"allow\""
+            );
+        }
     }
 
     async fn prepare(&self) -> Result<(), AppError> {

@@ -23,6 +23,7 @@ use crate::tools::gate::Behalf;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -343,7 +344,11 @@ impl Agent {
                 other => other,
             }
         };
-        let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
+        let arguments = match &judgement {
+            Judgement::Invalid(_) if !call.arguments.trim().is_empty() => call.arguments,
+            // As they are shown and run, not as the model spelled them.
+            _ => Value::Object(judged.input.clone()).to_string(),
+        };
         NewCall {
             id: call.id,
             provider_call_id: call.provider_call_id,

@@ -357,7 +357,8 @@ impl Approvals {
             Answer::Approve { inputs } => {
                 let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
                 let runs = inputs.as_ref().unwrap_or(&call.input);
-                let errors = tool.map_or_else(Vec::new, |tool| self.gate().errors(tool, runs));
+                let edited = inputs.as_ref().map(|_| &call.input);
+                let errors = tool.map_or_else(Vec::new, |tool| self.gate().errors(tool, runs, edited));
                 if errors.is_empty() {
                     Ok(Answer::Approve { inputs })
                 } else {

@@ -79,7 +79,7 @@ impl Approvals {
         Self { store, executor, handler, owner, times, pace, settled, asking, operators }
     }
 
-    fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &Gate {
         &self.executor.gate
     }
 

@@ -45,6 +45,8 @@ pub struct Approval {
     pub remember: RememberIn,
     /// `remember_inputs`: of which calls of the tool such a yes is then.
     pub remember_inputs: RememberInputs,
+    /// `exact_numbers`: whether a call is held that has a number which pages in JavaScript cannot show exactly.
+    pub exact_numbers: ExactNumbers,
     /// `[[approval.rules]]`: what is asked or forbidden by the inputs and whom a call is for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ApprovalRule>,
@@ -65,6 +67,7 @@ impl Default for Approval {
             always_deny: Vec::new(),
             remember: RememberIn::Store,
             remember_inputs: RememberInputs::Any,
+            exact_numbers: ExactNumbers::Require,
             rules: Vec::new(),
         }
     }
@@ -101,6 +104,17 @@ pub enum RememberInputs {
     Any,
     /// Of those with the inputs that ran.
     Equal,
+}
+
+/// What becomes of a call that would be held with an integer beyond ±(2^53 − 1), which JavaScript reads as the double
+/// nearest to it (ECMA-262, `Number.MAX_SAFE_INTEGER`), or with a double that it writes as such an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExactNumbers {
+    /// The call is invalid, and the model is asked to send the number as a text.
+    Require,
+    /// The call is held. A page may show another number than the one that runs.
+    Allow,
 }
 
 /// What a new message does while calls wait for a person.

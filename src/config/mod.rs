@@ -19,7 +19,7 @@ mod tools;
 #[cfg(test)]
 pub(crate) mod fuzz;
 
-pub use approval::{Approval, ApprovalMode, RememberIn, RememberInputs, WhilePending};
+pub use approval::{Approval, ApprovalMode, ExactNumbers, RememberIn, RememberInputs, WhilePending};
 pub use auth::{Auth, AuthMode};
 pub use database::Database;
 pub(crate) use limits::Caps;

@@ -1,6 +1,6 @@
 //! `[tools]`: what the model may ask for.
 
-use super::{ConfigError, duration, wrong};
+use super::{ConfigError, ExactNumbers, duration, wrong};
 use config::ValueKind;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -48,11 +48,20 @@ pub struct ToolRules {
     pub other_person: bool,
     /// `approvals`: how many people have to say yes to the same inputs before a call runs; one no is enough.
     pub approvals: u8,
+    /// `exact_numbers`: in place of `approval.exact_numbers` for calls of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact_numbers: Option<ExactNumbers>,
 }
 
 impl Default for ToolRules {
     fn default() -> Self {
-        Self { run_roles: Vec::new(), approve_roles: Vec::new(), other_person: false, approvals: 1 }
+        Self {
+            run_roles: Vec::new(),
+            approve_roles: Vec::new(),
+            other_person: false,
+            approvals: 1,
+            exact_numbers: None,
+        }
     }
 }
 

@@ -5,13 +5,14 @@
 //! `9007199254740993` is not `9007199254740992`. RFC 8785 alone does not say so, because it writes every integer as the
 //! double nearest to it.
 
+use super::{pointer, strict_json};
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// The largest integer that a page in JavaScript shows exactly: 2^53 − 1 (ECMA-262, `Number.MAX_SAFE_INTEGER`).
-const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
+const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
 /// The one text of all values that mean the same: RFC 8785, but numbers without a fraction by all their digits.
 ///
@@ -58,39 +59,54 @@ pub(crate) fn compare_numbers(one: &Number, other: &Number) -> Ordering {
     }
 }
 
-/// The JSON pointers (RFC 6901) of all integers that a page in JavaScript cannot show exactly, each with its digits.
-pub(crate) fn unsafe_integers(input: &Map<String, Value>) -> Vec<(String, String)> {
+/// Whether an integer is one of those that JavaScript holds one by one.
+pub(crate) fn is_safe_integer(number: &Number) -> bool {
+    let max = Number::from(SAFE_INTEGER_MAX);
+    let min = Number::from(-SAFE_INTEGER_MAX);
+    compare_numbers(number, &max).is_le() && compare_numbers(number, &min).is_ge()
+}
+
+/// Whether a page in JavaScript shows the number exactly: a safe integer, or a double whose text there (ECMA-262,
+/// Number::toString) is read here as the same number. The text has no exponent below 1e21, and at most 17 digits
+/// that count: of 2^63 it is `9223372036854776000`.
+fn is_shown_exactly(number: &Number) -> bool {
+    match Exact::of(number) {
+        Exact::Integer(_) => is_safe_integer(number),
+        Exact::Double(double) => {
+            let text = ryu_js::Buffer::new().format_finite(double).to_owned();
+            strict_json::parse(&text, 0).is_ok_and(|read| same(&read, &Value::Number(number.clone())))
+        }
+    }
+}
+
+/// The JSON pointers (RFC 6901) of all numbers that a page in JavaScript cannot show exactly, each with its text.
+pub(crate) fn inexact_numbers(input: &Map<String, Value>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (key, value) in input {
-        find_unsafe(&pointer_to("", key), value, &mut found);
+        find_inexact(&pointer::join("", key), value, &mut found);
     }
     found
 }
 
-fn find_unsafe(pointer: &str, value: &Value, found: &mut Vec<(String, String)>) {
+fn find_inexact(pointer: &str, value: &Value, found: &mut Vec<(String, String)>) {
     match value {
         Value::Number(number) => {
-            let beyond = |integer: i128| integer.unsigned_abs() > u128::from(SAFE_INTEGER_MAX);
-            if number.as_i128().is_some_and(beyond) {
+            if !is_shown_exactly(number) {
                 found.push((pointer.to_owned(), number.to_string()));
             }
         }
         Value::Array(items) => {
             for (n, item) in items.iter().enumerate() {
-                find_unsafe(&format!("{pointer}/{n}"), item, found);
+                find_inexact(&format!("{pointer}/{n}"), item, found);
             }
         }
         Value::Object(fields) => {
             for (key, value) in fields {
-                find_unsafe(&pointer_to(pointer, key), value, found);
+                find_inexact(&pointer::join(pointer, key), value, found);
             }
         }
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
-}
-
-fn pointer_to(parent: &str, key: &str) -> String {
-    format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// A number as the parser keeps it.
@@ -160,7 +176,7 @@ fn write_number(text: &mut String, number: &Number) {
     let _infallible = match Exact::of(number) {
         Exact::Integer(integer) => write!(text, "{integer}"),
         // Minus zero is zero.
-        Exact::Double(double) if double == 0.0 => write!(text, "0"),
+        Exact::Double(0.0) => write!(text, "0"),
         Exact::Double(double) if double.fract() == 0.0 => write!(text, "{double:.0}"),
         Exact::Double(double) => write!(text, "{}", ryu_js::Buffer::new().format_finite(double)),
     };
@@ -263,11 +279,17 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_a_double_does_not_hold_are_found_by_their_pointers() {
+    fn numbers_that_a_page_cannot_show_are_found_by_their_pointers() {
         let input = json!({ "a": [1, { "b/~": 9_007_199_254_740_992_i64 }], "c": -9_007_199_254_740_992_i64,
-                            "d": 9_007_199_254_740_991_i64, "e": 1e300 });
-        let found = unsafe_integers(input.as_object().unwrap());
-        let expected = [("/a/1/b~1~0", "9007199254740992"), ("/c", "-9007199254740992")];
+                            "d": 9_007_199_254_740_991_i64, "e": [1e300, 1e16, 0.1, 1e21, -0.0, 1e-300],
+                            "f": 9_223_372_036_854_775_808.0, "g": 1e20 });
+        let found = inexact_numbers(input.as_object().unwrap());
+        let expected = [
+            ("/a/1/b~1~0", "9007199254740992"),
+            ("/c", "-9007199254740992"),
+            ("/f", "9.223372036854776e+18"),
+            ("/g", "1e+20"),
+        ];
         assert_eq!(found, expected.map(|(pointer, digits)| (pointer.to_owned(), digits.to_owned())));
     }
 

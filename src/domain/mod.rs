@@ -12,6 +12,7 @@ pub(crate) mod id;
 pub(crate) mod message;
 pub(crate) mod nesting;
 pub(crate) mod permit;
+pub(crate) mod pointer;
 pub(crate) mod policy;
 pub(crate) mod quorum;
 pub(crate) mod replay;

@@ -1,21 +1,23 @@
 //! JSON that means one thing to everybody who reads it.
 //!
 //! RFC 8259 leaves open what a repeated key means; `serde_json` keeps the last, others the first. What a
-//! person approves must be what runs, so a repeated key is an error here. So is U+0000, which Postgres
-//! cannot store, and nesting beyond a limit.
+//! person approves must be what runs, so a repeated key is an error here. So is an integer beyond 64 bits, which
+//! `serde_json` rounds to a double, U+0000, which Postgres cannot store, and nesting beyond a limit.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::Track;
+use std::cell::Cell;
 use std::fmt;
 
 /// Parses one JSON text.
 ///
 /// # Errors
-/// The parser's sentence: malformed text, a repeated key, a NUL character, or more than `depth_max`
-/// levels of arrays and objects.
+/// The parser's sentence: malformed text, a repeated key, an integer beyond 64 bits, a NUL character, or more than
+/// `depth_max` levels of arrays and objects.
 pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
-    read(text, Strict { depth_left: depth_max, takes_nul: false })
+    let numbers = Numbers::of(text);
+    read(text, Strict { depth_left: depth_max, takes_nul: false, numbers: &numbers })
 }
 
 /// Parses one JSON text whose words nobody stores: U+0000 may be in it.
@@ -23,43 +25,122 @@ pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::E
 /// # Errors
 /// The parser's sentence: malformed text, or a repeated key.
 pub(crate) fn parse_passing_nul(text: &str) -> Result<Value, serde_json::Error> {
-    // The parser has a limit of its own.
-    read(text, Strict { depth_left: usize::MAX, takes_nul: true })
+    // The parser has a limit of its own, and numbers are not stored either.
+    read(text, Strict { depth_left: usize::MAX, takes_nul: true, numbers: &Numbers::default() })
+}
+
+/// Why a text cannot be read, and where.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    /// The parser's sentence, with its path into the text.
+    pub(crate) error: serde_path_to_error::Error<serde_json::Error>,
+    /// Whether an integer is beyond 64 bits, and nothing before it is wrong.
+    pub(crate) integer_too_large: bool,
 }
 
 /// Parses one JSON text as [`parse`] does, and says where in it something is wrong.
 ///
 /// # Errors
-/// The same, and the way to what is wrong.
-pub(crate) fn parse_located(
-    text: &str,
-    depth_max: usize,
-) -> Result<Value, serde_path_to_error::Error<serde_json::Error>> {
+/// The same, with its path.
+pub(crate) fn parse_located(text: &str, depth_max: usize) -> Result<Value, Unreadable> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let mut track = Track::new();
-    let strict = Strict { depth_left: depth_max, takes_nul: false };
+    let numbers = Numbers::of(text);
+    let strict = Strict { depth_left: depth_max, takes_nul: false, numbers: &numbers };
     let read = strict.deserialize(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track));
-    let value = read.map_err(|error| serde_path_to_error::Error::new(track.path(), error))?;
-    // What follows the text is nowhere in it.
-    let end = deserializer.end();
-    end.map_err(|error| serde_path_to_error::Error::new(Track::new().path(), error))?;
+    let value = read.map_err(|error| Unreadable {
+        error: serde_path_to_error::Error::new(track.path(), error),
+        integer_too_large: numbers.refused.get(),
+    })?;
+    deserializer.end().map_err(|error| Unreadable {
+        // The path ends with the value, and the text that is wrong follows it.
+        error: serde_path_to_error::Error::new(Track::new().path(), error),
+        integer_too_large: false,
+    })?;
     Ok(value)
 }
 
-fn read(text: &str, strict: Strict) -> Result<Value, serde_json::Error> {
+fn read(text: &str, strict: Strict<'_>) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = strict.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
 
-#[derive(Clone, Copy)]
-struct Strict {
-    depth_left: usize,
-    takes_nul: bool,
+/// The numbers of a text, counted while it is parsed: the parser does not say which of its doubles were integers.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// How many numbers come before the first integer beyond 64 bits, where there is one.
+    before_too_large: Option<usize>,
+    seen: Cell<usize>,
+    refused: Cell<bool>,
 }
 
-impl Strict {
+impl Numbers {
+    fn of(text: &str) -> Self {
+        Self { before_too_large: before_too_large(text), ..Self::default() }
+    }
+
+    fn count<E: serde::de::Error>(&self) -> Result<(), E> {
+        let seen = self.seen.replace(self.seen.get().saturating_add(1));
+        if self.before_too_large == Some(seen) {
+            self.refused.set(true);
+            return Err(E::custom(
+                "an integer of more than 64 bits; expected a smaller one, or a text of its digits",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How many numbers of a JSON text come before its first integer beyond 64 bits. Of a text that is not JSON the answer
+/// means nothing; the parser refuses it.
+fn before_too_large(text: &str) -> Option<usize> {
+    let mut rest = text;
+    for n in 0.. {
+        let number = loop {
+            let start = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
+            let (_, found) = rest.split_at(start);
+            match found.strip_prefix('"') {
+                Some(words) => rest = after_text(words)?,
+                None => break found,
+            }
+        };
+        let end = number.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'));
+        let (number, after) = number.split_at(end.unwrap_or(number.len()));
+        let integer = !number.contains(['.', 'e', 'E']);
+        if integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+            return Some(n);
+        }
+        rest = after;
+    }
+    None
+}
+
+/// What follows the end of a JSON string that has begun.
+fn after_text(mut words: &str) -> Option<&str> {
+    loop {
+        let (_, found) = words.split_at(words.find(['"', '\\'])?);
+        match found.strip_prefix('"') {
+            Some(after) => return Some(after),
+            // The escaped character; of `\u0022` the digits follow, and none of them ends the string.
+            None => {
+                let mut escaped = found.chars();
+                escaped.nth(1)?;
+                words = escaped.as_str();
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Strict<'a> {
+    depth_left: usize,
+    takes_nul: bool,
+    numbers: &'a Numbers,
+}
+
+impl Strict<'_> {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         match self.depth_left.checked_sub(1) {
             Some(depth_left) => Ok(Self { depth_left, ..self }),
@@ -75,7 +156,7 @@ impl Strict {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -83,7 +164,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,15 +175,18 @@ impl<'de> Visitor<'de> for Strict {
         Ok(Value::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
+        self.numbers.count()?;
         Ok(value.into())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
+        self.numbers.count()?;
         Ok(value.into())
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        self.numbers.count()?;
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a finite number"))
     }
 
@@ -180,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_the_way_to_it() {
-        let wrong = |text: &str| parse_located(text, 4).unwrap_err();
+        let wrong = |text: &str| parse_located(text, 4).unwrap_err().error;
         for (text, path) in [
             (r#"{"a":[{},{"b":1,"b":1}]}"#, "a[1]"),
             (r#"{"a":[{},{"b":"\u0000"}]}"#, "a[1].b"),
@@ -191,6 +275,28 @@ mod tests {
         }
         assert!(wrong(r#"{"a":1,"a":1}"#).inner().to_string().starts_with("the key \"a\" stands twice"));
         assert_eq!(parse_located("[[1]]", 2).unwrap(), json!([[1]]));
+    }
+
+    #[test]
+    fn an_integer_beyond_64_bits_is_refused_and_nothing_else_is() {
+        for text in
+            ["18446744073709551615", "-9223372036854775808", "1e22", "-0", "1.0", "10000000000000000000000.0"]
+        {
+            assert!(parse(text, 32).is_ok(), "{text}");
+        }
+        let read =
+            r#"{"\\\"99999999999999999999":"\u0022\\","a":["12345678901234567890123",-1,2.5e3],"é":1}"#;
+        assert!(parse(read, 32).is_ok());
+        for (text, path) in [
+            ("18446744073709551616", "."),
+            (r#"{"a":["99999999999999999999",1,{"b":-9223372036854775809}]}"#, "a[2].b"),
+        ] {
+            assert!(parse(text, 32).is_err(), "{text}");
+            let wrong = parse_located(text, 32).unwrap_err();
+            assert_eq!((wrong.error.path().to_string().as_str(), wrong.integer_too_large), (path, true));
+        }
+        let earlier = r#"{"a":1,"a":2,"b":99999999999999999999}"#;
+        assert!(!parse_located(earlier, 32).unwrap_err().integer_too_large);
     }
 
     #[test]

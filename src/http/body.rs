@@ -2,7 +2,8 @@
 
 use super::error::ApiError;
 use crate::domain::call::Input;
-use crate::domain::strict_json;
+use crate::domain::{pointer, strict_json};
+use crate::tools::InputError;
 use poem::{FromRequest, Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
@@ -10,6 +11,7 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
 use std::borrow::Cow;
 
 /// Levels of arrays and objects in a body; `serde_json` itself stops at 128.
@@ -41,12 +43,37 @@ pub(super) struct Strict<T>(pub(super) T);
 
 /// Reads a text that has to be a JSON object.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
-    let value = strict_json::parse_located(text, DEPTH_MAX).map_err(unreadable)?;
+    let value = strict_json::parse_located(text, DEPTH_MAX).map_err(|wrong| {
+        let inputs = wrong.integer_too_large.then(|| inputs_pointer(wrong.error.path())).flatten();
+        match inputs {
+            Some((field, pointer)) => {
+                let message = wrong.error.inner().to_string();
+                ApiError::invalid_inputs(field, &[InputError { pointer, message }])
+            }
+            None => unreadable(wrong.error),
+        }
+    })?;
     // serde would take a list for the fields in their order, and null for no body.
     if !value.is_object() {
         return Err(ApiError::bad_request("body: expected a JSON object"));
     }
     serde_path_to_error::deserialize(value).map_err(unreadable)
+}
+
+/// Where a path leads into the inputs of the one decision that a body holds: the field of the inputs, and the JSON
+/// pointer from there.
+fn inputs_pointer(path: &Path) -> Option<(&str, String)> {
+    let mut segments = path.iter();
+    let field = segments.find_map(|segment| match segment {
+        Segment::Map { key } if key != "decide" => Some(key.as_str()),
+        _ => None,
+    });
+    let field = field.filter(|field| matches!(*field, "validatedInputs" | "validated_inputs"))?;
+    let pointer = segments.fold(String::new(), |pointer, segment| match segment {
+        Segment::Seq { index } => pointer::join(&pointer, &index.to_string()),
+        other => pointer::join(&pointer, &other.to_string()),
+    });
+    Some((field, pointer))
 }
 
 async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {

@@ -31,7 +31,8 @@ pub(super) struct CallView {
     input: JsonObject,
     /// The inputs a person put in their place.
     validated_inputs: Option<JsonObject>,
-    /// SHA-256 of the canonical JSON (RFC 8785) of `[tool_name, input, schema_hash]`, with the schema of the
+    /// SHA-256 of the canonical JSON (RFC 8785, but numbers without a fraction by all their digits) of
+    /// `[tool_name, input, schema_hash]`, with the schema of the
     /// tool as it is registered now. Echo it in a decision to be told if the tool has changed.
     input_hash: String,
     /// SHA-256 of the canonical JSON of the tool's input schema when the call was made.

@@ -9,6 +9,7 @@ use crate::chat::{AskError, CancelRunError};
 use crate::domain::call::{State, ToolCall};
 use crate::pace::TooOften;
 use crate::store::StoreError;
+use crate::tools::InputError;
 use poem::http::{HeaderValue, StatusCode, header};
 use poem::{IntoResponse, Response, ResponseBuilder};
 use poem_openapi::types::Any;
@@ -316,6 +317,14 @@ impl ApiError {
         Self::conflict("run_not_waiting", "The run waits for nobody any more.", Some(how_closed(call)))
     }
 
+    /// The inputs in this field do not fit the tool.
+    pub(super) fn invalid_inputs(field: &str, errors: &[InputError]) -> Self {
+        let list = errors.iter().map(|error| json!({ "pointer": error.pointer, "message": error.message }));
+        let details = json!({ "errors": list.collect::<Vec<Value>>() });
+        let message = format!("{field}: the inputs do not fit the tool. The call stays pending.");
+        Self::Unprocessable(body("invalid_inputs", message, Some(details)))
+    }
+
     fn not_decided(error: DecideError, fields: DecisionFields) -> Self {
         match error {
             DecideError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "decisions", seconds),
@@ -340,15 +349,7 @@ impl ApiError {
                 ),
                 Some(json!({ "state": "pending", "input_hash": input_hash })),
             ),
-            DecideError::InvalidInputs(errors) => {
-                let errors: Vec<Value> = errors
-                    .into_iter()
-                    .map(|error| json!({ "pointer": error.pointer, "message": error.message }))
-                    .collect();
-                let field = fields.validated_inputs;
-                let message = format!("{field}: the inputs do not fit the tool. The call stays pending.");
-                Self::Unprocessable(body("invalid_inputs", message, Some(json!({ "errors": errors }))))
-            }
+            DecideError::InvalidInputs(errors) => Self::invalid_inputs(fields.validated_inputs, &errors),
             DecideError::NotRemembered(expected) => {
                 let message = format!("{}: {expected}", fields.remember);
                 Self::Unprocessable(body("not_remembered", message, None))

@@ -6,7 +6,7 @@
 use super::registry::{Does, Registered};
 use super::rules;
 use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
-use crate::config::{Config, Limits, RememberIn, RememberInputs};
+use crate::config::{Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_schema_hash, words};
 use crate::domain::grant::{Grant, Remembering};
@@ -34,6 +34,8 @@ pub(crate) struct Gate {
     timeout: Duration,
     policy: Arc<Policy>,
     remembering: Remembering,
+    /// Of tools of which the operator says nothing else.
+    pub(super) exact_numbers: ExactNumbers,
 }
 
 /// For whom a call would run, and where.
@@ -79,7 +81,8 @@ impl Gate {
             equal_inputs: config.approval.remember_inputs == RememberInputs::Equal,
             handler,
         };
-        Self { registry, limits, timeout, policy, remembering }
+        let exact_numbers = config.approval.exact_numbers;
+        Self { registry, limits, timeout, policy, remembering, exact_numbers }
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
@@ -133,21 +136,20 @@ impl Gate {
         };
         let errors = tool.errors(&input);
         if !errors.is_empty() {
-            let mut why = "The arguments do not fit the tool:".to_owned();
-            for error in errors {
-                let place = if error.pointer.is_empty() { "/" } else { &error.pointer };
-                let _infallible = write!(why, " {place}: {};", error.message);
-            }
-            // Each error quotes what was wrong.
-            let mut why = cut(why, WHY_BYTES_MAX);
-            why.push_str(" the tool did not run.");
-            return judged(input, Judgement::Invalid(why));
+            return judged(input, Judgement::Invalid(unfit("The arguments do not fit the tool:", &errors)));
         }
-        let judgement = self.ruling(tool, &input, behalf).into();
+        let mut judgement = self.ruling(tool, &input, behalf).into();
+        if matches!(judgement, Judgement::Held { .. }) {
+            let errors = self.inexact_numbers(tool, &input, None);
+            if !errors.is_empty() {
+                judgement =
+                    Judgement::Invalid(unfit("A person has to approve the call and cannot:", &errors));
+            }
+        }
         judged(input, judgement)
     }
 
-    fn ruling(&self, tool: &Registered, input: &Input, behalf: Behalf<'_>) -> Ruling {
+    pub(super) fn ruling(&self, tool: &Registered, input: &Input, behalf: Behalf<'_>) -> Ruling {
         let Behalf { roles, session, requester, .. } = behalf;
         let may_run = tool.runs_for(roles);
         let remembered = self.remembered(tool, input, requester, behalf.grants);
@@ -204,9 +206,17 @@ impl Gate {
         }
     }
 
-    /// What does not fit in inputs that a person gives: the tool's schema, and the limits that a model's
-    /// arguments have.
-    pub(crate) fn errors(&self, tool: &Registered, input: &Input) -> Vec<InputError> {
+    /// What does not fit in the inputs of a call that is to be approved: the tool's schema, and the limits that a
+    /// model's arguments have. Of an edit, also the numbers that a page cannot show; `edited` is what it changes.
+    pub(crate) fn errors(&self, tool: &Registered, input: &Input, edited: Option<&Input>) -> Vec<InputError> {
+        let errors = self.unfit(tool, input);
+        match edited {
+            Some(proposed) if errors.is_empty() => self.inexact_numbers(tool, input, Some(proposed)),
+            _ => errors,
+        }
+    }
+
+    fn unfit(&self, tool: &Registered, input: &Input) -> Vec<InputError> {
         match self.parse(&Value::Object(input.clone()).to_string()) {
             Ok(_) => tool.errors(input),
             Err(message) => vec![InputError { pointer: String::new(), message }],
@@ -324,4 +334,17 @@ impl Gate {
     pub(crate) fn words(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
         outcome.words(asked, ran, self.limits.result_bytes)
     }
+}
+
+/// Why a call is invalid, for the model: what is wrong, and where.
+fn unfit(why: &str, errors: &[InputError]) -> String {
+    let mut why = why.to_owned();
+    for error in errors {
+        let place = if error.pointer.is_empty() { "/" } else { &error.pointer };
+        let _infallible = write!(why, " {place}: {};", error.message);
+    }
+    // Each error quotes what was wrong.
+    let mut why = cut(why, WHY_BYTES_MAX);
+    why.push_str(" the tool did not run.");
+    why
 }

@@ -3,6 +3,7 @@
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
 mod access;
+mod exact_numbers;
 pub mod files;
 pub(crate) mod gate;
 mod registry;

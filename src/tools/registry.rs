@@ -124,7 +124,7 @@ fn json(output: impl Serialize) -> Result<Value, ToolError> {
 }
 
 /// Nobody reads more errors of one input than this.
-const ERRORS_MAX: usize = 16;
+pub(super) const ERRORS_MAX: usize = 16;
 /// Longest message of one of them, in bytes: it quotes what was wrong.
 const MESSAGE_BYTES_MAX: usize = 512;
 
@@ -184,6 +184,11 @@ impl Registered {
                 message: cut(error.to_string(), MESSAGE_BYTES_MAX),
             })
             .collect()
+    }
+
+    /// Whether the tool takes this.
+    pub(super) fn takes(&self, input: &Value) -> bool {
+        self.validator.is_valid(input)
     }
 }
 
@@ -273,6 +278,10 @@ impl ToolRegistry {
     pub(crate) fn executing(&self) -> impl Iterator<Item = &String> {
         let executing = |(_, tool): &(&String, &Registered)| matches!(tool.does, Does::Execute(_));
         self.tools.iter().filter(executing).map(|(name, _)| name)
+    }
+
+    pub(super) fn registered(&self) -> impl Iterator<Item = &Registered> {
+        self.tools.values()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Registered> {

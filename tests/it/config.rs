@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 105] = [
+const WRONG: &[(&str, &str)] = &[
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -117,6 +117,7 @@ const WRONG: [(&str, &str); 105] = [
     ("tools.pay.run_roles", "5"),
     ("tools.pay.approve_roles", "{}"),
     ("tools.pay.other_person", "\"perhaps\""),
+    ("tools.pay.exact_numbers", "true"),
     ("tools.pay.approvals", "0"),
     ("tools.pay.approvals", "\"two\""),
     ("tools.pay.approvals", "1.5"),
@@ -143,6 +144,7 @@ const WRONG: [(&str, &str); 105] = [
     ("approval.while_pending", "\"maybe\""),
     ("approval.remember", "\"disk\""),
     ("approval.remember_inputs", "\"some\""),
+    ("approval.exact_numbers", "\"sometimes\""),
     ("approval.mode", "\"yolo\""),
     ("approval.always_allow", "[5]"),
     ("approval.always_allow", "\"pay it\""),

@@ -38,6 +38,7 @@ mod linear;
 mod metrics;
 mod moves;
 mod native_approval;
+mod numbers;
 mod one_continuation;
 mod openapi;
 mod operating;

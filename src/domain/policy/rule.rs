@@ -3,8 +3,10 @@
 //! A rule only ever tightens: it asks a person or forbids. So where it cannot be told whether a condition holds, it does.
 
 use super::{Asked, Source};
+use crate::domain::canonical::{compare_numbers, same};
+use crate::domain::pointer;
 use serde_json::{Number, Value};
-use std::cmp::Ordering;
+use std::mem::discriminant;
 use wildmatch::WildMatch;
 
 /// Tools by their names; `*` stands for any characters, `?` for one.
@@ -95,52 +97,38 @@ impl Rule {
 impl Condition {
     /// Of an argument that is not there the tool may take anything for it, so whatever it is holds.
     fn holds(&self, call: &Asked<'_>) -> bool {
-        at(call, &self.argument).is_none_or(|found| self.test.holds(found))
-    }
-}
-
-/// The argument that a pointer leads to.
-fn at<'a>(call: &Asked<'a>, pointer: &str) -> Option<&'a Value> {
-    let (first, rest) = match pointer.strip_prefix('/')?.split_once('/') {
-        Some((first, rest)) => (first, Some(rest)),
-        None => (pointer.strip_prefix('/')?, None),
-    };
-    let found = call.input.get(&first.replace("~1", "/").replace("~0", "~"))?;
-    match rest {
-        Some(rest) => found.pointer(&format!("/{rest}")),
-        None => Some(found),
+        pointer::find(call.input, &self.argument).is_none_or(|found| self.test.holds(found))
     }
 }
 
 impl Test {
     fn holds(&self, found: &Value) -> bool {
         match (self, found) {
-            (Self::Above(than), Value::Number(number)) => compare(number, than).is_none_or(Ordering::is_gt),
-            (Self::Below(than), Value::Number(number)) => compare(number, than).is_none_or(Ordering::is_lt),
-            (Self::Equals(value), found) => same(found, value),
+            (Self::Above(than), Value::Number(number)) => compare_numbers(number, than).is_gt(),
+            (Self::Below(than), Value::Number(number)) => compare_numbers(number, than).is_lt(),
+            (Self::Equals(value), found) => may_be(found, value),
             (Self::NotIn(values), found) => !values.iter().any(|value| same(found, value)),
             (Self::Matches(shape), Value::String(text)) => WildMatch::new(shape).matches(text),
             (Self::MatchesNone(shapes), Value::String(text)) => {
                 !shapes.iter().any(|shape| WildMatch::new(shape).matches(text))
             }
-            // Of another kind: nobody knows what the tool takes it for.
+            // Of another JSON type: the tool may read anything into it.
             (Self::Above(_) | Self::Below(_) | Self::Matches(_) | Self::MatchesNone(_), _) => true,
         }
     }
 }
 
-/// Whether two values mean the same: `1` is `1.0`.
-fn same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => compare(one, other).is_none_or(Ordering::is_eq),
-        _ => one == other,
-    }
-}
-
-/// How a number stands to another; nothing where it is none that can be compared.
-fn compare(number: &Number, than: &Number) -> Option<Ordering> {
-    match (number.as_i128(), than.as_i128()) {
-        (Some(number), Some(than)) => Some(number.cmp(&than)),
-        _ => number.as_f64()?.partial_cmp(&than.as_f64()?),
+/// Whether a tool may take `found` for `value`: it is the same, or it differs only where it is of another JSON type.
+fn may_be(found: &Value, value: &Value) -> bool {
+    match (found, value) {
+        (Value::Array(found), Value::Array(value)) => {
+            found.len() == value.len() && found.iter().zip(value).all(|(found, value)| may_be(found, value))
+        }
+        (Value::Object(found), Value::Object(value)) => {
+            found.len() == value.len()
+                && value.iter().all(|(key, value)| found.get(key).is_some_and(|found| may_be(found, value)))
+        }
+        _ if discriminant(found) == discriminant(value) => same(found, value),
+        _ => true,
     }
 }

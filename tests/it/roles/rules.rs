@@ -32,6 +32,7 @@ fn the_rules_of_a_tool_are_read_by_its_name() {
         approve_roles: roles(&["chief"]),
         other_person: true,
         approvals: 3,
+        exact_numbers: None,
     };
     assert_eq!(tools.rules, [("pay".to_owned(), pay), ("sendMail".to_owned(), mail)].into());
 }

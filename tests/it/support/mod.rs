@@ -53,7 +53,7 @@ pub(crate) use serve::{Embedded, sqlite};
 pub(crate) use socket::Socket;
 pub(crate) use sse::Sse;
 pub(crate) use terminal::{Ended, holdpoint};
-pub(crate) use tools::{ChangedPay, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
+pub(crate) use tools::{ChangedPay, Count, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
 pub(crate) use upstream::{Asked, Upstream};
 pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
 pub(crate) use watched::{MODEL_KEY, Watched};

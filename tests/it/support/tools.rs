@@ -191,3 +191,27 @@ impl Tool for Weigh {
         Ok(serde_json::json!({ "weighed": input.amount }))
     }
 }
+
+/// What `count` takes.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Span {
+    /// Written to the ledger.
+    pub(crate) to: u64,
+}
+
+/// A tool that asks, and takes a 64-bit integer.
+pub(crate) struct Count(pub Ledger);
+
+impl Tool for Count {
+    const NAME: &'static str = "count";
+    const DESCRIPTION: &'static str = "A probe.";
+    const HIL: bool = true;
+    type Input = Span;
+    type Output = u64;
+
+    async fn execute(&self, input: Span, _permit: Permit<Self>) -> Result<u64, ToolError> {
+        self.0.write(format!("count {}", input.to));
+        Ok(input.to)
+    }
+}

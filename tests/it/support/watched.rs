@@ -2,7 +2,7 @@
 //!
 //! The server is this very binary: the server's own has no tool that breaks.
 
-use super::{Ledger, Process, Upstream, postgres_if_chosen, probes, serve, token};
+use super::{Count, Ledger, Process, Upstream, postgres_if_chosen, probes, serve, token};
 use futures::FutureExt;
 use holdpoint::app::{App, configured_model};
 use holdpoint::config::{Config, Flags};
@@ -31,7 +31,10 @@ fn child_server() {
         let config = Config::load(&Flags::default()).unwrap();
         let telemetry = telemetry::begin(&config.log).unwrap();
         let (model, bind) = (configured_model(&config).unwrap(), config.server.bind);
-        let app = App::builder(config).tools(probes(&Ledger::new())).model(model).handler(Deferred);
+        let ledger = Ledger::new();
+        let mut tools = probes(&ledger);
+        tools.register(Count(ledger)).unwrap();
+        let app = App::builder(config).tools(tools).model(model).handler(Deferred);
         let app = app.build().await.unwrap();
         let listener = TcpListener::bind(bind).await.unwrap();
         let mut terminate = signal(SignalKind::terminate()).unwrap();

@@ -2,6 +2,7 @@
 
 use super::{Stage, on_each_wire};
 use crate::support::{Said, Weigh, Wire, probes};
+use holdpoint::config::{Config, ExactNumbers};
 use serde_json::{Value, json};
 
 /// `{"note":[[…]]}`, so many levels of arrays and objects.
@@ -96,10 +97,13 @@ async fn a_number_is_shown_as_it_runs_and_as_the_model_reads_it(wire: Wire) {
     let mut tools = probes(&app.ledger);
     tools.register(Weigh(app.ledger.clone())).unwrap();
     let model = upstream.model(&json!({}));
-    let app = app.redeploy_with(tools, |config| config.model = model).await;
+    let change = |config: &mut Config| {
+        config.model = model;
+        config.approval.exact_numbers = ExactNumbers::Allow;
+    };
+    let app = app.redeploy_with(tools, change).await;
     let stage = Stage { wire, upstream, app };
-    let numbers =
-        ["9007199254740993", "-9223372036854775808", "123456789012345678901234567890", "1e2", "1.0", "-0.0"];
+    let numbers = ["9007199254740993", "-9223372036854775808", "18446744073709551615", "1e2", "1.0", "-0.0"];
     for number in numbers {
         let arguments = format!(r#"{{"amount":{number}}}"#);
         let (thread, turn, id) = stage.held(&Said::call_on(wire, "a", "weigh", &[&arguments])).await;

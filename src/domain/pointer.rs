@@ -1,0 +1,19 @@
+//! JSON pointers (RFC 6901) into the inputs of a call.
+
+use serde_json::{Map, Value};
+
+/// The value that a pointer leads to.
+pub(crate) fn find<'a>(input: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
+    let path = pointer.strip_prefix('/')?;
+    let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let found = input.get(&first.replace("~1", "/").replace("~0", "~"))?;
+    match rest {
+        Some(rest) => found.pointer(&format!("/{rest}")),
+        None => Some(found),
+    }
+}
+
+/// The pointer to a key of the object at `parent`.
+pub(crate) fn join(parent: &str, key: &str) -> String {
+    format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
+}

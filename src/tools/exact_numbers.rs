@@ -1,0 +1,149 @@
+//! Numbers that a page in JavaScript cannot show exactly: what a person approves has to be what runs.
+
+use super::InputError;
+use super::gate::{Behalf, Gate};
+use super::registry::{ERRORS_MAX, Registered};
+use crate::config::ExactNumbers;
+use crate::domain::call::Input;
+use crate::domain::canonical::{inexact_numbers, is_safe_integer, same};
+use crate::domain::pointer;
+use crate::domain::policy::{Requirement, SessionPolicy};
+use serde_json::{Number, Value};
+
+impl Gate {
+    fn requires_exact_numbers(&self, tool: &Registered) -> bool {
+        tool.rules.exact_numbers.unwrap_or(self.exact_numbers) == ExactNumbers::Require
+    }
+
+    /// The numbers of inputs that are about to be shown to a person and that a page cannot show exactly. Those that
+    /// are in `shown` at the same place were shown before, and are no reason.
+    pub(crate) fn inexact_numbers(
+        &self,
+        tool: &Registered,
+        input: &Input,
+        shown: Option<&Input>,
+    ) -> Vec<InputError> {
+        if !self.requires_exact_numbers(tool) {
+            return Vec::new();
+        }
+        let was_shown = |at: &str| {
+            let (shown, now) = (shown.and_then(|shown| pointer::find(shown, at)), pointer::find(input, at));
+            shown.zip(now).is_some_and(|(shown, now)| same(shown, now))
+        };
+        inexact_numbers(input)
+            .into_iter()
+            .filter(|(pointer, _)| !was_shown(pointer))
+            .take(ERRORS_MAX)
+            .map(|(pointer, digits)| {
+                let advice = if takes_text(tool, input, &pointer, &digits) {
+                    "send it as a text".to_owned()
+                } else {
+                    let name = &tool.spec.name;
+                    format!(
+                        "the tool takes no text there, so an operator has to allow it: \
+                         tools.{name}.exact_numbers = \"allow\""
+                    )
+                };
+                let message = format!("{digits} is a number that a page cannot show exactly; {advice}");
+                InputError { pointer, message }
+            })
+            .collect()
+    }
+
+    /// The tools whose calls may be held, each with the places in its schema that take 64-bit integers.
+    pub(crate) fn tools_with_inexact_numbers(&self) -> Vec<(&str, Vec<String>)> {
+        let session = SessionPolicy::default();
+        let behalf = Behalf { roles: &[], session: &session, requester: "", grants: &[] };
+        let asks = |tool: &Registered| {
+            // A condition of a rule holds where the argument is absent.
+            matches!(self.ruling(tool, &Input::new(), behalf).requirement, Requirement::NeedsApproval)
+        };
+        let tools =
+            self.registry().registered().filter(|tool| self.requires_exact_numbers(tool) && asks(tool));
+        tools
+            .map(|tool| {
+                let mut places = Vec::new();
+                find_large_integers("", &tool.spec.input_schema, &mut places);
+                (tool.spec.name.as_str(), places)
+            })
+            .filter(|(_, places)| !places.is_empty())
+            .collect()
+    }
+}
+
+/// Whether the tool takes the digits as a text in place of the integer.
+fn takes_text(tool: &Registered, input: &Input, pointer: &str, digits: &str) -> bool {
+    let mut changed = Value::Object(input.clone());
+    let Some(place) = changed.pointer_mut(pointer) else { return false };
+    *place = Value::from(digits);
+    tool.takes(&changed)
+}
+
+/// Schemas of integers that may be beyond what a double holds exactly: by their format (OpenAPI Format Registry, and
+/// what `schemars` writes of Rust's types), or by a bound.
+fn find_large_integers(pointer: &str, schema: &Value, places: &mut Vec<String>) {
+    match schema {
+        Value::Object(fields) => {
+            let is_integer = fields.get("type").is_some_and(|kind| match kind {
+                Value::Array(kinds) => kinds.iter().any(|kind| kind == "integer"),
+                kind => kind == "integer",
+            });
+            let format = fields.get("format").and_then(Value::as_str).unwrap_or_default();
+            let wide = matches!(format, "int64" | "uint64" | "int" | "uint" | "int128" | "uint128");
+            let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+            let beyond = |bound: &Number| !is_safe_integer(bound);
+            let far =
+                bounds.iter().any(|key| fields.get(*key).and_then(Value::as_number).is_some_and(beyond));
+            if is_integer && (wide || far) {
+                places.push(pointer.to_owned());
+            }
+            for (key, value) in fields {
+                find_large_integers(&pointer::join(pointer, key), value, places);
+            }
+        }
+        Value::Array(items) => {
+            for (n, item) in items.iter().enumerate() {
+                find_large_integers(&pointer::join(pointer, &n.to_string()), item, places);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::registry::schema_of;
+    use schemars::JsonSchema;
+    use serde_json::json;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Transfer {
+        account: u64,
+        cents: Option<i64>,
+        lines: Vec<Line>,
+        small: u32,
+        share: f64,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Line {
+        id: i64,
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_found_in_schemas_by_their_format_or_their_bounds() {
+        let mut places = Vec::new();
+        find_large_integers("", &schema_of::<Transfer>(), &mut places);
+        places.sort();
+        let expected = ["/properties/account", "/properties/cents", "/properties/lines/items/properties/id"];
+        assert_eq!(places, expected);
+        let mut places = Vec::new();
+        let bounded = json!({ "properties": { "a": { "type": "integer", "maximum": 1_000_000_000_000_000_000_i64 },
+                                              "b": { "type": "integer", "maximum": 1000 } } });
+        find_large_integers("", &bounded, &mut places);
+        assert_eq!(places, ["/properties/a"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Numbers: what is shown is what runs, to the last digit.
+
+mod compared;
+mod drawn;
+mod edits;
+mod followed;
+mod held;
+mod rules;
+
+use crate::support::{Embedded, Turn, probes};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use holdpoint::config::{Config, ExactNumbers};
+use holdpoint::handlers::{ApprovalHandler, Deferred};
+use holdpoint::tools::{DynTool, Permit, ToolError, ToolRegistry, ToolSpec};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+/// A tool that writes down its inputs and takes what its schema takes.
+struct Recorder {
+    name: &'static str,
+    asks: bool,
+    schema: Value,
+    ran: Ran,
+}
+
+/// The inputs with which tools ran, in order.
+#[derive(Debug, Clone, Default)]
+struct Ran(Arc<Mutex<Vec<Value>>>);
+
+impl Ran {
+    fn all(&self) -> Vec<Value> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The inputs of the last execution, as the tool could print them.
+    fn last(&self) -> String {
+        self.0.lock().unwrap().last().map(Value::to_string).unwrap_or_default()
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl DynTool for Recorder {
+    fn spec(&self) -> ToolSpec {
+        let spec = ToolSpec::unclassified(self.name, "Writes down its inputs.", self.schema.clone());
+        ToolSpec { hil: self.asks, ..spec }
+    }
+
+    fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
+        let input = Value::Object(permit.input().clone());
+        self.ran.0.lock().unwrap().push(input.clone());
+        async { Ok(input) }.boxed()
+    }
+}
+
+/// `transfer` asks and takes anything, `account` asks and takes only integers there, `note` runs by itself.
+fn tools(app: &Embedded) -> (ToolRegistry, Ran) {
+    let ran = Ran::default();
+    let mut tools = probes(&app.ledger);
+    let strict = json!({ "type": "object", "properties": {
+        "account": { "type": "integer" }, "lines": { "type": "array", "items": { "type": "integer" } },
+        "either": { "type": ["integer", "string"] } } });
+    for (name, asks, schema) in [
+        ("transfer", true, json!({ "type": "object" })),
+        ("account", true, strict),
+        ("note", false, json!({ "type": "object" })),
+    ] {
+        let recorder = Recorder { name, asks, schema, ran: ran.clone() };
+        tools.register_dyn(Arc::new(recorder)).unwrap();
+    }
+    (tools, ran)
+}
+
+async fn server_with(handler: impl ApprovalHandler, change: impl Fn(&mut Config) + Clone) -> (Embedded, Ran) {
+    let app = Embedded::start().await;
+    let (tools, ran) = tools(&app);
+    (app.redeploy_asking(handler, tools, change).await, ran)
+}
+
+/// A server whose tools write down what they ran with.
+async fn server(change: impl Fn(&mut Config) + Clone) -> (Embedded, Ran) {
+    server_with(Deferred, change).await
+}
+
+/// Calls are held whatever integers they have.
+fn allow(config: &mut Config) {
+    config.approval.exact_numbers = ExactNumbers::Allow;
+}
+
+/// Has the model call a tool with exactly this text as its arguments.
+async fn calls(app: &Embedded, thread: &str, tool: &str, arguments: &str) -> Turn {
+    let id = format!("p{}", app.scene.requests().len());
+    app.scene.calls(&[(id, tool.to_owned(), arguments.to_owned())]).says("I see.");
+    let turn = app.client.say(thread, "please").await;
+    app.scene.forget();
+    turn
+}
+
+/// The call of a turn that made one.
+async fn call_of(app: &Embedded, turn: &Turn) -> Value {
+    let [call] = &turn.all('9')[..] else { panic!("{}", turn.raw) };
+    app.client.call(call["toolCallId"].as_str().unwrap()).await
+}
+
+/// Has the model call a tool in a new thread; the thread and the call's id, which is held.
+async fn held(app: &Embedded, tool: &str, arguments: &str) -> (String, String) {
+    let thread = app.client.thread().await;
+    let turn = calls(app, &thread, tool, arguments).await;
+    let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
+    (thread, id.clone())
+}
+
+/// A decision that approves with these inputs.
+fn edit(id: &str, inputs: &str) -> Value {
+    let inputs: Value = serde_json::from_str(inputs).unwrap();
+    json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs })
+}
