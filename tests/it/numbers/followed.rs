@@ -103,9 +103,9 @@ async fn shown(app: &Embedded, thread: &str, id: &str) -> Vec<Value> {
     let v4 = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let ui = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
     let inbox = app.client.get(&format!("/threads/{thread}/approvals")).await.body;
-    let part =
+    let mut parts =
         ui["results"].as_array().unwrap().iter().flat_map(|message| message["parts"].as_array().unwrap());
-    let part = part.filter(|part| part["toolCallId"] == id).next_back().unwrap();
+    let part = parts.rfind(|part| part["toolCallId"] == id).unwrap();
     vec![
         app.client.call(id).await["input"]["n"].clone(),
         v4["results"]
