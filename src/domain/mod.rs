@@ -10,6 +10,7 @@ pub(crate) mod grant;
 pub(crate) mod id;
 pub(crate) mod message;
 pub(crate) mod nesting;
+pub(crate) mod output;
 pub(crate) mod permit;
 pub(crate) mod policy;
 pub(crate) mod quorum;

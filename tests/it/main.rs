@@ -60,6 +60,7 @@ mod roles;
 mod runs;
 mod schema;
 mod stopping;
+mod stored;
 mod stories;
 mod streaming;
 mod subagents;

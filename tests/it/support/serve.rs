@@ -1,6 +1,6 @@
 //! A server in this process, with tools and a model that a test brings.
 
-use super::{Client, Ledger, Rows, Scene, postgres_if_chosen, probes};
+use super::{Client, Ended, Ledger, Rows, Scene, holdpoint, postgres_if_chosen, probes};
 use holdpoint::app::{App, Deadlines, configured_model};
 use holdpoint::config::{Config, Provider};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
@@ -147,6 +147,11 @@ impl Embedded {
         if self.stop.take().is_some() {
             (&mut self.served).await.unwrap();
         }
+    }
+
+    /// Runs the server's own binary beside it, as an operator does.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ended {
+        Ended::of(holdpoint(self.dir.path(), &self.url, args).output().unwrap())
     }
 
     /// A thread in which the model has asked for one call of this tool, and the call's id.
