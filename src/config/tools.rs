@@ -79,8 +79,7 @@ impl<'de> Deserialize<'de> for Tools {
                     tools.rules.insert(key.clone(), read(&key, value)?);
                 }
                 _ => {
-                    let expected =
-                        "expected files_dir, timeout, cancel_grace, or the name of a tool with a table behind it";
+                    let expected = "expected files_dir, timeout, cancel_grace, or the name of a tool with a table behind it";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }
             }

@@ -14,6 +14,7 @@ mod bodies;
 mod browser;
 mod canary;
 mod cancel;
+mod cancellation;
 mod config;
 mod crash;
 mod decide;

@@ -9,6 +9,7 @@ use holdpoint::tools::ToolRegistry;
 use secrecy::ExposeSecret;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -37,6 +38,8 @@ pub(crate) fn config(dir: &TempDir) -> Config {
     let mut config = Config::default();
     config.database.url = sqlite(dir).into();
     config.server.bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    // Most tools of these tests do not stop when they are asked to.
+    config.tools.cancel_grace = Duration::from_millis(50);
     config
 }
 
