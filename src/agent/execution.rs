@@ -115,19 +115,15 @@ impl Executor {
         let ended = self.end_of(&mut tool, execution, &heartbeat, &cancellation).await;
         self.metrics.tool_ran(&tool_name, began.elapsed());
         drop(heartbeat);
-        let outcome = match ended {
-            Ok(outcome) => outcome,
-            Err(unknown) => {
-                tracing::warn!("a tool was given up");
-                unknown
-            }
+        let unknown = match ended {
+            Ok(outcome) => return self.write_down(tool_call_id, execution, &asked, &ran, outcome).await,
+            Err(unknown) => unknown,
         };
-        let written = self.write_down(tool_call_id, execution, &asked, &ran, outcome).await;
-        if !tool.is_finished() {
-            let executor = self.clone();
-            let late = async move { executor.settle_late(tool, tool_call_id, execution, &asked, &ran).await };
-            self.tasks.spawn(late);
-        }
+        tracing::warn!("a tool was given up");
+        let written = self.write_down(tool_call_id, execution, &asked, &ran, unknown).await;
+        let executor = self.clone();
+        let late = async move { executor.settle_late(tool, tool_call_id, execution, &asked, &ran).await };
+        self.tasks.spawn(late);
         written
     }
 
