@@ -5,6 +5,7 @@ use crate::config::Config;
 pub use crate::domain::call::CALL_STATES;
 use crate::domain::call::{Outcome, State, ToolCall, established};
 use crate::domain::decision::Surface;
+use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
 use crate::store::{FencedThread, ListedCall, Store, StoreError};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -124,7 +125,13 @@ impl Operator {
         let actor = actor(by)?;
         let reason = reason.map(|reason| said("--reason", reason)).transpose()?;
         let outcome = match finding {
-            Finding::Succeeded(output) => Outcome::Succeeded(output.clone()),
+            Finding::Succeeded(output) if is_too_deep(output) => {
+                let expected = format!("expected at most {DEPTH_MAX} levels of arrays and objects");
+                return Err(OperatorError::Said { field: "--succeeded", expected });
+            }
+            Finding::Succeeded(output) => {
+                Outcome::Succeeded(Output::new(output.clone(), self.config.limits.result_bytes))
+            }
             Finding::Failed(why) => Outcome::Failed(said("--failed", why)?.to_owned()),
         };
         let no_call = || OperatorError::NoCall(tool_call_id.to_owned());
@@ -188,7 +195,7 @@ impl Operator {
 impl CallLine {
     fn of(call: ListedCall) -> Self {
         let ListedCall { id, tool, state, tenant_id, user_id, since } = call;
-        Self { tool_call_id: id.to_string(), tool, state, tenant_id, user_id, since: since.to_rfc3339() }
+        Self { tool_call_id: id, tool, state, tenant_id, user_id, since: since.to_rfc3339() }
     }
 }
 

@@ -14,8 +14,13 @@ use crate::tools::gate::Gate;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+
+/// How long a tool may take to return when the process leaves: well within the time that is there to write its outcome.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// What came of running a permit.
 #[derive(Debug)]
@@ -102,22 +107,91 @@ impl Executor {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
         let (tool_name, began) = (permit.tool_name().to_owned(), Instant::now());
+        let cancellation = permit.cancellation().clone();
         let heartbeat = self.keep(tool_call_id, execution);
-        let outcome = tokio::select! {
-            // What is known is not thrown away.
-            biased;
-            outcome = self.begin(permit) => match outcome {
-                Outcome::Failed(message) if execution.attempt > 1 => Outcome::FailedAgain(message),
-                outcome => outcome,
-            },
-            outcome = self.given_up(&heartbeat) => {
-                tracing::warn!("a tool was given up");
-                outcome
-            }
-        };
+        let executor = self.clone();
+        // In a task of its own: a tool that does not stop when it is asked to is left to itself, and not dropped.
+        let mut tool = self.tasks.spawn(async move { executor.begin(permit).await });
+        let ended = self.end_of(&mut tool, execution, &heartbeat, &cancellation).await;
         self.metrics.tool_ran(&tool_name, began.elapsed());
         drop(heartbeat);
-        self.write_down(tool_call_id, execution, &asked, &ran, outcome).await
+        let unknown = match ended {
+            Ok(outcome) => return self.write_down(tool_call_id, execution, &asked, &ran, outcome).await,
+            Err(unknown) => unknown,
+        };
+        tracing::warn!("a tool was given up");
+        let written = self.write_down(tool_call_id, execution, &asked, &ran, unknown).await;
+        let executor = self.clone();
+        let late = async move { executor.settle_late(tool, tool_call_id, execution, &asked, &ran).await };
+        self.tasks.spawn(late);
+        written
+    }
+
+    /// Waits for a tool until its call has to end: its outcome, or else what is known without it. Asks the tool to stop
+    /// before that, and lets it return.
+    async fn end_of(
+        &self,
+        tool: &mut JoinHandle<Outcome>,
+        execution: Execution,
+        heartbeat: &Heartbeat,
+        cancellation: &CancellationToken,
+    ) -> Result<Outcome, Outcome> {
+        let halt = tokio::select! {
+            // What is known is not thrown away.
+            biased;
+            returned = &mut *tool => return Ok(outcome(returned, execution)),
+            halt = heartbeat.halt() => Some(halt),
+            () = sleep(self.gate.timeout()) => None,
+        };
+        cancellation.cancel();
+        let (unknown, grace) = match halt {
+            Some(Halt::Cancelled) | None => (Outcome::Interrupted, Some(self.gate.cancel_grace())),
+            // Its effect cannot be stopped, and its outcome, though late, can still be told.
+            Some(Halt::Lost | Halt::Leaving) => (Outcome::Lost, None),
+        };
+        let over = async {
+            match grace {
+                Some(grace) => sleep(grace).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            returned = &mut *tool => return Ok(outcome(returned, execution)),
+            () = over, if !self.tasks.is_cut() => return Err(unknown),
+            () = self.tasks.cut() => {}
+        }
+        // The process leaves, and what is not written soon is not written at all.
+        match timeout(self.gate.cancel_grace().min(LAST_CHANCE), &mut *tool).await {
+            Ok(returned) => Ok(outcome(returned, execution)),
+            Err(_elapsed) => {
+                tool.abort();
+                Err(unknown)
+            }
+        }
+    }
+
+    /// Settles a call that was given up once its tool returns, unless the process leaves before.
+    async fn settle_late(
+        &self,
+        mut tool: JoinHandle<Outcome>,
+        tool_call_id: ToolCallId,
+        execution: Execution,
+        asked: &Input,
+        ran: &Input,
+    ) {
+        let outcome = tokio::select! {
+            biased;
+            returned = &mut tool => outcome(returned, execution),
+            () = self.tasks.cut() => return tool.abort(),
+        };
+        if !matches!(outcome, Outcome::Succeeded(_) | Outcome::Failed(_)) {
+            return;
+        }
+        match self.write_down(tool_call_id, execution, asked, ran, outcome).await {
+            Ok(_) => tracing::info!("a tool that was given up has returned"),
+            Err(error) => tracing::error!(%error, "a late outcome could not be written"),
+        }
     }
 
     /// Settles an execution, and tells how its call stands then.
@@ -133,7 +207,9 @@ impl Executor {
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
         match outcome {
-            Outcome::Succeeded(output) if settled.value => return Ok(Ran::Ended(Shown::Output(output))),
+            Outcome::Succeeded(output) if settled.value => {
+                return Ok(Ran::Ended(Shown::Output(output.into_value())));
+            }
             Outcome::Failed(_) | Outcome::FailedAgain(_) | Outcome::Interrupted if settled.value => {
                 return Ok(Ran::Ended(Shown::Error(result)));
             }
@@ -188,15 +264,13 @@ impl Executor {
         write.commit().await?;
         Ok(settled)
     }
+}
 
-    /// Comes back, with what is known then, once a tool should not be waited for any more. One that was taken for dead
-    /// is: its effect cannot be stopped, and its outcome, though late, can still be told.
-    async fn given_up(&self, heartbeat: &Heartbeat) -> Outcome {
-        match heartbeat.halt().await {
-            Halt::Cancelled => return Outcome::Interrupted,
-            Halt::Leaving => {}
-            Halt::Lost => self.tasks.cut().await,
-        }
-        Outcome::Lost
+/// What a tool's task returned. One that broke, outside of the tool, may have had its effect.
+fn outcome(returned: Result<Outcome, JoinError>, execution: Execution) -> Outcome {
+    match returned {
+        Ok(Outcome::Failed(message)) if execution.attempt > 1 => Outcome::FailedAgain(message),
+        Ok(outcome) => outcome,
+        Err(_broken) => Outcome::Interrupted,
     }
 }

@@ -81,7 +81,9 @@ struct Waiting {
 
 impl Waiting {
     fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
-        self.asked_about.iter().find(|call| call.name == tool_name && same_object(&call.input, input))
+        let same =
+            |call: &&ToolCall| call.name == tool_name && !call.unreadable && same_object(&call.input, input);
+        self.asked_about.iter().find(same)
     }
 }
 

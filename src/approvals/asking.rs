@@ -73,7 +73,7 @@ impl Approvals {
             ));
         }
         // As long as a tool may take, and before that, where who should have begun it went away, somebody else to begin.
-        let patience = self.gate().timeout().saturating_add(self.times.lease);
+        let patience = self.gate().longest().saturating_add(self.times.lease);
         let mut until = None;
         loop {
             let read = self.store.read().await?;

@@ -8,8 +8,15 @@ use crate::domain::id::ToolCallId;
 use crate::store::CancelOutcome;
 
 impl Approvals {
+    /// Has those of these calls that run in this process look whether they should end, after the commit that says so.
+    pub(crate) fn ask_to_stop(&self, calls: Vec<ToolCallId>) {
+        calls.into_iter().for_each(|call| self.tasks().look_now(Work::Call(call)));
+        // What children do for a call is to stop too.
+        self.tell_settled();
+    }
+
     /// Cancels a call. Comes back with its end, or after `wait` without it: a tool that runs in another process is
-    /// given up when that process next renews its lease.
+    /// asked to stop when that process next renews its lease.
     pub(crate) async fn cancel(
         &self,
         principal: &Principal,
@@ -35,9 +42,7 @@ impl Approvals {
                 Ok(call)
             }
             CancelOutcome::Asked => {
-                self.tasks().look_now(Work::Call(id));
-                // Where a child does it, the runner asks that one to stop.
-                self.tell_settled();
+                self.ask_to_stop(vec![id]);
                 Ok(self.outcome(principal, call).await?)
             }
             CancelOutcome::Ended if matches!(call.state, State::Cancelled(..)) => Ok(call),

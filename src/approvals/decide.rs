@@ -115,6 +115,9 @@ pub(crate) enum DecideError {
     /// Something else was decided, or time or somebody else ended it; how, is in the call.
     #[error("the call is decided")]
     Closed(Box<ToolCall>),
+    /// Its stored inputs cannot be read, and nobody can say yes to what cannot be shown. The call stays pending.
+    #[error("the stored inputs of the call cannot be read")]
+    Unreadable,
     /// The tool is not there now. The call stays pending.
     #[error("the tool {0:?} is not available")]
     ToolUnavailable(String),
@@ -148,6 +151,7 @@ impl DecideError {
                 State::Cancelled(..) => "cancelled",
                 _ => "already_decided",
             },
+            Self::Unreadable => "unreadable",
             Self::ToolUnavailable(_) => "tool_unavailable",
             Self::Stale { .. } => "stale",
             Self::InvalidInputs(_) => "invalid_inputs",
@@ -346,6 +350,9 @@ impl Approvals {
     fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Answer, DecideError> {
         let tool = self.gate().registry().get(&call.name);
         let approves = matches!(request.answer, Answer::Approve { .. });
+        if approves && call.unreadable {
+            return Err(DecideError::Unreadable);
+        }
         if approves && tool.is_none() {
             return Err(DecideError::ToolUnavailable(call.name.clone()));
         }

@@ -145,7 +145,12 @@ impl Approvals {
             let begins = !self.tasks().is_stopping();
             let read = self.store.urgent_read().await?;
             for call in calls.iter_mut().filter(|call| is_under_way(call)) {
-                if let Some((now, _)) = self.seen(&read, principal, call.id).await? {
+                // Where the thread was deleted since, nobody finds the call; but it was this principal's to decide.
+                let now = match self.seen(&read, principal, call.id).await? {
+                    Some((now, _)) => Some(now),
+                    None => read.any_call(call.id).await?,
+                };
+                if let Some(now) = now {
                     **call = now;
                 }
             }

@@ -106,7 +106,7 @@ impl Approvals {
         write.lock_thread(&thread).await?;
         write.hold_session(&thread).await?;
         let yes = Answer::Approve { inputs: None };
-        let waits = call.held && matches!(call.state, State::Pending);
+        let waits = call.held && !call.unreadable && matches!(call.state, State::Pending);
         if !waits || self.check_decider(by, &thread, &call, &yes).is_err() {
             return Ok(());
         }

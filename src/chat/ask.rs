@@ -339,7 +339,8 @@ impl Chat {
         match self.settings.while_pending {
             WhilePending::Defer => Ok(()),
             WhilePending::Cancel => {
-                Ok(write.cancel_calls(thread, Which::Pending, &principal.actor()).await?)
+                write.cancel_calls(thread, Which::Pending, &principal.actor()).await?;
+                Ok(())
             }
             WhilePending::Reject if write.pending_count(thread).await? > 0 => Err(AskError::AwaitingApproval),
             WhilePending::Reject => Ok(()),

@@ -74,9 +74,11 @@ impl Chat {
         let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
         self.tasks.look_now(Work::Turn(id));
+        let calls = asked.iter().flatten();
+        calls.for_each(|call| self.tasks.look_now(Work::Call(*call)));
         // What children do for it is to stop too, and who waits for it as a child sees its end.
         self.paused.notify_one();
-        Ok((!asked).then_some(run))
+        Ok(asked.is_none().then_some(run))
     }
 
     /// Waits until a turn that was asked to stop has, at most `wait`.

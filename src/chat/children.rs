@@ -6,6 +6,7 @@ use crate::agent::Work;
 use crate::domain::call::{Outcome, words};
 use crate::domain::run::{RunStatus, TurnErrorCode};
 use crate::store::{DelegatedCall, EndedChild, StoreError};
+use crate::tools::gate::Gate;
 use serde_json::Value;
 
 impl Chat {
@@ -50,23 +51,19 @@ impl Chat {
 
     async fn stop_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
         let write = self.store.urgent_write().await?;
-        let asked = write.stop_child(delegated).await?;
+        let Some(calls) = write.stop_child(delegated).await? else { return Ok(false) };
         write.commit().await?;
-        if asked {
-            tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "a child is asked to stop");
-            self.tasks.look_now(Work::Turn(delegated.child));
-        }
-        Ok(asked)
+        tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "a child is asked to stop");
+        self.tasks.look_now(Work::Turn(delegated.child));
+        calls.into_iter().for_each(|call| self.tasks.look_now(Work::Call(call)));
+        Ok(true)
     }
 
     async fn settle_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
         let write = self.store.urgent_write().await?;
         let Some(ended) = write.ended_child(delegated).await? else { return Ok(false) };
         let gate = &self.agent.executor.gate;
-        let outcome = match outcome(&ended) {
-            Outcome::Succeeded(output) => Outcome::Succeeded(gate.bounded(output)),
-            other => other,
-        };
+        let outcome = outcome(&ended, gate);
         let result = gate.words(&outcome, &ended.call.input, ended.call.effective_input());
         let settled = write.settle_child(&ended, &outcome, result).await?;
         write.commit().await?;
@@ -78,9 +75,9 @@ impl Chat {
 }
 
 /// What a child's end is to its call.
-fn outcome(ended: &EndedChild) -> Outcome {
+fn outcome(ended: &EndedChild, gate: &Gate) -> Outcome {
     match (ended.run.status, &ended.run.error) {
-        (RunStatus::Completed, _) => Outcome::Succeeded(Value::String(ended.words.clone())),
+        (RunStatus::Completed, _) => gate.succeeded(Value::String(ended.words.clone())),
         (RunStatus::Failed, Some(error)) if error.code != TurnErrorCode::Interrupted => {
             Outcome::Failed(format!("{} {}", words::CHILD_FAILED, error.message))
         }

@@ -76,7 +76,7 @@ impl Chat {
     /// as long as a tool may take, and before that, where who should have begun it went away, somebody else to begin.
     fn patience_with_calls(&self, dialect: Dialect) -> Duration {
         if dialect.posts_until_settled() {
-            self.agent.executor.gate.timeout().saturating_add(self.settings.lease)
+            self.agent.executor.gate.longest().saturating_add(self.settings.lease)
         } else {
             self.settings.wait
         }

@@ -13,9 +13,12 @@ use std::time::Duration;
 pub struct Tools {
     /// `files_dir`: the folder of the demo tools, made if it is not there.
     pub files_dir: PathBuf,
-    /// `timeout`: how long a tool may take; then its outcome is unknown.
+    /// `timeout`: how long a tool may take; then its call is cancelled.
     #[serde(with = "super::sources::duration")]
     pub timeout: Duration,
+    /// `cancel_grace`: how long a tool whose call is cancelled may take to return; then the outcome is unknown.
+    #[serde(with = "super::sources::duration")]
+    pub cancel_grace: Duration,
     /// `[tools.<name>]`: what holds for one tool. Every other key of the section is the name of one.
     #[serde(flatten)]
     pub rules: BTreeMap<String, ToolRules>,
@@ -26,6 +29,7 @@ impl Default for Tools {
         Self {
             files_dir: PathBuf::from("holdpoint-files"),
             timeout: Duration::from_secs(60),
+            cancel_grace: Duration::from_secs(5),
             rules: BTreeMap::new(),
         }
     }
@@ -72,19 +76,19 @@ impl<'de> Deserialize<'de> for Tools {
             value.try_deserialize().map_err(|error| E::custom(super::named(&format!("tools.{key}"), error)))
         }
         #[derive(Deserialize)]
-        struct Timeout(#[serde(with = "super::sources::duration")] Duration);
+        struct Time(#[serde(with = "super::sources::duration")] Duration);
 
         let mut tools = Self::default();
         for (key, value) in BTreeMap::<String, config::Value>::deserialize(deserializer)? {
             match key.as_str() {
                 "files_dir" => tools.files_dir = read(&key, value)?,
-                "timeout" => tools.timeout = read::<Timeout, _>(&key, value)?.0,
+                "timeout" => tools.timeout = read::<Time, _>(&key, value)?.0,
+                "cancel_grace" => tools.cancel_grace = read::<Time, _>(&key, value)?.0,
                 _ if matches!(value.kind, ValueKind::Table(_)) => {
                     tools.rules.insert(key.clone(), read(&key, value)?);
                 }
                 _ => {
-                    let expected =
-                        "expected files_dir, timeout, or the name of a tool with a table behind it";
+                    let expected = "expected files_dir, timeout, cancel_grace, or the name of a tool with a table behind it";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }
             }
@@ -96,6 +100,7 @@ impl<'de> Deserialize<'de> for Tools {
 impl Tools {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         duration("tools.timeout", self.timeout)?;
+        duration("tools.cancel_grace", self.cancel_grace)?;
         for (name, rules) in &self.rules {
             for (key, roles) in [("run_roles", &rules.run_roles), ("approve_roles", &rules.approve_roles)] {
                 if let Some(role) = roles.iter().find(|role| role.is_empty() || role.trim() != *role) {

@@ -18,6 +18,7 @@ use super::canonical::{canonical_hash, same_object};
 use super::clock::Timestamp;
 use super::decision::Decision;
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
+use super::output::Output;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
@@ -64,6 +65,8 @@ pub(crate) struct ToolCall {
     pub(crate) expires_at: Option<Timestamp>,
     /// The run of a child thread that does it, or did.
     pub(crate) child_run_id: Option<RunId>,
+    /// Whether its stored inputs cannot be read: it is shown without them, and never approved or begun.
+    pub(crate) unreadable: bool,
 }
 
 /// The word of every state.
@@ -137,7 +140,7 @@ pub(crate) struct End {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     /// The tool gave this.
-    Succeeded(Value),
+    Succeeded(Output),
     /// The tool failed, in these words.
     Failed(String),
     /// It failed in these words when it was begun again, and an earlier attempt may have had its effect.
@@ -234,6 +237,10 @@ pub(crate) mod words {
     /// Why that was decided, for people.
     pub(crate) const FENCE: &str =
         "The database was set back to an earlier time; what ran since is not known.";
+    /// In place of an output that an earlier version stored, or a hand, and that cannot be read.
+    pub(crate) const UNREADABLE_OUTPUT: &str = "The stored output cannot be read.";
+    /// In place of the words of a step, where they cannot be read.
+    pub(crate) const UNREADABLE_PARTS: &str = "[What was said here cannot be read.]";
     /// Begins a user message that is really the server's: how a call went whose outcome came after its answer.
     /// The tool, the call's id and the outcome follow.
     pub(crate) const NOTE: &str = "[tool outcome]";
@@ -373,8 +380,10 @@ impl Outcome {
     /// The words the model reads, at most `bytes_max` of them, beginning with the edit if there was one.
     pub(crate) fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
         let told = match self {
-            Self::Succeeded(Value::String(text)) if !text.is_empty() => text.clone(),
-            Self::Succeeded(output) => output.to_string(),
+            Self::Succeeded(output) => match output.as_value() {
+                Value::String(text) if !text.is_empty() => text.clone(),
+                other => other.to_string(),
+            },
             Self::Failed(message) => format!("{} {message}", words::FAILED),
             Self::FailedAgain(message) => {
                 format!("{} {} {message}", words::INTERRUPTED, words::FAILED_AGAIN)
@@ -393,8 +402,10 @@ pub(crate) fn established(
     bytes_max: usize,
 ) -> String {
     let told = match outcome {
-        Outcome::Succeeded(Value::Null) => words::ESTABLISHED.to_owned(),
-        Outcome::Succeeded(output) => format!("{}{} {output}", words::ESTABLISHED, words::OUTPUT),
+        Outcome::Succeeded(output) => match output.as_value() {
+            Value::Null => words::ESTABLISHED.to_owned(),
+            output => format!("{}{} {output}", words::ESTABLISHED, words::OUTPUT),
+        },
         Outcome::Failed(why) => format!("{} {why}", words::ESTABLISHED_FAILED),
         Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => words::INTERRUPTED.to_owned(),
     };
@@ -466,10 +477,14 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
+    fn succeeded(output: Value) -> Outcome {
+        Outcome::Succeeded(Output::new(output, usize::MAX))
+    }
+
     #[test]
     fn an_edit_is_told_before_the_result() {
         let (asked, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
-        let told = Outcome::Succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
+        let told = succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
         let begin =
             r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
         assert_eq!(told, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
@@ -478,8 +493,8 @@ mod tests {
     #[test]
     fn no_answer_is_empty_and_none_is_longer_than_allowed() {
         let none = Input::new();
-        assert!(!Outcome::Succeeded(json!("")).words(&none, &none, 1000).is_empty());
-        let long = Outcome::Succeeded(json!("é".repeat(100))).words(&none, &none, 50);
+        assert!(!succeeded(json!("")).words(&none, &none, 1000).is_empty());
+        let long = succeeded(json!("é".repeat(100))).words(&none, &none, 50);
         assert!(long.len() <= 50 && long.ends_with("[…cut]"), "{long}");
     }
 }

@@ -2,7 +2,6 @@
 
 use super::call::ToolCall;
 use super::clock::Timestamp;
-use super::id::{RunId, ThreadId};
 use serde_json::{Map, Value};
 
 macro_rules! event_types {
@@ -66,26 +65,29 @@ event_types! {
     RunCancelled "run.cancelled",
 }
 
-/// An event as it is stored, with the call that it is about as that stands now.
+/// An event as it is stored, with the call that it is about as that stands now. Ids are the texts of the row: an event
+/// whose ids cannot be read is told all the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     /// Its place among all events: no two have the same, and whoever has seen one never finds a lower one later.
     pub(crate) seq: i64,
-    /// What happened.
-    pub(crate) event_type: EventType,
+    /// What happened; or the word of the row, where this version does not know it.
+    pub(crate) event_type: Result<EventType, String>,
     /// When.
     pub(crate) at: Timestamp,
     /// Who did it.
     pub(crate) actor: String,
     /// The root thread of its session.
-    pub(crate) session_id: ThreadId,
+    pub(crate) session_id: String,
     /// Its thread.
-    pub(crate) thread_id: ThreadId,
+    pub(crate) thread_id: String,
     /// Its run.
-    pub(crate) run_id: Option<RunId>,
+    pub(crate) run_id: Option<String>,
     /// What was written down of it: hashes, never inputs or results.
     pub(crate) data: Map<String, Value>,
-    /// The call that it is about.
+    /// The id of the call that it is about.
+    pub(crate) tool_call_id: Option<String>,
+    /// That call, where it can be read.
     pub(crate) call: Option<ToolCall>,
 }
 

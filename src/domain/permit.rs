@@ -4,6 +4,7 @@ use super::call::{Execution, Input};
 use super::id::ToolCallId;
 use std::fmt;
 use std::marker::PhantomData;
+use tokio_util::sync::CancellationToken;
 
 /// The right to run one call of the tool `T` once; of a tool known only at run time where there is no `T`.
 ///
@@ -49,6 +50,7 @@ pub struct Permit<T: ?Sized = ()> {
     asked: Input,
     input: Input,
     execution: Execution,
+    cancellation: CancellationToken,
     tool: PhantomData<fn(&T)>,
 }
 
@@ -132,12 +134,13 @@ impl Permit {
     ) -> Self {
         let input = edited.unwrap_or_else(|| asked.clone());
         let key = IdempotencyKey::of(tool_call_id, requester);
-        Self { tool_call_id, key, tool_name, asked, input, execution, tool: PhantomData }
+        let cancellation = CancellationToken::new();
+        Self { tool_call_id, key, tool_name, asked, input, execution, cancellation, tool: PhantomData }
     }
 
     /// The same right, if it is for the tool of this name.
     pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
-        let Self { tool_call_id, key, tool_name, asked, input, execution, tool: _ } = self;
+        let Self { tool_call_id, key, tool_name, asked, input, execution, cancellation, tool: _ } = self;
         (tool_name == name).then(|| Permit {
             tool_call_id,
             key,
@@ -145,6 +148,7 @@ impl Permit {
             asked,
             input,
             execution,
+            cancellation,
             tool: PhantomData,
         })
     }
@@ -181,6 +185,13 @@ impl<T: ?Sized> Permit<T> {
     /// The inputs it may run with: the stored ones, as a person saw or changed them.
     pub fn input(&self) -> &Input {
         &self.input
+    }
+
+    /// Triggered when the call is to stop: it or its run was cancelled, its thread was deleted, its time is up, the server
+    /// leaves, or another process took its execution for lost. What the tool returns within `tools.cancel_grace` after that is
+    /// the call's outcome; then the call is `interrupted`, and what the tool returns later still settles it.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
     }
 
     /// The inputs the model asked for.

@@ -101,6 +101,10 @@ impl Subscription {
         });
         match reading.await {
             Ok(Ok(page)) => Some(page),
+            Ok(Err(error)) if !error.is_unavailable() => {
+                tracing::error!(%error, "a reader of events cannot go on");
+                None
+            }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a reader of events waits for the database");
                 None

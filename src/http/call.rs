@@ -29,6 +29,9 @@ pub(super) struct CallView {
     tool_name: String,
     /// The inputs as the model proposed them.
     input: JsonObject,
+    /// True where the stored inputs cannot be read: those here are empty. The call can be rejected or cancelled, and is never
+    /// run.
+    unreadable: Option<bool>,
     /// The inputs a person put in their place.
     validated_inputs: Option<JsonObject>,
     /// SHA-256 of the canonical JSON (RFC 8785, but numbers without a fraction by all their digits) of
@@ -160,6 +163,7 @@ impl CallView {
             run_id: call.run_id.to_string(),
             tool_name: call.name.clone(),
             input: JsonObject(call.input.clone()),
+            unreadable: call.unreadable.then_some(true),
             validated_inputs: call.edited_input().cloned().map(JsonObject),
             input_hash: approvals.shown_hash(call),
             schema_hash: call.schema_hash.clone(),
@@ -187,7 +191,7 @@ struct CancelView {
     /// Whether it is sure that it did not run, and will not.
     success: bool,
     tool_call_id: String,
-    /// cancelled; of a call that ran: interrupted if it was given up, succeeded or failed if it was faster,
+    /// cancelled; of a call that ran: succeeded or failed, as its tool says; interrupted if the tool did not return in time;
     /// executing if it has not ended yet.
     state: String,
 }
@@ -207,7 +211,7 @@ enum CancelAnswer {
     /// It has ended.
     #[oai(status = 200)]
     Done(Json<CancelView>),
-    /// Whoever runs it is asked to give it up and has not yet.
+    /// The tool is asked to stop and has not yet.
     #[oai(status = 202)]
     UnderWay(Json<CancelView>),
 }
@@ -236,8 +240,8 @@ impl Calls {
 
     /// Cancel a call
     ///
-    /// One that nobody has begun is cancelled and never runs. One that runs is given up, which leaves its outcome
-    /// unknown. Only the thread's user cancels.
+    /// One that nobody has begun is cancelled and never runs. Of one that runs the tool is asked to stop: what it returns within
+    /// `tools.cancel_grace` is the outcome, and without that the outcome is unknown. Only the thread's user cancels.
     #[oai(
         path = "/tool_calls/:tool_call_id/cancel",
         method = "post",

@@ -336,6 +336,11 @@ impl ApiError {
                 "The policy forbids the call: {why}. It stays pending; you may reject it."
             )),
             DecideError::Closed(call) => closed(&call),
+            DecideError::Unreadable => Self::conflict(
+                "unreadable",
+                "The stored inputs of the call cannot be read, so it cannot be approved. It stays pending; you may reject it.",
+                Some(json!({ "state": "pending" })),
+            ),
             DecideError::ToolUnavailable(name) => Self::conflict(
                 "tool_unavailable",
                 "The tool is not available now. The call stays pending.",

@@ -25,8 +25,8 @@ pub(super) struct EventView {
     thread_id: String,
     run_id: Option<String>,
     tool_call_id: Option<String>,
-    /// Of a call: its `tool_name`, `tool_call_id`, `args`, `risk_level`, `input_hash`, and if there are any `reason` and
-    /// `expires_at`; after a decision also `decision`, at the end also `state`.
+    /// Of a call: its `tool_name`, `tool_call_id`, `args` where they can be read, `risk_level`, `input_hash`, and if there
+    /// are any `reason` and `expires_at`; after a decision also `decision`, at the end also `state`.
     data: JsonObject,
 }
 
@@ -34,15 +34,27 @@ impl EventView {
     pub(super) fn of(event: &Event) -> Self {
         Self {
             seq: event.seq,
-            event_type: event.event_type.as_str().to_owned(),
+            event_type: word(event),
             at: event.at.to_rfc3339(),
             actor: event.actor.clone(),
-            session_id: event.session_id.to_string(),
-            thread_id: event.thread_id.to_string(),
-            run_id: event.run_id.map(|id| id.to_string()),
-            tool_call_id: event.call.as_ref().map(|call| call.id.to_string()),
+            session_id: event.session_id.clone(),
+            thread_id: event.thread_id.clone(),
+            run_id: event.run_id.clone(),
+            tool_call_id: event.tool_call_id.clone(),
             data: JsonObject(data(event)),
         }
+    }
+}
+
+/// The type of an event. A word that this version does not know is told as it is where it is one: on the stream it has a
+/// line to itself.
+fn word(event: &Event) -> String {
+    match &event.event_type {
+        Ok(known) => known.as_str().to_owned(),
+        Err(word) if word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_')) => {
+            word.clone()
+        }
+        Err(_) => "unknown".to_owned(),
     }
 }
 
@@ -54,17 +66,19 @@ fn data(event: &Event) -> Map<String, Value> {
     for word in ["decision", "edited", "surface"] {
         data.remove(word);
     }
-    let args = if is_before_decision(event.event_type) { &call.input } else { call.effective_input() };
+    let event_type = event.event_type.as_ref().ok().copied();
+    let args = if is_before_decision(event_type) { &call.input } else { call.effective_input() };
+    let args = (!call.unreadable).then_some(args);
     let known = [
         ("tool_name", Some(json!(call.name))),
         ("tool_call_id", Some(json!(call.id))),
-        ("args", Some(json!(args))),
+        ("args", args.map(|args| json!(args))),
         ("risk_level", Some(json!(call.risk.as_str()))),
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),
-        ("state", state(event.event_type).map(|state| json!(state))),
-        ("input_hash", Some(json!(input_hash(&call.name, args, &call.schema_hash)))),
+        ("state", event_type.and_then(state).map(|state| json!(state))),
+        ("input_hash", args.map(|args| json!(input_hash(&call.name, args, &call.schema_hash)))),
     ];
     for (name, value) in known {
         if let Some(value) = value {
@@ -75,14 +89,14 @@ fn data(event: &Event) -> Map<String, Value> {
     data
 }
 
-const fn is_before_decision(event: EventType) -> bool {
-    matches!(event, EventType::ToolCalled | EventType::ToolRequiresApproval)
+const fn is_before_decision(event: Option<EventType>) -> bool {
+    matches!(event, Some(EventType::ToolCalled | EventType::ToolRequiresApproval))
 }
 
 /// The decision in force, if it was when this happened.
 fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
     let decision = call.decision.as_ref()?;
-    let in_force = decision.at <= event.at && !is_before_decision(event.event_type);
+    let in_force = decision.at <= event.at && !is_before_decision(event.event_type.as_ref().ok().copied());
     in_force.then(|| call::decision(decision))
 }
 

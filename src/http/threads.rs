@@ -325,16 +325,15 @@ impl Threads {
 
     /// Delete a thread
     ///
-    /// Nobody finds it again, and the calls that wait in it are cancelled. What already runs is settled.
+    /// Nobody finds it again, and the calls that wait in it are cancelled. A tool that runs is asked to stop, and its call is
+    /// settled.
     #[oai(path = "/threads/:thread_id", method = "delete", operation_id = "deleteThread")]
     async fn delete(&self, caller: Caller, thread_id: Path<String>) -> Result<Deleted, ApiError> {
         let write = self.0.store.write().await?;
-        if !write.delete_thread(&caller.0, id(&thread_id)?).await? {
-            return Err(ApiError::not_found());
-        }
+        let deleted = write.delete_thread(&caller.0, id(&thread_id)?).await?;
+        let calls = deleted.ok_or_else(ApiError::not_found)?;
         write.commit().await?;
-        // What children do for it is to stop too.
-        self.0.approvals.tell_settled();
+        self.0.approvals.ask_to_stop(calls);
         Ok(Deleted::Deleted)
     }
 

@@ -33,12 +33,14 @@ pub(crate) enum CancelOutcome {
 pub(crate) enum Which {
     /// Those that wait for a person.
     Pending,
-    /// Those that nobody runs, whether or not a person said yes.
-    NotBegun,
-    /// The same, of messages from this place on.
-    NotBegunFrom(i64),
+    /// All that have not ended.
+    Open,
     /// The same, of this run.
-    NotBegunOf(RunId),
+    OpenOf(RunId),
+    /// Those of this run that are executing.
+    ExecutingOf(RunId),
+    /// Those that nobody runs, whether or not a person said yes, of messages from this place on.
+    NotBegunFrom(i64),
 }
 
 impl Read {
@@ -62,13 +64,29 @@ impl Read {
         &self,
         found: Vec<tool_call::Model>,
     ) -> Result<Vec<ToolCall>, StoreError> {
+        self.each_with_decision(found).await?.into_iter().map(|(_, call)| call).collect()
+    }
+
+    /// The same for a list, which leaves out a call that cannot be read.
+    pub(super) async fn listed_with_decisions(
+        &self,
+        found: Vec<tool_call::Model>,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        let each = self.each_with_decision(found).await?.into_iter();
+        Ok(each.filter_map(|(id, call)| rows::listed("tool_calls", &id, call)).collect())
+    }
+
+    async fn each_with_decision(
+        &self,
+        found: Vec<tool_call::Model>,
+    ) -> Result<Vec<(String, Result<ToolCall, StoreError>)>, StoreError> {
         let ids = found.iter().map(|row| row.tool_call_id.clone()).collect();
         let mut decisions = self.decisions(ids).await?;
         let with_decision = |row: tool_call::Model| {
-            let decision = decisions.remove(&row.tool_call_id);
-            rows::call(row, decision)
+            let (id, decision) = (row.tool_call_id.clone(), decisions.remove(&row.tool_call_id));
+            (id, rows::call(row, decision))
         };
-        found.into_iter().map(with_decision).collect()
+        Ok(found.into_iter().map(with_decision).collect())
     }
 
     /// Whether any call of a run is not at its end.
@@ -177,19 +195,23 @@ impl Write {
         self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
     }
 
-    /// Cancels calls of a thread.
+    /// Cancels calls of a thread. Those among them that are executing, which are to be asked to stop after the commit.
     pub(crate) async fn cancel_calls(
         &self,
         thread: &Thread,
         which: Which,
         actor: &str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<ToolCallId>, StoreError> {
         self.lock_thread(thread).await?;
         let pending = tool_call::Column::State.eq("pending");
         let approved = tool_call::Column::State.eq("approved");
+        let executing = tool_call::Column::State.eq("executing");
+        let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
         let standing = match which {
             Which::Pending => pending,
-            Which::NotBegun => pending.or(approved),
+            Which::Open => pending.or(approved).or(executing),
+            Which::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
+            Which::ExecutingOf(run) => executing.and(of(run)),
             Which::NotBegunFrom(ordinal) => {
                 let cut = Query::select()
                     .column(message::Column::MessageId)
@@ -199,17 +221,19 @@ impl Write {
                     .to_owned();
                 pending.or(approved).and(tool_call::Column::MessageId.in_subquery(cut))
             }
-            Which::NotBegunOf(run) => pending.or(approved).and(tool_call::Column::RunId.eq(run.to_string())),
         };
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
             .filter(standing)
             .all(&self.tx)
             .await?;
+        let mut asked = Vec::new();
         for call in self.with_decisions(found).await? {
-            self.cancel_call(thread, &call, actor).await?;
+            if self.cancel_call(thread, &call, actor).await? == CancelOutcome::Asked {
+                asked.push(call.id);
+            }
         }
-        Ok(())
+        Ok(asked)
     }
 
     /// Withdraws a call that waits for a person. False if it does not wait any more.

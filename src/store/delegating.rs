@@ -229,14 +229,17 @@ impl Write {
         Ok(self.insert_run(&child, question, options, None).await?.id)
     }
 
-    /// Cancels the run of a delegated call's child, if the call is to stop; whether it did. As with any run: one under way
-    /// is asked, one that waits has ended with this.
-    pub(crate) async fn stop_child(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
+    /// Cancels the run of a delegated call's child, if the call is to stop; `None` if it is not. As with any run: one under
+    /// way is asked, one that waits has ended with this. The child's calls that are executing, as of any run.
+    pub(crate) async fn stop_child(
+        &self,
+        delegated: DelegatedCall,
+    ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         let thread = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
         self.lock_thread(&thread).await?;
         let stops = Expr::cust(UNWANTED).and(Expr::cust(GOES_ON));
         if !self.stands(delegated.id, stops).await? {
-            return Ok(false);
+            return Ok(None);
         }
         let run = self.any_run(delegated.child).await?;
         self.cancel_run(&thread, &run, &thread.actor()).await

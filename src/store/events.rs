@@ -12,7 +12,7 @@ use crate::domain::event::{Event, EventType, system};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// What an event is about.
@@ -123,7 +123,7 @@ impl Read {
             .await?;
         let page = Page::of(found, size);
         let calls = self.calls_of(&page.items).await?;
-        let items = page.items.into_iter().map(|row| event(row, &calls)).collect::<Result<_, _>>()?;
+        let items = page.items.into_iter().filter_map(|row| event(row, &calls)).collect();
         Ok(Page { items, has_more: page.has_more })
     }
 
@@ -135,25 +135,40 @@ impl Read {
             return Ok(HashMap::new());
         }
         let named = tool_call::Entity::find().filter(tool_call::Column::ToolCallId.is_in(ids));
-        let calls = self.with_decisions(named.all(&self.tx).await?).await?;
+        let calls = self.listed_with_decisions(named.all(&self.tx).await?).await?;
         Ok(calls.into_iter().map(|call| (call.id.to_string(), call)).collect())
     }
 }
 
-fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Result<Event, StoreError> {
+/// An event as it is told, whatever of its row can be read: a reader waits for the number that follows. `None` of one that
+/// has no number.
+fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> {
     const TABLE: &str = "events";
-    let event_type = EventType::ALL.iter().find(|known| known.as_str() == row.event_type);
-    let unknown = || rows::inconsistent(TABLE, format_args!("{:?} is not a type", row.event_type));
-    Ok(Event {
-        seq: row.seq.ok_or_else(|| rows::inconsistent(TABLE, "seq is missing"))?,
-        event_type: *event_type.ok_or_else(unknown)?,
+    let event::Model { seq, thread_id, tool_call_id, .. } = &row;
+    let unreadable = |column, error: &StoreError| {
+        tracing::error!(
+            table = TABLE, seq, thread_id, tool_call_id, column, %error, "{}", rows::UNREADABLE
+        );
+    };
+    let known = EventType::ALL.iter().find(|known| known.as_str() == row.event_type);
+    if known.is_none() {
+        unreadable("type", &rows::inconsistent(TABLE, format_args!("{:?} is not a type", row.event_type)));
+    }
+    let data = rows::json(TABLE, &row.data).unwrap_or_else(|error| {
+        unreadable("data", &error);
+        Map::new()
+    });
+    Some(Event {
+        seq: row.seq?,
+        event_type: known.copied().ok_or(row.event_type),
         at: Timestamp::from_micros(row.at),
         actor: row.actor,
-        session_id: rows::id(TABLE, &row.session_id)?,
-        thread_id: rows::id(TABLE, &row.thread_id)?,
-        run_id: row.run_id.map(|id| rows::id(TABLE, &id)).transpose()?,
-        data: rows::json(TABLE, &row.data)?,
-        call: row.tool_call_id.and_then(|id| calls.get(&id).cloned()),
+        session_id: row.session_id,
+        thread_id: row.thread_id,
+        run_id: row.run_id,
+        data,
+        call: row.tool_call_id.as_ref().and_then(|id| calls.get(id).cloned()),
+        tool_call_id: row.tool_call_id,
     })
 }
 

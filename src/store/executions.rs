@@ -272,7 +272,7 @@ impl Write {
         let result = result.to_owned();
         match outcome {
             Outcome::Succeeded(output) => {
-                let output = Expr::value(output.to_string());
+                let output = Expr::value(output.as_value().to_string());
                 let moved = self.ended::<From, Succeeded>(result).set(tool_call::Column::Output, output);
                 Some(Settling { moved: unleased(moved), event: EventType::ToolSucceeded })
             }
@@ -331,8 +331,9 @@ fn unleased(moved: Move) -> Move {
     moved.set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
 }
 
+/// `None` also of a call whose inputs cannot be read: there is no permit for it.
 fn with_execution(stored: Option<ToolCall>) -> Option<(ToolCall, Execution)> {
-    let stored = stored?;
+    let stored = stored.filter(|call| !call.unreadable)?;
     let execution = stored.execution()?;
     Some((stored, execution))
 }

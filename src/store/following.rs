@@ -177,7 +177,7 @@ impl Read {
             .filter(tool_call::Column::Step.between(first.n, last.n))
             .order_by_asc(tool_call::Column::Ordinal);
         let mut calls: HashMap<i32, Vec<ToolCall>> = HashMap::new();
-        for call in self.with_decisions(query.all(&self.tx).await?).await? {
+        for call in self.listed_with_decisions(query.all(&self.tx).await?).await? {
             calls.entry(call.step).or_default().push(call);
         }
         let seen = |row: step::Model| {

@@ -178,13 +178,13 @@ impl Read {
         let ids = found.iter().map(|row| row.thread_id.clone());
         let threads =
             thread::Entity::find().filter(thread::Column::ThreadId.is_in(ids)).all(&self.tx).await?;
-        let threads = threads.into_iter().map(|row| Thread::of(row).map(|thread| (thread.id, thread)));
-        let threads: HashMap<ThreadId, Thread> = threads.collect::<Result<_, _>>()?;
+        let read = |row: thread::Model| rows::listed("threads", &row.thread_id.clone(), Thread::of(row));
+        let threads: HashMap<ThreadId, Thread> =
+            threads.into_iter().filter_map(read).map(|thread| (thread.id, thread)).collect();
         let with_thread = |call: ToolCall| {
-            let thread = threads.get(&call.thread_id).cloned();
-            let thread = thread.ok_or_else(|| rows::inconsistent("tool_calls", "a call without a thread"))?;
-            Ok((call, thread))
+            let thread = threads.get(&call.thread_id).cloned()?;
+            Some((call, thread))
         };
-        self.with_decisions(found).await?.into_iter().map(with_thread).collect()
+        Ok(self.listed_with_decisions(found).await?.into_iter().filter_map(with_thread).collect())
     }
 }

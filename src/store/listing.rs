@@ -1,15 +1,14 @@
 //! Calls as an operator lists them: of everybody, without what they hold.
 
 use super::entity::{thread, tool_call};
-use super::{Page, Read, StoreError, rows};
+use super::{Page, Read, StoreError};
 use crate::domain::clock::Timestamp;
-use crate::domain::id::ToolCallId;
 use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
 
 /// A call in a list.
 #[derive(Debug)]
 pub(crate) struct ListedCall {
-    pub(crate) id: ToolCallId,
+    pub(crate) id: String,
     pub(crate) tool: String,
     pub(crate) state: String,
     pub(crate) tenant_id: String,
@@ -58,20 +57,20 @@ impl Read {
             .all(&self.tx)
             .await?;
         let page = Page::of(found, size);
-        let items = page.items.into_iter().map(listed).collect::<Result<_, _>>()?;
+        let items = page.items.into_iter().map(listed).collect();
         Ok(Page { items, has_more: page.has_more })
     }
 }
 
-fn listed(row: Row) -> Result<ListedCall, StoreError> {
+fn listed(row: Row) -> ListedCall {
     let started_at = row.started_at.filter(|_| row.state == "executing");
     let since = row.finished_at.or(started_at).or(row.decided_at).unwrap_or(row.created_at);
-    Ok(ListedCall {
-        id: rows::id("tool_calls", &row.tool_call_id)?,
+    ListedCall {
+        id: row.tool_call_id,
         tool: row.name,
         state: row.state,
         tenant_id: row.tenant_id,
         user_id: row.user_id,
         since: Timestamp::from_micros(since),
-    })
+    }
 }

@@ -1,16 +1,22 @@
-//! Rows into what they mean. A row that means nothing is an error here, never a guess.
+//! Rows into what they mean. A row that means nothing is an error here, never a guess. But what a row holds of a tool's or
+//! a model's own, and of an event, may have been written by another version, or by hand: where it cannot be read the row is
+//! shown without it, and that is logged. A list leaves out what is an error, and goes on.
 
 use super::entity::{decision, grant, message, run, step, tool_call};
 use super::{StoreError, Thread};
-use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall};
+use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall, words};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Remember, Surface, Verdict};
 use crate::domain::grant::Grant;
-use crate::domain::message::{Body, Message, MessageStatus, Step, StepStatus, Usage};
+use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
 use crate::domain::turn::FinishReason;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::str::FromStr;
+
+/// What is logged of a row, or a part of one, that cannot be read.
+pub(super) const UNREADABLE: &str = "a stored row cannot be read";
 
 pub(super) fn inconsistent(table: &'static str, what: impl std::fmt::Display) -> StoreError {
     StoreError::Inconsistent { table, what: what.to_string() }
@@ -23,6 +29,12 @@ pub(super) fn id<T: FromStr>(table: &'static str, text: &str) -> Result<T, Store
 
 pub(super) fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| inconsistent(table, error))
+}
+
+/// A row of a list, where it can be read; one that cannot be read is logged, and does not stop the list.
+pub(super) fn listed<T>(table: &'static str, id: &str, read: Result<T, StoreError>) -> Option<T> {
+    read.inspect_err(|error| tracing::error!(table, id, %error, "{UNREADABLE}; it is left out of a list"))
+        .ok()
 }
 
 fn needed<T>(table: &'static str, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
@@ -82,11 +94,24 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         }
         _ => None,
     };
-    let provider_state = row.provider_state.map(|state| json(TABLE, &state)).transpose()?;
+    let unreadable = |column, error: &StoreError| {
+        tracing::error!(table = TABLE, message_id = row.message_id, n = row.n, column, %error, "{UNREADABLE}");
+    };
+    let provider_state = row.provider_state.as_deref().map(|state| json(TABLE, state)).transpose();
+    let provider_state = provider_state.unwrap_or_else(|error| {
+        unreadable("provider_state", &error);
+        None
+    });
+    let parts = json(TABLE, &row.parts).unwrap_or_else(|error| {
+        unreadable("parts", &error);
+        let said = Part::Text { text: words::UNREADABLE_PARTS.to_owned() };
+        let calls = calls.iter().map(|call| Part::ToolCall { tool_call_id: call.id });
+        [said].into_iter().chain(calls).collect()
+    });
     Ok(Step {
         n: row.n,
         status: word(TABLE, &statuses, &row.status)?,
-        parts: json(TABLE, &row.parts)?,
+        parts,
         calls,
         usage,
         origin: row.origin,
@@ -158,12 +183,21 @@ pub(super) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
 pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<ToolCall, StoreError> {
     const TABLE: &str = "tool_calls";
     let risks = [RiskLevel::Low, RiskLevel::Medium, RiskLevel::High];
-    // The arguments of an invalid call may be any text, and nobody acts on them.
-    let input: Input = match row.state.as_str() {
-        "invalid" => serde_json::from_str(&row.arguments).unwrap_or_default(),
-        _ => json(TABLE, &row.arguments)?,
-    };
     let tool_call_id = id(TABLE, &row.tool_call_id)?;
+    let mut unreadable = false;
+    let mut inputs = |column, text: &str| -> Input {
+        json(TABLE, text).unwrap_or_else(|error| {
+            log_unreadable(&row, column, &error);
+            unreadable = true;
+            Input::new()
+        })
+    };
+    // The arguments of an invalid call may be any text, and no permit is made of them.
+    let input = match row.state.as_str() {
+        "invalid" => serde_json::from_str(&row.arguments).unwrap_or_default(),
+        _ => inputs("arguments", &row.arguments),
+    };
+    let edited = row.validated_inputs.as_deref().map(|edited| inputs("validated_inputs", edited));
     Ok(ToolCall {
         id: tool_call_id,
         thread_id: id(TABLE, &row.thread_id)?,
@@ -181,13 +215,24 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         created_at: Timestamp::from_micros(row.created_at),
         expires_at: row.expires_at.map(Timestamp::from_micros),
         child_run_id: row.child_run_id.as_deref().map(|child| id(TABLE, child)).transpose()?,
-        state: state(row)?,
+        unreadable,
+        state: state(row, Approval { inputs: edited })?,
     })
 }
 
-fn state(row: tool_call::Model) -> Result<State, StoreError> {
+fn log_unreadable(row: &tool_call::Model, column: &str, error: &StoreError) {
+    let tool_call::Model { tool_call_id, thread_id, run_id, .. } = row;
+    tracing::error!(table = "tool_calls", tool_call_id, thread_id, run_id, column, %error, "{UNREADABLE}");
+}
+
+fn state(row: tool_call::Model, approval: Approval) -> Result<State, StoreError> {
     const TABLE: &str = "tool_calls";
-    let approval = Approval { inputs: row.validated_inputs.map(|inputs| json(TABLE, &inputs)).transpose()? };
+    let output = row.output.as_deref().map(|output| {
+        json(TABLE, output).unwrap_or_else(|error| {
+            log_unreadable(&row, "output", &error);
+            Value::String(words::UNREADABLE_OUTPUT.to_owned())
+        })
+    });
     let execution = match (row.exec_id, row.started_at) {
         (Some(exec_id), Some(started_at)) => {
             let (attempt, started_at) = (row.exec_attempt, Timestamp::from_micros(started_at));
@@ -207,7 +252,7 @@ fn state(row: tool_call::Model) -> Result<State, StoreError> {
         "succeeded" => State::Succeeded(
             approval,
             needed(TABLE, exec_id, execution)?,
-            json(TABLE, &needed(TABLE, "output", row.output)?)?,
+            needed(TABLE, "output", output)?,
             needed(TABLE, result, end)?,
         ),
         "failed" => State::Failed(approval, execution, needed(TABLE, result, end)?),

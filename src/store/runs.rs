@@ -284,20 +284,21 @@ impl Write {
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
 
-    /// Cancels a run that waits or could be tried again, or asks its turn to stop. False if it has ended. The thread has to be locked since
+    /// Cancels a run that waits or could be tried again, or asks its turn to stop, with its calls: those that are executing,
+    /// which are to be asked to stop after the commit. `None` if the run has ended. The thread has to be locked since
     /// before the run was read.
     pub(crate) async fn cancel_run(
         &self,
         thread: &Thread,
         run: &Run,
         actor: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         match run.status {
             RunStatus::Waiting | RunStatus::Failed => {
                 // First the run: with its last call closed it would be completed, were the user further on.
                 let closed = self.close_paused(thread, run.id, Close::Cancelled).await?;
-                self.cancel_calls(thread, Which::NotBegunOf(run.id), actor).await?;
-                Ok(closed)
+                let asked = self.cancel_calls(thread, Which::OpenOf(run.id), actor).await?;
+                Ok(closed.then_some(asked))
             }
             RunStatus::Running => {
                 let asked = run::Entity::update_many()
@@ -307,9 +308,13 @@ impl Write {
                     .filter(run::Column::Status.eq("running"))
                     .exec(&self.tx)
                     .await?;
-                Ok(asked.rows_affected == 1)
+                if asked.rows_affected == 0 {
+                    return Ok(None);
+                }
+                // The others are cancelled when the turn ends.
+                Ok(Some(self.cancel_calls(thread, Which::ExecutingOf(run.id), actor).await?))
             }
-            RunStatus::Completed | RunStatus::Cancelled => Ok(false),
+            RunStatus::Completed | RunStatus::Cancelled => Ok(None),
         }
     }
 

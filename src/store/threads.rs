@@ -4,7 +4,7 @@ use super::entity::{run, thread, tool_call};
 use super::{Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::clock::Timestamp;
-use crate::domain::id::{RunId, ThreadId};
+use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::permit::Requester;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
@@ -154,7 +154,9 @@ impl Read {
         }
         let found =
             query.order_by_desc(thread::Column::ThreadId).limit(size.saturating_add(1)).all(&self.tx).await?;
-        Ok(Page::of(found.into_iter().map(Thread::of).collect::<Result<_, _>>()?, size))
+        let Page { items, has_more } = Page::of(found, size);
+        let read = |row: thread::Model| rows::listed("threads", &row.thread_id.clone(), Thread::of(row));
+        Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
     }
 
     /// How many of a thread's calls wait for a person.
@@ -244,12 +246,17 @@ impl Write {
         self.thread(owner, id).await
     }
 
-    /// Deletes a thread: its rows stay, its holds are cancelled, what was remembered in its session is not any more if it is
-    /// the root, nobody finds it again. False if there is none.
-    pub(crate) async fn delete_thread(&self, owner: &Principal, id: ThreadId) -> Result<bool, StoreError> {
-        let Some(found) = self.thread(owner, id).await? else { return Ok(false) };
+    /// Deletes a thread: its rows stay, its calls are cancelled, what was remembered in its session is not any more if it is
+    /// the root, nobody finds it again. Those of its calls that are executing, which are to be asked to stop after the commit;
+    /// `None` if there is no such thread.
+    pub(crate) async fn delete_thread(
+        &self,
+        owner: &Principal,
+        id: ThreadId,
+    ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
+        let Some(found) = self.thread(owner, id).await? else { return Ok(None) };
         self.lock_thread(&found).await?;
-        self.cancel_calls(&found, Which::NotBegun, &owner.actor()).await?;
+        let asked = self.cancel_calls(&found, Which::Open, &owner.actor()).await?;
         self.revoke_grants_in(&found, &owner.actor()).await?;
         let deleted = thread::Entity::update_many()
             .col_expr(thread::Column::DeletedAt, Expr::value(self.now.as_micros()))
@@ -257,7 +264,7 @@ impl Write {
             .filter(thread::Column::ThreadId.eq(id.to_string()))
             .exec(&self.tx)
             .await?;
-        Ok(deleted.rows_affected == 1)
+        Ok((deleted.rows_affected == 1).then_some(asked))
     }
 
     /// Notes that a thread got a message.

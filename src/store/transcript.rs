@@ -72,8 +72,10 @@ impl Read {
         let runs = run::Entity::find().filter(run::Column::ThreadId.eq(thread.id.to_string()));
         let mut questions = HashMap::new();
         for row in runs.all(&self.tx).await? {
-            let answer = rows::id("runs", &row.assistant_message_id)?;
-            questions.insert(answer, rows::id("runs", &row.user_message_id)?);
+            let question = || rows::id("runs", &row.user_message_id);
+            let answer = rows::id::<MessageId>("runs", &row.assistant_message_id);
+            let ids = answer.and_then(|answer| Ok((answer, question()?)));
+            questions.extend(rows::listed("runs", &row.run_id, ids));
         }
         let calls: Vec<ToolCallId> = messages.iter().flat_map(Message::calls).map(|call| call.id).collect();
         Ok(Transcript { messages, questions, sent: self.sent(calls).await? })
@@ -110,21 +112,22 @@ impl Read {
             }
             let query = tool_call::Entity::find().filter(tool_call::Column::MessageId.is_in(ids));
             let rows = query.order_by_asc(tool_call::Column::Ordinal).all(&self.tx).await?;
-            for call in self.with_decisions(rows).await? {
+            for call in self.listed_with_decisions(rows).await? {
                 calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
             }
         }
         let mut messages = Vec::with_capacity(found.len());
         for row in found {
             let own = steps.remove(&row.message_id).unwrap_or_default();
-            let own = own
-                .into_iter()
-                .map(|row| {
-                    let calls = calls.remove(&(row.message_id.clone(), row.n)).unwrap_or_default();
-                    rows::step(row, calls)
-                })
-                .collect::<Result<_, _>>()?;
-            messages.push(rows::message(row, own)?);
+            let own = own.into_iter().filter_map(|row| {
+                let (id, calls) = (
+                    row.message_id.clone(),
+                    calls.remove(&(row.message_id.clone(), row.n)).unwrap_or_default(),
+                );
+                rows::listed("message_steps", &id, rows::step(row, calls))
+            });
+            let (id, own) = (row.message_id.clone(), own.collect());
+            messages.extend(rows::listed("messages", &id, rows::message(row, own)));
         }
         Ok(messages)
     }

@@ -291,7 +291,8 @@ impl Write {
         };
         self.event(event, &actor, &Subject { thread, run_id, tool_call_id: None }, data).await?;
         if matches!(end, TurnEnd::Cancelled) {
-            self.cancel_calls(thread, Which::NotBegunOf(run_id), &thread.actor()).await?;
+            // Those that began since the turn was asked to stop see it when they renew their leases.
+            self.cancel_calls(thread, Which::OpenOf(run_id), &thread.actor()).await?;
         }
         Ok(Some(end))
     }

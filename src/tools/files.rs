@@ -3,7 +3,7 @@
 //! The folder is held as a directory handle and every path is resolved beneath it, so that no path and no
 //! link leads out of it, not even one that somebody swaps while a tool runs.
 
-use super::{Permit, RiskLevel, Tool, ToolError};
+use super::{CancellationToken, Permit, RiskLevel, Tool, ToolCallId, ToolError};
 use cap_std::fs::{Dir, Metadata, OpenOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 const READ_BYTES_MAX: usize = 256 * 1024;
 /// The most files that are listed.
 const LISTED_MAX: usize = 1000;
+/// How many bytes are written between two looks at whether the call is cancelled.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// Begins the names of files that are still being written. Nobody else may use, or sees, such a name.
 const TEMPORARY: &str = ".holdpoint-";
 
@@ -77,9 +79,9 @@ impl Tool for ListFiles {
     type Input = ListInput;
     type Output = Value;
 
-    async fn execute(&self, _: ListInput, _: Permit<Self>) -> Result<Value, ToolError> {
+    async fn execute(&self, _: ListInput, permit: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
-        blocking(move || files.list()).await
+        blocking(&permit, move |cancellation| files.list(cancellation)).await
     }
 }
 
@@ -92,9 +94,9 @@ impl Tool for ReadFile {
     type Input = FileInput;
     type Output = Value;
 
-    async fn execute(&self, input: FileInput, _: Permit<Self>) -> Result<Value, ToolError> {
+    async fn execute(&self, input: FileInput, permit: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
-        blocking(move || files.read(&input.path)).await
+        blocking(&permit, move |_| files.read(&input.path)).await
     }
 }
 
@@ -111,7 +113,10 @@ impl Tool for WriteFile {
     async fn execute(&self, input: WriteInput, permit: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
         let temporary = format!("{TEMPORARY}{}", permit.tool_call_id());
-        blocking(move || files.write(&input.path, &input.content, &temporary)).await
+        let write = move |cancellation: &CancellationToken| {
+            files.write(&input.path, &input.content, &temporary, cancellation)
+        };
+        blocking(&permit, write).await
     }
 }
 
@@ -125,14 +130,15 @@ impl Tool for DeleteFile {
     type Input = FileInput;
     type Output = Value;
 
-    async fn execute(&self, input: FileInput, _: Permit<Self>) -> Result<Value, ToolError> {
+    async fn execute(&self, input: FileInput, permit: Permit<Self>) -> Result<Value, ToolError> {
         let files = self.0.clone();
-        blocking(move || files.delete(&input.path)).await
+        blocking(&permit, move |_| files.delete(&input.path)).await
     }
 }
 
 impl Files {
-    /// The folder at this path, made if there is none.
+    /// The folder at this path, made if there is none. What a server that was killed left of a file that it was writing is
+    /// removed.
     ///
     /// # Errors
     /// It cannot be made or opened.
@@ -140,15 +146,47 @@ impl Files {
         // The one place where a path of the whole machine is used.
         let authority = cap_std::ambient_authority();
         Dir::create_ambient_dir_all(path, authority)?;
-        Ok(Self { root: Arc::new(Dir::open_ambient_dir(path, authority)?) })
+        let files = Self { root: Arc::new(Dir::open_ambient_dir(path, authority)?) };
+        files.remove_leftovers(PathBuf::from("."));
+        Ok(files)
     }
 
-    fn list(&self) -> Result<Value, ToolError> {
+    /// Removes the files of temporary names that no process is writing: one that is being written is locked. What cannot be
+    /// looked at, or removed, stays.
+    fn remove_leftovers(&self, from: PathBuf) {
+        let mut ahead = vec![from];
+        while let Some(folder) = ahead.pop() {
+            for entry in self.root.read_dir(&folder).into_iter().flatten().flatten() {
+                let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else { continue };
+                let path = folder.join(&name);
+                if kind.is_dir() {
+                    ahead.push(path);
+                    continue;
+                }
+                let of_call = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY));
+                if !kind.is_file() || of_call.is_none_or(|id| id.parse::<ToolCallId>().is_err()) {
+                    continue;
+                }
+                let removed = self.root.open(&path).and_then(|file| match file.into_std().try_lock() {
+                    Ok(()) => self.root.remove_file(&path).map(|()| true),
+                    Err(_being_written) => Ok(false),
+                });
+                match removed {
+                    Ok(true) => tracing::info!("a file that was half written is removed"),
+                    Ok(false) => {}
+                    Err(error) => tracing::warn!(%error, "a file that was half written stays"),
+                }
+            }
+        }
+    }
+
+    fn list(&self, cancellation: &CancellationToken) -> Result<Value, ToolError> {
         let mut files = Vec::new();
         // The next path is the last one; a folder's ends in '/'. With that sign siblings compare as all that
         // is in them does, so the walk meets the files in the order of their paths and may stop early.
         let mut ahead = self.entries("")?;
         while let Some(path) = ahead.pop() {
+            go_on(cancellation)?;
             if path.ends_with('/') {
                 ahead.append(&mut self.entries(&path)?);
             } else if files.len() == LISTED_MAX {
@@ -206,7 +244,13 @@ impl Files {
 
     /// Writes to a file of the temporary name first, which stands in the same folder and is nobody else's, and
     /// then gives it the name: who reads meanwhile reads the old content or the new.
-    fn write(&self, path: &str, content: &str, temporary: &str) -> Result<Value, ToolError> {
+    fn write(
+        &self,
+        path: &str,
+        content: &str,
+        temporary: &str,
+        cancellation: &CancellationToken,
+    ) -> Result<Value, ToolError> {
         let place = locate(path)?;
         let failed = |error| failure(path, &error);
         let folder = match self.root.open_dir(&place.folder) {
@@ -222,17 +266,25 @@ impl Files {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }
-        let mut file =
+        let file =
             folder.open_with(temporary, OpenOptions::new().write(true).create_new(true)).map_err(failed)?;
-        let written = file
-            .write_all(content.as_bytes())
+        let mut file = file.into_std();
+        // So that a server that starts does not take it for a leftover. The lock ends with the process.
+        let mut written = file.try_lock().map_err(|error| failed(error.into()));
+        for chunk in content.as_bytes().chunks(CHUNK_BYTES) {
+            written = written
+                .and_then(|()| go_on(cancellation))
+                .and_then(|()| file.write_all(chunk).map_err(failed));
+        }
+        let written = written
             // Else a power failure could leave the new name on an empty file.
-            .and_then(|()| file.sync_all())
-            .and_then(|()| folder.rename(temporary, &folder, &place.name));
+            .and_then(|()| file.sync_all().map_err(failed))
+            .and_then(|()| go_on(cancellation))
+            .and_then(|()| folder.rename(temporary, &folder, &place.name).map_err(failed));
         if let Err(error) = written {
-            // If this fails too there is nothing left to do; the name is never listed.
+            // If this fails too the next server that starts removes it; until then the name is not listed.
             folder.remove_file(temporary).unwrap_or_default();
-            return Err(failed(error));
+            return Err(error);
         }
         Ok(json!({ "path": path, "bytes": content.len() }))
     }
@@ -314,11 +366,23 @@ fn failure(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+/// Does the work on a thread of its own, which may have to be waited for; unless the call is cancelled before.
+async fn blocking<T: Send + 'static, U: ?Sized>(
+    permit: &Permit<U>,
+    work: impl FnOnce(&CancellationToken) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
+    let cancellation = permit.cancellation().clone();
+    let work = move || go_on(&cancellation).and_then(|()| work(&cancellation));
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(ToolError::new("the work broke off and may be done in part")))
+}
+
+/// An error if the call is cancelled: nothing has been changed yet.
+fn go_on(cancellation: &CancellationToken) -> Result<(), ToolError> {
+    if cancellation.is_cancelled() {
+        return Err(ToolError::new("the call was cancelled; nothing was changed"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -346,7 +410,11 @@ mod tests {
         }
 
         fn write(&self, path: &str, content: &str) -> Result<Value, ToolError> {
-            self.files.write(path, content, ".holdpoint-test")
+            self.files.write(path, content, ".holdpoint-test", &CancellationToken::new())
+        }
+
+        fn list(&self) -> Result<Value, ToolError> {
+            self.files.list(&CancellationToken::new())
         }
 
         /// What reading, writing and deleting say to this path, after which the neighbourhood is as it was.
@@ -402,7 +470,7 @@ mod tests {
         assert_eq!(read, "\"near\" leads out of the folder");
         assert_eq!([write, delete], ["\"near\" is not an ordinary file"; 2]);
         assert!(ground.path("near").is_symlink());
-        assert_eq!(ground.files.list().unwrap(), json!({"files": []}));
+        assert_eq!(ground.list().unwrap(), json!({"files": []}));
     }
 
     #[test]
@@ -415,7 +483,7 @@ mod tests {
             let read = ground.files.read(path).unwrap();
             assert_eq!(read, json!({"path": path, "content": "zwölf"}));
         }
-        assert_eq!(ground.files.list().unwrap(), json!({"files": ["a.txt", "b.txt", deep]}));
+        assert_eq!(ground.list().unwrap(), json!({"files": ["a.txt", "b.txt", deep]}));
         assert_eq!(ground.files.delete(deep).unwrap(), json!({"deleted": deep}));
         let left = fs::read_dir(ground.path("sub/deep")).unwrap().count();
         assert_eq!(left, 0, "only the file goes, and nothing temporary stays");
@@ -434,6 +502,41 @@ mod tests {
         let long = ground.write(&"x".repeat(300), "").unwrap_err().to_string();
         assert!(long.contains("cannot be used"), "{long}");
         assert_eq!(ground.files.read("sub/a.txt").unwrap()["content"], "kept");
+    }
+
+    #[test]
+    fn a_call_that_is_cancelled_leaves_the_files_as_they_were() {
+        let ground = ground();
+        ground.write("a.txt", "kept").unwrap();
+        let cancellation = CancellationToken::new();
+        cancellation.cancel();
+        let said = ["a.txt", "new.txt"].map(|path| {
+            ground.files.write(path, "lost", ".holdpoint-test", &cancellation).unwrap_err().to_string()
+        });
+        assert_eq!(said, ["the call was cancelled; nothing was changed"; 2]);
+        assert!(ground.files.list(&cancellation).is_err());
+        assert_eq!(fs::read_dir(ground.path(".")).unwrap().count(), 1);
+        assert_eq!(ground.files.read("a.txt").unwrap()["content"], "kept");
+    }
+
+    #[test]
+    fn what_a_killed_server_left_is_removed_at_start_and_what_another_writes_is_not() {
+        let ground = ground();
+        fs::create_dir_all(ground.path("sub/deep")).unwrap();
+        let [left, written] =
+            ["01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058"]
+                .map(|id| ground.path(&format!("sub/deep/{TEMPORARY}{id}")));
+        let [own, named] = [ground.path("sub/own.txt"), ground.path(".holdpoint-notes")];
+        for path in [&left, &written, &own, &named] {
+            fs::write(path, "half").unwrap();
+        }
+        let writer = fs::File::open(&written).unwrap();
+        writer.try_lock().unwrap();
+        Files::open(&ground.path(".")).unwrap();
+        assert_eq!([&left, &written, &own, &named].map(|path| path.exists()), [false, true, true, true]);
+        drop(writer);
+        Files::open(&ground.path(".")).unwrap();
+        assert!(!written.exists());
     }
 
     #[test]
@@ -460,13 +563,13 @@ mod tests {
         }
         fs::write(ground.path(".holdpoint-left"), "behind by a crash").unwrap();
         paths.sort_unstable();
-        assert_eq!(ground.files.list().unwrap(), json!({ "files": paths }));
+        assert_eq!(ground.list().unwrap(), json!({ "files": paths }));
         for n in paths.len()..LISTED_MAX {
             fs::write(ground.path(&format!("c{n:04}")), "").unwrap();
         }
-        assert_eq!(ground.files.list().unwrap().get("truncated"), None);
+        assert_eq!(ground.list().unwrap().get("truncated"), None);
         fs::write(ground.path("aa"), "").unwrap();
-        let listed = ground.files.list().unwrap();
+        let listed = ground.list().unwrap();
         assert_eq!(listed["truncated"], true);
         let files = listed["files"].as_array().unwrap();
         assert_eq!((files.len(), &files[LISTED_MAX - 1]), (LISTED_MAX, &json!("c0998")));

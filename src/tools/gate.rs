@@ -11,6 +11,7 @@ use crate::domain::assignment::Assignment;
 use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_schema_hash, words};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
+use crate::domain::output::Output;
 use crate::domain::policy::{Asked, Judgement, Policy, Requirement, Ruling, SessionPolicy, Source};
 use crate::domain::strict_json;
 #[cfg(feature = "torture")]
@@ -32,6 +33,8 @@ pub(crate) struct Gate {
     limits: Limits,
     /// Longest time a tool may take.
     timeout: Duration,
+    /// Longest time that a tool may take to return once its call is cancelled.
+    cancel_grace: Duration,
     policy: Arc<Policy>,
     remembering: Remembering,
     /// Of tools of which the operator says nothing else.
@@ -74,7 +77,8 @@ pub(crate) struct Judged {
 
 impl Gate {
     pub(crate) fn new(registry: Arc<ToolRegistry>, config: &Config, process: &str, handler: String) -> Self {
-        let (limits, timeout) = (config.limits.clone(), config.tools.timeout);
+        let limits = config.limits.clone();
+        let (timeout, cancel_grace) = (config.tools.timeout, config.tools.cancel_grace);
         let policy = Arc::new(rules::policy(&config.approval));
         let remembering = Remembering {
             process: (config.approval.remember == RememberIn::Memory).then(|| process.to_owned()),
@@ -82,7 +86,7 @@ impl Gate {
             handler,
         };
         let exact_numbers = config.approval.exact_numbers;
-        Self { registry, limits, timeout, policy, remembering, exact_numbers }
+        Self { registry, limits, timeout, cancel_grace, policy, remembering, exact_numbers }
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
@@ -97,6 +101,16 @@ impl Gate {
     /// Longest time a tool may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// Longest time that a tool may take to return once its call is cancelled.
+    pub(crate) fn cancel_grace(&self) -> Duration {
+        self.cancel_grace
+    }
+
+    /// Longest time until a call that runs has ended.
+    pub(crate) fn longest(&self) -> Duration {
+        self.timeout.saturating_add(self.cancel_grace)
     }
 
     /// Judges one call. `offered` are the tools the model was shown; another is unknown to it.
@@ -252,8 +266,8 @@ impl Gate {
         })
     }
 
-    /// Runs the permitted call. A tool that takes too long may have had its effect: nobody knows. One that
-    /// panics failed, and takes nothing else with it.
+    /// Runs the permitted call, for as long as the tool takes. A tool that panics may have had its effect: the outcome is
+    /// unknown. The panic takes nothing else with it.
     pub(crate) async fn run(&self, permit: Permit) -> Outcome {
         let tool = match self.registry.get(permit.tool_name()).map(|registered| registered.does.clone()) {
             Some(Does::Execute(tool)) => tool,
@@ -266,19 +280,14 @@ impl Gate {
         let point = Point::of("tool.run", Some(&permit.tool_call_id()));
         #[cfg(feature = "torture")]
         point.before().await;
-        let work = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind();
-        let ran = tokio::time::timeout(self.timeout, work).await;
+        let ran = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind().await;
         #[cfg(feature = "torture")]
         point.after().await;
         match ran {
-            Ok(Ok(Ok(output))) => Outcome::Succeeded(self.bounded(output)),
-            Ok(Ok(Err(error))) => Outcome::Failed(error.to_string()),
-            Ok(Err(_panic)) => {
+            Ok(Ok(output)) => self.succeeded(output),
+            Ok(Err(error)) => Outcome::Failed(error.to_string()),
+            Err(_panic) => {
                 tracing::error!("a tool panicked");
-                Outcome::Failed("the tool broke".to_owned())
-            }
-            Err(_elapsed) => {
-                tracing::warn!("a tool took too long");
                 Outcome::Interrupted
             }
         }
@@ -297,7 +306,7 @@ impl Gate {
         let same = registered.schema_hash == schema_hash;
         let asked = AssertUnwindSafe(async { tool.verify(key).await }).catch_unwind();
         match tokio::time::timeout(self.timeout, asked).await {
-            Ok(Ok(Ok(Verified::Happened(output)))) => Some(Outcome::Succeeded(self.bounded(output))),
+            Ok(Ok(Ok(Verified::Happened(output)))) => Some(self.succeeded(output)),
             Ok(Ok(Ok(Verified::NeverHappened))) => {
                 same.then(|| Outcome::Failed(words::NEVER_HAPPENED.to_owned()))
             }
@@ -318,16 +327,9 @@ impl Gate {
         }
     }
 
-    /// The output, or as much of its text as is allowed.
-    pub(crate) fn bounded(&self, output: Value) -> Value {
-        let text = match &output {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        if text.len() <= self.limits.result_bytes {
-            return output;
-        }
-        Value::String(cut(text, self.limits.result_bytes))
+    /// The outcome of a call that gave this.
+    pub(crate) fn succeeded(&self, output: Value) -> Outcome {
+        Outcome::Succeeded(Output::new(output, self.limits.result_bytes))
     }
 
     /// The words the model reads of this outcome.

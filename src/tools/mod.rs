@@ -6,6 +6,7 @@ mod access;
 mod exact_numbers;
 pub mod files;
 pub(crate) mod gate;
+mod output;
 mod registry;
 mod rules;
 mod sub_agent;
@@ -16,6 +17,7 @@ pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 pub(crate) use registry::{InputError, Registered};
 pub use sub_agent::SubAgent;
+pub use tokio_util::sync::CancellationToken;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -46,6 +48,33 @@ use serde::de::DeserializeOwned;
 ///
 ///     async fn execute(&self, input: Add, _permit: Permit<Self>) -> Result<i64, ToolError> {
 ///         input.a.checked_add(input.b).ok_or_else(|| ToolError::new("the sum is too large"))
+///     }
+/// }
+/// ```
+///
+/// A call can be cancelled while its tool runs ([`Permit::cancellation`]). A tool that takes its time listens, and returns
+/// soon with what is true then: an output if the effect has happened, an error if it has not and will not. An error
+/// means `failed`, "it did not happen", to the model and the person; a tool that does not know lets the grace pass.
+///
+/// ```
+/// # use holdpoint::tools::{Permit, Tool, ToolError};
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Report {}
+/// # async fn build_report() -> String { String::new() }
+/// struct Reporter;
+///
+/// impl Tool for Reporter {
+///     const NAME: &'static str = "report";
+///     const DESCRIPTION: &'static str = "Builds a report, which takes a while.";
+///     const HIL: bool = false;
+///     type Input = Report;
+///     type Output = String;
+///
+///     async fn execute(&self, _: Report, permit: Permit<Self>) -> Result<String, ToolError> {
+///         tokio::select! {
+///             report = build_report() => Ok(report),
+///             () = permit.cancellation().cancelled() => Err(ToolError::new("cancelled; there is no report")),
+///         }
 ///     }
 /// }
 /// ```
@@ -88,7 +117,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Does it. The permit is the right to; nobody runs a tool without one. It says on whose behalf the tool runs
     /// ([`Permit::requester`]), and what that user may not reach the tool should not: who approved may be somebody
     /// else, and their rights are none of the tool's. The future is not dropped when a
-    /// client goes away, only when the tool's time is up.
+    /// client goes away, nor when the call is cancelled or its time is up, only when the server leaves.
     ///
     /// # Errors
     /// What went wrong, in words for the model and the person.

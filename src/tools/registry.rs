@@ -1,5 +1,6 @@
 //! The tools a server knows, by name.
 
+use super::output::as_json;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
@@ -9,10 +10,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What is known of a tool without running it.
@@ -100,9 +101,11 @@ impl<T: Tool> DynTool for Typed<T> {
             let permit = permit
                 .for_tool::<T>(T::NAME)
                 .ok_or_else(|| ToolError::new("this is another tool's permit"))?;
-            let input = serde_json::from_value(Value::Object(permit.input().clone()))
+            let read = || serde_json::from_value(Value::Object(permit.input().clone()));
+            let input = catch_unwind(AssertUnwindSafe(read))
+                .map_err(|_panic| ToolError::new("the inputs could not be read; the tool did not run"))?
                 .map_err(|error| ToolError::new(format!("the inputs do not fit: {error}")))?;
-            json(self.0.execute(input, permit).await?)
+            Ok(as_json(self.0.execute(input, permit).await?))
         }
         .boxed()
     }
@@ -110,17 +113,13 @@ impl<T: Tool> DynTool for Typed<T> {
     fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
         async move {
             Ok(match self.0.verify(key).await? {
-                Verified::Happened(output) => Verified::Happened(json(output)?),
+                Verified::Happened(output) => Verified::Happened(as_json(output)),
                 Verified::NeverHappened => Verified::NeverHappened,
                 Verified::Unknown => Verified::Unknown,
             })
         }
         .boxed()
     }
-}
-
-fn json(output: impl Serialize) -> Result<Value, ToolError> {
-    serde_json::to_value(output).map_err(|error| ToolError::new(format!("the output is not JSON: {error}")))
 }
 
 /// Nobody reads more errors of one input than this.

@@ -112,6 +112,8 @@ const WRONG: &[(&str, &str)] = &[
     ("tools.files_dir", "[]"),
     ("tools.timeout", "60"),
     ("tools.timeout", "\"4000 days\""),
+    ("tools.cancel_grace", "5"),
+    ("tools.cancel_grace", "\"4000 days\""),
     ("tools.timeouts", "\"60s\""),
     ("tools.pay.run_rolls", "\"admin\""),
     ("tools.pay.run_roles", "5"),

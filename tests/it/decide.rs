@@ -46,7 +46,7 @@ async fn a_tool_that_breaks_takes_nothing_with_it_and_tells_nothing_internal() {
     let app = Embedded::start().await;
     let (_, id) = app.held("break", "10").await;
     let answer = app.client.approve(&id).await;
-    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("failed")));
+    assert_eq!((answer.status, &answer.body["state"]), (200, &json!("interrupted")));
     assert!(!answer.body.to_string().contains("secret"), "{}", answer.body);
     let (_, other) = app.held("pay", "11").await;
     assert_eq!(app.client.approve(&other).await.body["success"], true);

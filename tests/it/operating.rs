@@ -47,7 +47,7 @@ async fn logged(format: &str) -> (String, String) {
     assert!(ann.read(request).await.raw.contains("upstream_error"));
     let turn = ann.say(&thread, "call break now").await;
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
-    assert_eq!(ann.approve(id).await.body["state"], "failed");
+    assert_eq!(ann.approve(id).await.body["state"], "interrupted");
     (watched.finish(), id.clone())
 }
 

@@ -145,7 +145,8 @@ mod tests {
         }
         // A name that reads like the words around it.
         let ran = input("} to { before approving. c");
-        let done = Outcome::Succeeded(json!({"deleted": "c"}));
+        let done =
+            Outcome::Succeeded(crate::domain::output::Output::new(json!({"deleted": "c"}), usize::MAX));
         for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
             let told = tell(DELETE, &outcome.words(&asked, &ran, 1000));
             assert!(told.starts_with(words::EDITED) && told.ends_with(end), "{told}");

@@ -422,5 +422,6 @@ fn stored(id: ToolCallId, step: i32, planned: &PlannedCall, held: bool, state: S
         created_at: AT,
         expires_at: None,
         child_run_id: None,
+        unreadable: false,
     }
 }

@@ -44,17 +44,17 @@ async fn only_calls_that_a_person_was_asked_about_are_listed_by_how_they_stand()
     for (state, note) in [
         ("pending", "wait"),
         ("succeeded", "yes"),
-        ("failed", "bad"),
+        ("interrupted", "bad"),
         ("rejected", "no"),
         ("cancelled", "never"),
     ] {
-        let tool = if state == "failed" { "break" } else { "pay" };
+        let tool = if state == "interrupted" { "break" } else { "pay" };
         let id = match state {
             "pending" => String::new(),
             _ => app.hold_in(&thread, tool, note).await,
         };
         match state {
-            "succeeded" | "failed" => drop(app.client.approve(&id).await),
+            "succeeded" | "interrupted" => drop(app.client.approve(&id).await),
             "rejected" => drop(app.client.reject(&id).await),
             "cancelled" => drop(app.client.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await),
             _ => {}
@@ -65,7 +65,7 @@ async fn only_calls_that_a_person_was_asked_about_are_listed_by_how_they_stand()
         let answer = app.client.get(&format!("/approvals?state={state}")).await;
         assert_eq!(notes(&answer), [note], "{state}");
     }
-    for state in ["approved", "executing", "interrupted", "expired", "invalid"] {
+    for state in ["approved", "executing", "failed", "expired", "invalid"] {
         assert_eq!(
             list(&app.client, &format!("/approvals?state={state}")).await,
             Vec::<Value>::new(),

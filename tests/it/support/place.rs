@@ -332,6 +332,7 @@ impl Place {
             .env("HOLDPOINT_LOG__LEVEL", "off")
             .env("HOLDPOINT_APPROVAL__LEASE", format!("{}ms", LEASE.as_millis()))
             .env("HOLDPOINT_APPROVAL__SWEEP", "100ms")
+            .env("HOLDPOINT_TOOLS__CANCEL_GRACE", "50ms")
             .env("HOLDPOINT_APPROVAL__WAIT", wait);
         command
     }

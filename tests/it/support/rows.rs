@@ -52,6 +52,19 @@ impl Rows {
         done.map(|result| result.rows_affected()).map_err(|error| error.to_string())
     }
 
+    /// Takes away what keeps the rows of this table from being changed.
+    pub(crate) async fn drop_guards(&self, table: &str) {
+        if self.is_postgres() {
+            self.change(&format!("ALTER TABLE {table} DISABLE TRIGGER USER")).await.unwrap();
+            return;
+        }
+        let named = format!("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = '{table}'");
+        for trigger in self.all(&named).await {
+            let name = trigger["name"].as_str().unwrap();
+            self.change(&format!("DROP TRIGGER {name}")).await.unwrap();
+        }
+    }
+
     /// Waits until somebody waits for a lock in this database, which is on Postgres.
     pub(crate) async fn somebody_waits_for_a_lock(&self) {
         let waits = async || (self.count(LOCK_WAITS).await > 0).then_some(());

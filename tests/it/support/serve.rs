@@ -1,6 +1,6 @@
 //! A server in this process, with tools and a model that a test brings.
 
-use super::{Client, Ledger, Rows, Scene, postgres_if_chosen, probes};
+use super::{Client, Ended, Ledger, Rows, Scene, holdpoint, postgres_if_chosen, probes};
 use holdpoint::app::{App, Deadlines, configured_model};
 use holdpoint::config::{Config, Provider};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
@@ -9,6 +9,7 @@ use holdpoint::tools::ToolRegistry;
 use secrecy::ExposeSecret;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -37,6 +38,8 @@ pub(crate) fn config(dir: &TempDir) -> Config {
     let mut config = Config::default();
     config.database.url = sqlite(dir).into();
     config.server.bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    // Most tools of these tests do not stop when they are asked to.
+    config.tools.cancel_grace = Duration::from_millis(50);
     config
 }
 
@@ -147,6 +150,11 @@ impl Embedded {
         if self.stop.take().is_some() {
             (&mut self.served).await.unwrap();
         }
+    }
+
+    /// Runs the server's own binary beside it, as an operator does.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ended {
+        Ended::of(holdpoint(self.dir.path(), &self.url, args).output().unwrap())
     }
 
     /// A thread in which the model has asked for one call of this tool, and the call's id.

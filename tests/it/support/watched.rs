@@ -2,7 +2,7 @@
 //!
 //! The server is this very binary: the server's own has no tool that breaks.
 
-use super::{Count, Ledger, Process, Upstream, postgres_if_chosen, probes, serve, token};
+use super::{Count, Ledger, Process, Rows, Upstream, postgres_if_chosen, probes, serve, token};
 use futures::FutureExt;
 use holdpoint::app::{App, configured_model};
 use holdpoint::config::{Config, Flags};
@@ -51,6 +51,7 @@ fn child_server() {
 pub(crate) struct Watched {
     pub(crate) server: Process,
     upstream: Upstream,
+    database: String,
     _dir: TempDir,
 }
 
@@ -86,7 +87,12 @@ impl Watched {
             .envs(token::VARIABLES)
             .envs(settings.iter().copied());
         let server = Process::spawn_heard(&mut command);
-        Self { server, upstream, _dir: dir }
+        Self { server, upstream, database, _dir: dir }
+    }
+
+    /// The rows of its database.
+    pub(crate) async fn rows(&self) -> Rows {
+        Rows::open(&self.database).await
     }
 
     /// Stops it; all that it printed.

@@ -1,0 +1,117 @@
+//! What a tool gave, as it is stored: measured before anything serialises it.
+
+use super::call::cut;
+use serde_json::Value;
+
+/// The deepest output that is kept, in levels of arrays and objects. serde_json, which reads the rows, stops at 128
+/// levels; events, messages and answers put a few levels around an output.
+pub(crate) const DEPTH_MAX: usize = 100;
+
+/// An output that can be stored and read again.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Output(Value);
+
+impl Output {
+    /// The output; of one that is longer than `bytes_max` the beginning of its text, of one that is too deep a sentence
+    /// that says so.
+    pub(crate) fn new(value: Value, bytes_max: usize) -> Self {
+        if is_too_deep(&value) {
+            take_apart(value);
+            return Self(Value::String(too_deep()));
+        }
+        match value {
+            Value::String(text) => Self(Value::String(cut(text, bytes_max))),
+            other => {
+                let text = other.to_string();
+                Self(if text.len() > bytes_max { Value::String(cut(text, bytes_max)) } else { other })
+            }
+        }
+    }
+
+    pub(crate) fn as_value(&self) -> &Value {
+        &self.0
+    }
+
+    pub(crate) fn into_value(self) -> Value {
+        self.0
+    }
+}
+
+/// The words in place of an output that is too deep.
+pub(crate) fn too_deep() -> String {
+    format!(
+        "The tool succeeded, but its output is nested more than {DEPTH_MAX} levels deep and was not kept."
+    )
+}
+
+/// The words in place of an output that is no JSON.
+pub(crate) fn not_json(why: &serde_json::Error) -> String {
+    format!("The tool succeeded, but its output cannot be written as JSON and was not kept: {why}")
+}
+
+/// Whether a value has more levels than are kept. A loop, because a recursion as deep as the value overflows the stack.
+pub(crate) fn is_too_deep(value: &Value) -> bool {
+    let mut ahead = vec![(value, 0)];
+    while let Some((value, around)) = ahead.pop() {
+        let inner = around + 1;
+        match value {
+            Value::Array(_) | Value::Object(_) if inner > DEPTH_MAX => return true,
+            Value::Array(items) => {
+                ahead.extend(items.iter().filter(|it| has_levels(it)).map(|it| (it, inner)))
+            }
+            Value::Object(fields) => {
+                ahead.extend(fields.values().filter(|it| has_levels(it)).map(|it| (it, inner)));
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Drops a value, however deep it is: what the compiler writes for that is a recursion.
+fn take_apart(value: Value) {
+    let mut ahead = vec![value];
+    while let Some(value) = ahead.pop() {
+        match value {
+            Value::Array(items) => ahead.extend(items.into_iter().filter(has_levels)),
+            Value::Object(fields) => ahead.extend(fields.into_iter().map(|(_, it)| it).filter(has_levels)),
+            _ => {}
+        }
+    }
+}
+
+fn has_levels(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn nested(depth: usize) -> Value {
+        (0..depth).fold(
+            json!(1),
+            |inner, level| if level % 2 == 0 { json!([2, inner]) } else { json!({ "a": inner }) },
+        )
+    }
+
+    #[test]
+    fn an_output_is_kept_down_to_the_deepest_level_that_is_read_again() {
+        let kept = Output::new(nested(DEPTH_MAX), usize::MAX).into_value();
+        assert_eq!(kept, nested(DEPTH_MAX));
+        assert_eq!(serde_json::from_str::<Value>(&kept.to_string()).unwrap(), kept);
+        for depth in [DEPTH_MAX + 1, 1_000_000] {
+            assert_eq!(Output::new(nested(depth), usize::MAX).into_value(), too_deep());
+        }
+    }
+
+    #[test]
+    fn of_a_long_output_the_beginning_of_its_text_is_kept() {
+        for long in [json!("x".repeat(100)), json!(["x".repeat(100)])] {
+            let Value::String(kept) = Output::new(long, 50).into_value() else { panic!() };
+            assert!(kept.len() <= 50 && kept.ends_with("[…cut]"), "{kept}");
+        }
+        assert_eq!(Output::new(json!(["x"]), 50).into_value(), json!(["x"]));
+    }
+}

@@ -1,0 +1,281 @@
+//! Cancelling reaches the tool: it is asked to stop, has its grace, and what it returns, however late, settles its call.
+
+use crate::support::{Answer, Embedded, Ledger, Probe, Socket, call, eventually, postgres, probes};
+use holdpoint::config::Config;
+use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longer than a test waits.
+const LONG: Duration = Duration::from_secs(3600);
+
+macro_rules! heeds {
+    ($type:ident, $name:literal, hil: $hil:literal) => {
+        /// Waits until it is to stop; then it has been `done`, or it has failed.
+        struct $type(Ledger);
+
+        impl Tool for $type {
+            const NAME: &'static str = $name;
+            const DESCRIPTION: &'static str = "A probe.";
+            const HIL: bool = $hil;
+            type Input = Probe;
+            type Output = Value;
+
+            async fn execute(&self, input: Probe, permit: Permit<Self>) -> Result<Value, ToolError> {
+                self.0.write(format!("{} began", $name));
+                permit.cancellation().cancelled().await;
+                self.0.write(format!("{} stopped", $name));
+                if input.note == "done" {
+                    Ok(json!("done before"))
+                } else {
+                    Err(ToolError::new("nothing was done"))
+                }
+            }
+        }
+    };
+}
+
+heeds!(Heed, "heed", hil: true);
+heeds!(HeedAtOnce, "heed_at_once", hil: false);
+
+/// A server whose tools listen, and have all the time they want for it.
+async fn with_heeding(change: impl FnOnce(&mut Config)) -> Embedded {
+    let app = Embedded::start().await;
+    let mut tools: ToolRegistry = probes(&app.ledger);
+    tools.register(Heed(app.ledger.clone())).unwrap();
+    tools.register(HeedAtOnce(app.ledger.clone())).unwrap();
+    let all = |config: &mut Config| {
+        config.tools.cancel_grace = LONG;
+        config.approval.lease = LONG;
+        config.approval.wait = LONG;
+        change(config);
+    };
+    app.redeploy_with(tools, all).await
+}
+
+async fn soon<T>(waiting: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(60), waiting).await.expect("it ends long before its time is over")
+}
+
+async fn stopped(app: &Embedded, tool: &str) {
+    let line = format!("{tool} stopped");
+    eventually("the tool stops", async || app.ledger.lines().contains(&line).then_some(())).await;
+}
+
+/// Approves a call of `heed`, and does this once it runs; how the call stands in the answer.
+async fn approved_and(app: &Embedded, id: &str, then: impl Future<Output = Answer>) -> (Answer, Answer) {
+    let then = async {
+        app.ledger.wait_begun().await;
+        then.await
+    };
+    soon(async { tokio::join!(app.client.approve(id), then) }).await
+}
+
+#[tokio::test]
+async fn what_a_tool_returns_when_it_is_asked_to_stop_is_its_outcome() {
+    let app = with_heeding(|_| {}).await;
+    for (note, state, result) in
+        [("done", "succeeded", "done before"), ("not", "failed", "The tool failed: nothing was done")]
+    {
+        let (_, id) = app.held("heed", note).await;
+        let cancel = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null);
+        let (decided, cancelled) = approved_and(&app, &id, async { cancel.await }).await;
+        let expected = json!({ "success": false, "tool_call_id": id, "state": state });
+        assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
+        assert_eq!(
+            (decided.status, &decided.body["state"], &decided.body["result"]),
+            (200, &json!(state), &json!(result))
+        );
+        app.ledger.wait_begun().await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_or_a_session_that_is_cancelled_and_a_thread_that_is_deleted_stop_their_tools() {
+    let app = with_heeding(|_| {}).await;
+    for way in ["run", "session", "thread"] {
+        let (thread, id) = app.held("heed", "not").await;
+        let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
+        let cancel = async {
+            match way {
+                "run" => app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await,
+                "session" => app.client.post(&format!("/sessions/{thread}/cancel"), &Value::Null).await,
+                _ => app.client.delete(&format!("/threads/{thread}")).await,
+            }
+        };
+        let (decided, cancelled) = approved_and(&app, &id, cancel).await;
+        assert!(cancelled.status < 300, "{way}: {:?}", cancelled.body);
+        assert_eq!(
+            (decided.status, &decided.body["state"]),
+            (200, &json!("failed")),
+            "{way}: {:?}",
+            decided.body
+        );
+        app.ledger.wait_begun().await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_stops_the_tools_that_it_runs() {
+    let app = with_heeding(|_| {}).await;
+    let thread = app.client.thread().await;
+    app.scene.calls(&[call("a", "heed_at_once", &json!({ "note": "not" }))]);
+    let cancel = async {
+        app.ledger.wait_begun().await;
+        let runs = app.rows.all("SELECT run_id FROM runs").await;
+        app.client.post(&format!("/runs/{}/cancel", runs[0]["run_id"].as_str().unwrap()), &Value::Null).await
+    };
+    let (_, cancelled) = soon(async { tokio::join!(app.client.say(&thread, "go"), cancel) }).await;
+    assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    stopped(&app, "heed_at_once").await;
+    let settled = async || (app.rows.count("tool_calls WHERE state = 'failed'").await == 1).then_some(());
+    eventually("the call is settled", settled).await;
+}
+
+#[tokio::test]
+async fn a_tool_whose_time_is_up_is_asked_to_stop() {
+    let app = with_heeding(|config| config.tools.timeout = Duration::from_millis(50)).await;
+    let (_, id) = app.held("heed", "done").await;
+    let decided = soon(app.client.approve(&id)).await;
+    assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")), "{:?}", decided.body);
+}
+
+#[tokio::test]
+async fn a_tool_whose_lease_is_lost_is_asked_to_stop() {
+    let app = with_heeding(|config| config.approval.lease = Duration::from_millis(600)).await;
+    let (_, id) = app.held("heed", "done").await;
+    let lose = format!(
+        "UPDATE tool_calls SET state = 'interrupted', lease_until = NULL, result = 'lost', finished_at = created_at
+             WHERE tool_call_id = '{id}' AND state = 'executing'"
+    );
+    let lost = async {
+        assert_eq!(app.rows.change(&lose).await, Ok(1));
+        stopped(&app, "heed").await;
+        app.client.get("/threads").await
+    };
+    approved_and(&app, &id, lost).await;
+    assert_eq!(app.client.becomes(&id, "succeeded").await["output"], "done before");
+}
+
+#[tokio::test]
+async fn a_tool_is_asked_to_stop_when_the_server_leaves_and_what_it_returns_is_written() {
+    let mut app = with_heeding(|config| {
+        config.approval.wait = Duration::ZERO;
+        config.server.grace = Duration::from_millis(100);
+    })
+    .await;
+    let (_, id) = app.held("heed", "done").await;
+    assert_eq!(app.client.approve(&id).await.status, 202);
+    app.ledger.wait_begun().await;
+    app.end().await;
+    let row =
+        app.rows.all(&format!("SELECT state, output FROM tool_calls WHERE tool_call_id = '{id}'")).await;
+    assert_eq!(row, [json!({ "state": "succeeded", "output": "\"done before\"" })]);
+}
+
+#[tokio::test]
+async fn a_tool_that_does_not_stop_is_given_up_after_the_grace_and_settles_its_call_late() {
+    let app = Embedded::start().await;
+    let (thread, id) = app.held("wait_for_me", "10").await;
+    let cancel = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null);
+    let (decided, cancelled) = approved_and(&app, &id, async { cancel.await }).await;
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
+    assert_eq!(decided.body["state"], "interrupted");
+    app.scene.says("I see.");
+    assert_eq!(app.client.go_on(&thread).await.text(), "I see.");
+
+    app.ledger.go.add_permits(1);
+    assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "waited": "10" }));
+    app.scene.says("So it did.");
+    assert_eq!(app.client.say(&thread, "and?").await.text(), "So it did.");
+    let told = format!("{:?}", app.scene.growing_requests().last().unwrap().messages);
+    assert!(told.contains("[tool outcome] wait_for_me"), "{told}");
+}
+
+#[tokio::test]
+async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
+    let url = postgres().await;
+    let change = |config: &mut Config| {
+        config.database.url = url.clone().into();
+        config.approval.lease = Duration::from_secs(3);
+    };
+    let runs = Embedded::with(change).await;
+    let mut tools = ToolRegistry::new();
+    tools.register(Heed(runs.ledger.clone())).unwrap();
+    let runs = runs.redeploy_with(tools, |config| {
+        change(config);
+        config.tools.cancel_grace = LONG;
+    });
+    let (runs, other) = (runs.await, Embedded::with(change).await);
+    let (_, id) = runs.held("heed", "done").await;
+    let cancel = other.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null);
+    let (_, cancelled) = approved_and(&runs, &id, async { cancel.await }).await;
+    assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("succeeded")));
+}
+
+/// Forbids the database to let anybody begin a call.
+async fn forbid_claims(app: &Embedded) {
+    let forbid = if app.rows.is_postgres() {
+        "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN RAISE EXCEPTION 'not now'; END $$;
+         CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls FOR EACH ROW
+             WHEN (NEW.state = 'executing') EXECUTE FUNCTION not_now()"
+    } else {
+        "CREATE TRIGGER not_now BEFORE UPDATE ON tool_calls WHEN NEW.state = 'executing'
+             BEGIN SELECT RAISE(ABORT, 'not now'); END"
+    };
+    app.rows.change(forbid).await.unwrap();
+}
+
+/// Deletes the thread once its call is approved.
+async fn delete_behind_yes(app: &Embedded, thread: &str, id: &str) {
+    let approved = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'approved'");
+    eventually("the yes is committed", async || (app.rows.count(&approved).await == 1).then_some(())).await;
+    assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
+}
+
+#[tokio::test]
+async fn an_approval_whose_thread_is_deleted_behind_it_is_answered_with_the_end_of_the_call() {
+    let app = Embedded::with(|config| config.approval.wait = LONG).await;
+    forbid_claims(&app).await;
+    let ended = |body: &Value| {
+        assert_eq!((&body["success"], &body["state"]), (&json!(false), &json!("cancelled")), "{body}");
+        assert_eq!(body["result"], "Cancelled, the tool did not run.");
+    };
+    let (thread, id) = app.held("pay", "1").await;
+    let (one, ()) =
+        soon(async { tokio::join!(app.client.approve(&id), delete_behind_yes(&app, &thread, &id)) }).await;
+    assert_eq!(one.status, 200);
+    ended(&one.body);
+    assert_eq!(app.client.approve(&id).await.status, 404);
+
+    let (thread, id) = app.held("pay", "2").await;
+    let batch = json!({ "decisions": [{ "toolCallId": id, "isValidated": true }] });
+    let batch = app.client.post("/qa/validate_tools", &batch);
+    let (many, ()) = soon(async { tokio::join!(batch, delete_behind_yes(&app, &thread, &id)) }).await;
+    assert_eq!((many.status, &many.body["results"][0]["status"]), (200, &json!(200)));
+    ended(&many.body["results"][0]);
+
+    let (thread, id) = app.held("pay", "3").await;
+    let mut socket = Socket::open(&app.client, "/ws", &[]).await.unwrap();
+    let (name, decide) = (json!(1), json!({ "tool_call_id": id, "decision": "approve" }));
+    let (said, ()) =
+        soon(async { tokio::join!(socket.ask(&name, &decide), delete_behind_yes(&app, &thread, &id)) }).await;
+    assert_eq!(said.0, 200);
+    ended(&said.1);
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_approval_whose_thread_is_deleted_while_the_tool_runs_is_answered_with_its_outcome() {
+    let app = Embedded::with(|config| config.approval.wait = LONG).await;
+    let (thread, id) = app.held("wait_for_me", "1").await;
+    let path = format!("/threads/{thread}");
+    let (decided, deleted) = approved_and(&app, &id, async { app.client.delete(&path).await }).await;
+    assert_eq!(deleted.status, 204);
+    assert_eq!(
+        (decided.status, &decided.body["success"], &decided.body["state"]),
+        (200, &json!(false), &json!("interrupted"))
+    );
+}
