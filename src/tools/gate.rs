@@ -11,7 +11,7 @@ use crate::domain::assignment::Assignment;
 use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_schema_hash, words};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
-use crate::domain::policy::{Asked, Judgement, Policy, Requirement, Ruling, SessionPolicy, Source};
+use crate::domain::policy::{Asked, Judgement, Loosened, Policy, Requirement, Ruling, SessionPolicy, Source};
 use crate::domain::strict_json;
 #[cfg(feature = "torture")]
 use crate::faults::Point;
@@ -182,8 +182,12 @@ impl Gate {
         }
     }
 
-    /// The first tool that would go further under `to` than under `from`.
-    pub(crate) fn loosened(&self, from: &SessionPolicy, to: &SessionPolicy) -> Option<&str> {
+    /// What would go further under `to` than under `from`.
+    pub(crate) fn loosened<'a>(
+        &'a self,
+        from: &'a SessionPolicy,
+        to: &'a SessionPolicy,
+    ) -> Option<Loosened<'a>> {
         let tools = self.registry.specs().map(|spec| (spec.name.as_str(), spec.hil));
         self.policy.loosened(from, to, tools)
     }

@@ -8,6 +8,7 @@ pub(crate) mod gate;
 mod registry;
 mod rules;
 mod sub_agent;
+mod unmatched;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;
@@ -15,6 +16,7 @@ pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 pub(crate) use registry::{InputError, Registered};
 pub use sub_agent::SubAgent;
+pub(crate) use unmatched::Unmatched;
 
 use schemars::JsonSchema;
 use serde::Serialize;
