@@ -4,7 +4,7 @@ use crate::agent::{Agent, Executor, Tasks};
 use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
-use crate::config::{ApprovalMode, Config, ConfigError, Provider};
+use crate::config::{ApprovalMode, AuthMode, Config, ConfigError, Provider};
 #[cfg(feature = "torture")]
 use crate::domain::clock::Skewed;
 use crate::domain::clock::{Clock, SystemClock};
@@ -18,11 +18,13 @@ use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
-pub use crate::operator::{CALL_STATES, CallLine, Fenced, Finding, Operator, OperatorError, WAITING_STATES};
-use crate::store::{Hints, Recovered, Store, StoreError};
+pub use crate::operator::{
+    CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, WAITING_STATES,
+};
+use crate::store::{Hints, Recovered, Sole, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
-use crate::tools::{RegistryError, ToolRegistry};
+use crate::tools::{RegistryError, ToolRegistry, Unmatched};
 use poem::endpoint::BoxEndpoint;
 use secrecy::ExposeSecret;
 use std::future::Future;
@@ -96,8 +98,9 @@ impl From<RemoteError> for AppError {
 /// # Errors
 /// The folder cannot be made or opened.
 pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
-    let files =
-        Files::open(&config.tools.files_dir).map_err(|error| AppError::new("tools.files_dir", error))?;
+    let folder = &config.tools.files_dir;
+    let failed = |error| AppError::new("tools.files_dir", format!("{}: {error}", folder.display()));
+    let files = Files::open(folder).map_err(failed)?;
     let mut registry = ToolRegistry::new();
     registry.register(ListFiles(files.clone()))?;
     registry.register(ReadFile(files.clone()))?;
@@ -150,8 +153,8 @@ pub async fn document() -> Result<String, AppError> {
 /// # Errors
 /// The database cannot be opened or brought up to date.
 pub async fn migrate(config: &Config) -> Result<(), AppError> {
-    connect(config, Arc::new(SystemClock), Metrics::new([], 0.0)).await?.migrate().await?;
-    Ok(())
+    let store = connect(config, Arc::new(SystemClock), Metrics::new([], 0.0)).await?;
+    store.migrate().await.map_err(|error| database_error(config, &error))
 }
 
 /// An operator at a terminal, with the database of the servers.
@@ -159,26 +162,58 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
 /// # Errors
 /// There is no such database, it cannot be opened, or its schema is of another version.
 pub async fn operator(config: &Config) -> Result<Operator, AppError> {
-    // Connecting would make one, and nothing would be found in it.
-    if !Store::is_there(config.database.url.expose_secret()) {
-        return Err(AppError::new("database.url", "there is no such database"));
+    is_there(config)?;
+    Ok(Operator::new(up_to_date(config).await?, config.clone()))
+}
+
+/// What fences the database of the servers. On SQLite no server can begin while it is there.
+///
+/// # Errors
+/// As [`operator`]; on SQLite also if a server is at work.
+pub async fn fencer(config: &Config) -> Result<Fencer, AppError> {
+    is_there(config)?;
+    // Before this process has the database open itself.
+    let sole = Sole::take(config.database.url.expose_secret()).await;
+    let sole = sole.map_err(|error| database_error(config, &error))?;
+    Ok(Fencer::new(up_to_date(config).await?.held_by(sole)))
+}
+
+/// Connecting would make a database, and nothing would be found in it.
+fn is_there(config: &Config) -> Result<(), AppError> {
+    match Store::file(config.database.url.expose_secret()) {
+        Some(path) if !path.exists() => Err(AppError::new("database.url", "there is no such database")),
+        _ => Ok(()),
     }
+}
+
+async fn up_to_date(config: &Config) -> Result<Store, AppError> {
     let store = connect(config, Arc::new(SystemClock), Metrics::new([], 0.0)).await?;
-    if !store.is_up_to_date().await? {
+    if !store.is_up_to_date().await.map_err(|error| database_error(config, &error))? {
         let why = "its schema is not the one of this version; run `holdpoint migrate` first";
         return Err(AppError::new("database.url", why));
     }
-    Ok(Operator::new(store, config.clone()))
+    Ok(store)
 }
 
 async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Result<Store, AppError> {
     let url = config.database.url.expose_secret();
     let connected = Store::connect(url, config.database.max_connections, clock, metrics).await;
-    // The driver's own words repeat the URL, and its password with it.
-    connected.map_err(|error| match error.to_string() {
-        why if url.is_empty() => AppError::new("database.url", why),
-        why => AppError::new("database.url", why.replace(url, "…")),
-    })
+    connected.map_err(|error| database_error(config, &error))
+}
+
+/// The driver's own words repeat the URL, and its password with it, and name no file.
+fn database_error(config: &Config, error: &StoreError) -> AppError {
+    let url = config.database.url.expose_secret();
+    let why = match error.to_string() {
+        why if url.is_empty() => why,
+        why => why.replace(url, "…"),
+    };
+    match (error, Store::file(url)) {
+        (StoreError::Database(_), Some(path)) => {
+            AppError::new("database.url", format!("{}: {why}", path.display()))
+        }
+        _ => AppError::new("database.url", why),
+    }
 }
 
 #[cfg(not(feature = "torture"))]
@@ -243,13 +278,17 @@ impl AppBuilder {
     /// Joins the server; brings the schema up to date, and puts in order what an earlier process left behind.
     ///
     /// # Errors
-    /// The configuration cannot be used, or the database not be opened or brought up to date. In mode `manual` there is no
-    /// approval handler, or the handler has no usable name.
+    /// The configuration cannot be used or names a tool that is not there, or the database not be opened or brought up to
+    /// date. In mode `manual` there is no approval handler, or the handler has no usable name.
     pub async fn build(mut self) -> Result<App, AppError> {
         self.config.check()?;
         self.tools.check()?;
         self.check_handler()?;
         self.tools.put_under(&self.config.tools.rules)?;
+        for Unmatched { key, why } in self.tools.check_policy(&self.config.approval)? {
+            tracing::warn!(key, "{why}");
+        }
+        warn_of_dangers(&self.config);
         App::start(self).await
     }
 
@@ -270,6 +309,25 @@ impl AppBuilder {
     }
 }
 
+/// Warns of settings by which calls run without a person, or everybody is the one user.
+fn warn_of_dangers(config: &Config) {
+    let (approval, auth) = (&config.approval, &config.auth);
+    if approval.mode == ApprovalMode::AutoApprove {
+        tracing::warn!(
+            key = "approval.mode",
+            "auto-approve: calls of tools that ask run without an approval"
+        );
+    }
+    if approval.always_allow.iter().any(|pattern| pattern.chars().all(|c| c == '*')) {
+        let what = "every tool is allowed: no call is held, and rules that ask have no effect";
+        tracing::warn!(key = "approval.always_allow", "{what}");
+    }
+    if auth.mode == AuthMode::None && auth.allow_insecure {
+        let what = "everyone who reaches the server is its one user, and may approve every call";
+        tracing::warn!(key = "auth.allow_insecure", "{what}");
+    }
+}
+
 impl App {
     /// A server with this configuration, to be given its tools, its models and who is asked about held calls.
     pub fn builder(config: Config) -> AppBuilder {
@@ -285,8 +343,9 @@ impl App {
         let clock = clock();
         let names = parts.tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
-        let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?;
-        let store = store.serve_alone(config.database.url.expose_secret())?;
+        let sole = Sole::take(config.database.url.expose_secret());
+        let sole = sole.await.map_err(|error| database_error(config, &error))?;
+        let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?.held_by(sole);
         let app = Self::join(parts, store, clock, metrics)?;
         app.warn_of_inexact_numbers();
         // Large, and it would make everything that builds a server as large.
@@ -382,7 +441,14 @@ impl App {
 
     async fn prepare(&self) -> Result<(), AppError> {
         let store = &self.api.store;
-        store.migrate().await?;
+        store.migrate().await.map_err(|error| database_error(&self.config, &error))?;
+        for (setting, value) in store.unsafe_settings().await? {
+            tracing::warn!(
+                setting,
+                value,
+                "a crash of the database may lose decisions that were acknowledged"
+            );
+        }
         // On Postgres other processes may be alive: there only a lease tells.
         if store.has_one_writer() {
             let write = store.write().await?;
@@ -457,6 +523,9 @@ impl App {
             let why =
                 "a build with the feature `torture` serves this machine alone; expected a loopback address";
             return Err(AppError::new("server.bind", why));
+        }
+        if !address.ip().is_loopback() {
+            tracing::warn!(key = "server.bind", %address, "other machines may reach this address");
         }
         let beside = match self.config.server.metrics_bind {
             Some(address) => Some(metrics_listener(address).await?),

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -101,9 +102,19 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
 /// A fence that is done sooner shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
+/// Prints an error with its causes, and no backtrace: it is for the operator.
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+async fn main() -> ExitCode {
+    match Box::pin(run(Cli::parse())).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<()> {
     if matches!(cli.command, Some(Command::Openapi)) {
         println!("{}", app::document().await?);
         return Ok(());
@@ -170,7 +181,7 @@ async fn list(config: &Config, states: &[String], limit: u32) -> anyhow::Result<
     let (calls, more) = operator.calls(states, limit.into()).await?;
     let mut out = std::io::stdout().lock();
     let head = ["TOOL CALL", "TOOL", "STATE", "TENANT", "USER", "SINCE"].map(str::to_owned);
-    let lines: Vec<[String; 6]> = std::iter::once(head).chain(calls.into_iter().map(cells)).collect();
+    let lines: Vec<[String; 6]> = std::iter::once(head).chain(calls.iter().map(CallLine::cells)).collect();
     for line in &lines {
         let mut padded = String::new();
         for (column, cell) in line.iter().enumerate() {
@@ -185,13 +196,6 @@ async fn list(config: &Config, states: &[String], limit: u32) -> anyhow::Result<
         eprintln!("there are more than {limit}; expected a larger --limit to see them");
     }
     Ok(())
-}
-
-/// What a person may read: what users and models named may hold what a terminal obeys.
-fn cells(call: CallLine) -> [String; 6] {
-    let CallLine { tool_call_id, tool, state, tenant_id, user_id, since } = call;
-    [tool_call_id, tool, state, tenant_id, user_id, since]
-        .map(|text| text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect())
 }
 
 async fn resolve(
@@ -212,8 +216,8 @@ async fn resolve(
 }
 
 async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
-    let operator = app::operator(config).await?;
-    let leases = operator.leases_held().await?;
+    let fencer = app::fencer(config).await?;
+    let leases = fencer.leases_held().await?;
     if leases > 0 {
         eprintln!(
             "warning: {leases} turns or tools hold leases: servers may be at work; what they run is told late"
@@ -222,7 +226,7 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     // It draws on a terminal alone.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} threads")?);
-    let fenced = operator.fence(by, |done, all| {
+    let fenced = fencer.fence(by, |done, all| {
         if bar.is_hidden() && bar.elapsed() > SHOW_AFTER {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }

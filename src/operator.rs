@@ -6,8 +6,8 @@ pub use crate::domain::call::CALL_STATES;
 use crate::domain::call::{Outcome, State, ToolCall, established};
 use crate::domain::decision::Surface;
 use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
+use crate::domain::visible::visible;
 use crate::store::{FencedThread, ListedCall, Store, StoreError};
-use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 /// Longest name of an operator, and longest reason, in characters.
@@ -86,7 +86,7 @@ pub enum OperatorError {
         /// Where it stands.
         state: &'static str,
     },
-    /// The database failed, or a server is at work where none may be.
+    /// The database failed.
     #[error("the database: {0}")]
     Database(String),
 }
@@ -150,17 +150,27 @@ impl Operator {
         // Its own late result was faster.
         Err(write.any_call(id).await?.map_or_else(no_call, |call| not_interrupted(&call)))
     }
+}
+
+/// Fences a database from which no server may serve meanwhile.
+#[derive(Debug)]
+pub struct Fencer(Store);
+
+impl Fencer {
+    pub(crate) fn new(store: Store) -> Self {
+        Self(store)
+    }
 
     /// How many turns and executions say that they are alive, where servers may be at work meanwhile.
     ///
     /// # Errors
     /// The database failed.
     pub async fn leases_held(&self) -> Result<u64, OperatorError> {
-        if self.store.has_one_writer() {
+        if self.0.has_one_writer() {
             return Ok(0);
         }
         // Dropped, not committed: it only looks.
-        Ok(self.store.write().await?.leases_held().await?)
+        Ok(self.0.write().await?.leases_held().await?)
     }
 
     /// After a restore, or a failover that lost commits: has nothing go on by itself that the database holds as open,
@@ -168,11 +178,10 @@ impl Operator {
     /// many threads are done, and of how many.
     ///
     /// # Errors
-    /// The database failed; on SQLite also if a server is at work.
+    /// The database failed.
     pub async fn fence(&self, by: &str, mut progress: impl FnMut(u64, u64)) -> Result<Fenced, OperatorError> {
         let actor = actor(by)?;
-        // Held to the end: no server may begin between two threads.
-        let store = self.store.clone().serve_alone(self.config.database.url.expose_secret())?;
+        let store = &self.0;
         let mut grants = 0;
         for session in store.read().await?.remembering_sessions().await? {
             let write = store.write().await?;
@@ -196,6 +205,13 @@ impl CallLine {
     fn of(call: ListedCall) -> Self {
         let ListedCall { id, tool, state, tenant_id, user_id, since } = call;
         Self { tool_call_id: id, tool, state, tenant_id, user_id, since: since.to_rfc3339() }
+    }
+
+    /// What a person may read, in the order of the fields: what users and models named may hold what a terminal obeys, or
+    /// does not show.
+    pub fn cells(&self) -> [String; 6] {
+        let Self { tool_call_id, tool, state, tenant_id, user_id, since } = self;
+        [tool_call_id, tool, state, tenant_id, user_id, since].map(|text| visible(text))
     }
 }
 

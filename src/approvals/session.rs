@@ -3,7 +3,7 @@
 use super::Approvals;
 use crate::domain::Principal;
 use crate::domain::id::ThreadId;
-use crate::domain::policy::SessionPolicy;
+use crate::domain::policy::{Loosened, SessionPolicy};
 use crate::store::StoreError;
 
 /// Why a session's policy stays as it is.
@@ -15,6 +15,9 @@ pub(crate) enum PolicyError {
     /// A tool would go further than before, and only an operator has it do so.
     #[error("the tool {0:?} would go further than before")]
     Loosened(String),
+    /// Tools that ask would, wherever there are some.
+    #[error("the mode would go further than before")]
+    ModeLoosened,
     /// No such tool.
     #[error("there is no tool {0:?}")]
     UnknownTool(String),
@@ -31,18 +34,27 @@ impl Approvals {
         session: ThreadId,
         policy: &SessionPolicy,
     ) -> Result<(), PolicyError> {
-        let registry = self.gate().registry();
-        if let Some(unknown) = policy.tools.keys().find(|name| registry.get(name).is_none()) {
-            return Err(PolicyError::UnknownTool(unknown.clone()));
-        }
         let operates = principal.has_one_of(&self.operators);
         let write = self.store.urgent_write().await?;
         let root = write.any_session(principal, session).await?;
         let root = root.filter(|root| operates || root.is_of(principal)).ok_or(PolicyError::NotFound)?;
         write.lock_thread(&root).await?;
         let before = write.session_policy(&root).await?;
-        if !operates && let Some(tool) = self.gate().loosened(&before, policy) {
-            return Err(PolicyError::Loosened(tool.to_owned()));
+        let registry = self.gate().registry();
+        // What holds already may be about tools of another build; and of a tool that is not there for somebody they learn
+        // nothing here.
+        let is_known = |name: &str| {
+            before.tools.contains_key(name)
+                || registry.get(name).is_some_and(|tool| operates || tool.is_shown_to(principal))
+        };
+        if let Some(unknown) = policy.tools.keys().find(|name| !is_known(name)) {
+            return Err(PolicyError::UnknownTool(unknown.clone()));
+        }
+        if !operates && let Some(loosened) = self.gate().loosened(&before, policy) {
+            return Err(match loosened {
+                Loosened::Tool(tool) => PolicyError::Loosened(tool.to_owned()),
+                Loosened::Mode => PolicyError::ModeLoosened,
+            });
         }
         write.set_session_policy(&root, policy).await?;
         write.commit().await?;

@@ -32,8 +32,10 @@ pub struct Approval {
     #[serde(with = "super::sources::duration")]
     pub wait: Duration,
     /// `while_pending`: what a new message does while calls wait for a person.
+    #[serde(deserialize_with = "super::sources::word")]
     pub while_pending: WhilePending,
     /// `mode`: what becomes of the calls of tools that ask.
+    #[serde(deserialize_with = "super::sources::word")]
     pub mode: ApprovalMode,
     /// `always_allow`: tools about which nobody is asked, by their names; `*` and `?` stand for others.
     #[serde(deserialize_with = "super::sources::list")]
@@ -42,8 +44,10 @@ pub struct Approval {
     #[serde(deserialize_with = "super::sources::list")]
     pub always_deny: Vec<String>,
     /// `remember`: where a yes is kept that is to be remembered in its session.
+    #[serde(deserialize_with = "super::sources::word")]
     pub remember: RememberIn,
     /// `remember_inputs`: of which calls of the tool such a yes is then.
+    #[serde(deserialize_with = "super::sources::word")]
     pub remember_inputs: RememberInputs,
     /// `exact_numbers`: whether a call is held that has a number which pages in JavaScript cannot show exactly.
     pub exact_numbers: ExactNumbers,

@@ -16,6 +16,7 @@ const TENANT_CHARS_MAX: usize = 256;
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// `mode`: how callers are known.
+    #[serde(deserialize_with = "super::sources::word")]
     pub mode: AuthMode,
     /// `allow_insecure`: whether mode `none` may face more than this machine.
     pub allow_insecure: bool,

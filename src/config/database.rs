@@ -29,6 +29,10 @@ impl Default for Database {
 
 impl Database {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let scheme = self.url.expose_secret().split_once(':').map(|(scheme, _)| scheme);
+        if !matches!(scheme, Some("sqlite" | "postgres" | "postgresql")) {
+            return wrong("database.url", "expected a URL that begins with sqlite: or postgres://");
+        }
         let direct = self.direct_url.as_ref().map(|url| Url::parse(url.expose_secret()));
         if direct.is_some_and(|url| !url.is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"))) {
             return wrong("database.direct_url", "expected a postgres:// URL");

@@ -10,6 +10,7 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// `format`: how lines look; if absent, text on a terminal and JSON elsewhere.
+    #[serde(deserialize_with = "super::sources::some_word")]
     pub format: Option<LogFormat>,
     /// `level`: what is logged, as `tracing`'s filters are written; if absent, `info`.
     pub level: Option<String>,

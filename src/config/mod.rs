@@ -102,7 +102,7 @@ impl Config {
         };
         let plain = Environment::default().keep_prefix(true).source(Some(sources::usual_variables()));
         let own = Environment::with_prefix("HOLDPOINT").prefix_separator("_").separator("__");
-        let own = own.source(Some(sources::own_variables()));
+        let own = own.source(Some(sources::own_variables()?));
         let read = config::Config::builder()
             .add_source(file)
             .add_source(plain.separator("__"))
@@ -169,24 +169,39 @@ fn duration(key: &str, duration: Duration) -> Result<(), ConfigError> {
 
 /// The error with the whole name of its key, which is below this one: also of a key that nobody knows.
 fn named(within: &str, error: config::ConfigError) -> ConfigError {
-    let (inside, said) = match &error {
-        config::ConfigError::At { error, key: Some(key), .. } => (key.as_str(), error.to_string()),
-        config::ConfigError::Type { key, unexpected, expected, .. } => {
-            (key.as_deref().unwrap_or_default(), format!("invalid type: {unexpected}, expected {expected}"))
+    let (inside, origin, said) = match &error {
+        config::ConfigError::At { error, key: Some(key), origin } => {
+            (key.as_str(), origin.as_deref(), error.to_string())
         }
-        other => ("", other.to_string()),
+        config::ConfigError::Type { key, unexpected, expected, origin } => {
+            let said = format!("invalid type: {unexpected}, expected {expected}");
+            (key.as_deref().unwrap_or_default(), origin.as_deref(), said)
+        }
+        config::ConfigError::NotFound(key) => {
+            (key.as_str(), None, "expected a value; it is missing".to_owned())
+        }
+        other => ("", None, other.to_string()),
     };
     // As it is written in the file; the library leaves out the dot behind an index.
-    let inside = inside.replace(']', "].");
+    let inside = inside.replace(']', "].").replace("].[", "][").replace("]..", "].");
     let inside = inside.trim_end_matches('.');
+    // What was named before it came here.
+    if let Some((key, why)) = said.split_once(": ").filter(|(key, _)| is_below(inside, key)) {
+        return ConfigError::Value { key: key.to_owned(), why: why.to_owned() };
+    }
     let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-    let (field, why) = match unknown {
-        Some((field, expected)) => (field, format!("there is no such key{expected}")),
-        None if within.is_empty() && !inside.contains(']') => return error.into(),
-        None => ("", said.clone()),
+    let (field, why) = match (unknown, origin) {
+        (Some((field, expected)), _) => (field, format!("there is no such key{expected}")),
+        (None, Some(origin)) => ("", format!("{said}, in {origin}")),
+        (None, None) => ("", said.clone()),
     };
-    let parts = [within, inside, field].into_iter().filter(|part| !part.is_empty());
-    ConfigError::Value { key: parts.collect::<Vec<_>>().join("."), why }
+    let parts: Vec<&str> = [within, inside, field].into_iter().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { error.into() } else { ConfigError::Value { key: parts.join("."), why } }
+}
+
+/// Whether a key is inside of a section.
+fn is_below(section: &str, key: &str) -> bool {
+    !section.is_empty() && key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// The error without the lines of the file that it shows: there may be a secret in them.

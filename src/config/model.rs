@@ -28,6 +28,7 @@ const OWN_FIELDS: [&str; 10] = [
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
     /// `provider`: who answers.
+    #[serde(deserialize_with = "super::sources::word")]
     pub provider: Provider,
     /// `name`: the model's name at its provider.
     pub name: Option<String>,

@@ -12,6 +12,7 @@ pub struct ApprovalRule {
     /// `name`: what decisions and events call it.
     pub name: String,
     /// `effect`: what it does.
+    #[serde(deserialize_with = "super::sources::word")]
     pub effect: RuleEffect,
     /// `tools`: the tools that it is about, by their names; `*` and `?` stand for others.
     pub tools: Vec<String>,

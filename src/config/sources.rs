@@ -1,10 +1,10 @@
 //! Where values come from, and the shapes they may come in.
 
-use super::{ConfigError, wrong};
-use serde::de::Error as _;
+use super::{Config, ConfigError, wrong};
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use std::ffi::OsString;
 use std::net::SocketAddr;
 
 /// Keys that are `true` or `false`.
@@ -39,13 +39,58 @@ pub(super) fn table_or_json<'de, D: Deserializer<'de>>(
     }
 }
 
-/// The variables that are keys. Kubernetes sets others with our prefix for a service of our name.
+/// The variables that are keys: all with our prefix, but for those that Kubernetes sets for services of our name.
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
-pub(super) fn own_variables() -> config::Map<String, String> {
-    let is_key = |name: &str| name.strip_prefix("HOLDPOINT_").is_some_and(|key| key.contains("__"));
-    let text =
-        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-    std::env::vars_os().filter_map(text).filter(|(name, _)| is_key(name)).collect()
+pub(super) fn own_variables() -> Result<config::Map<String, String>, ConfigError> {
+    let mut keys = config::Map::new();
+    for (variable, value) in std::env::vars_os() {
+        let Some(variable) = variable.to_str() else { continue };
+        let Some(key) = variable.strip_prefix("HOLDPOINT_") else { continue };
+        let Some(value) = value.to_str() else {
+            wrong(variable, "expected text in UTF-8")?;
+            continue;
+        };
+        if key.contains("__") {
+            keys.insert(variable.to_owned(), value.to_owned());
+        } else if !is_of_service(key, value) {
+            let expected = match likely(key) {
+                likely if likely.is_empty() => {
+                    "HOLDPOINT_<SECTION>__<KEY>, with two underscores between".to_owned()
+                }
+                likely => likely.join(" or "),
+            };
+            wrong(variable, format!("there is no such variable; expected {expected}"))?;
+        }
+    }
+    Ok(keys)
+}
+
+/// Whether Kubernetes sets such a variable for a service, in its own way or in that of Docker's links.
+fn is_of_service(key: &str, value: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
+    let is_link = |protocol: &str| value.starts_with(&format!("{protocol}://"));
+    let is_linked = |protocol: &str| key.contains(&format!("_{}", protocol.to_uppercase()));
+    key.ends_with("SERVICE_HOST")
+        || key.contains("SERVICE_PORT")
+        || (key.contains("PORT_") && PROTOCOLS.into_iter().any(is_linked))
+        || (key.ends_with("PORT") && PROTOCOLS.into_iter().any(is_link))
+}
+
+/// The variables that may be meant by one that names no section, or has one underscore behind it.
+fn likely(key: &str) -> Vec<String> {
+    let key = key.to_lowercase();
+    let all = serde_json::to_value(Config::default()).unwrap_or_default();
+    let mut likely = Vec::new();
+    for (section, keys) in all.as_object().into_iter().flatten() {
+        let keys = keys.as_object().into_iter().flatten().map(|(name, _)| name.clone());
+        let files = SECRETS.iter().filter(|(of, _)| of == section).map(|(_, name)| format!("{name}_file"));
+        for name in keys.chain(files) {
+            if key == name || key == format!("{section}_{name}") {
+                likely.push(format!("HOLDPOINT_{}__{}", section.to_uppercase(), name.to_uppercase()));
+            }
+        }
+    }
+    likely
 }
 
 /// The names that hosts and collectors give what is ours too, as the keys they stand for.
@@ -123,6 +168,24 @@ pub(super) fn some_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     address(deserializer).map(Some)
+}
+
+/// One of a few words. Of another the error lists them, which the library's own does not.
+pub(super) fn word<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let word: StrDeserializer<'_, ValueError> = text.as_str().into_deserializer();
+    T::deserialize(word).map_err(|error| {
+        let said = error.to_string();
+        let expected = said.rsplit_once(", expected ").map_or(said.as_str(), |(_, expected)| expected);
+        D::Error::custom(format_args!("expected {expected}, not {text:?}"))
+    })
+}
+
+/// The same, of a key that may be absent.
+pub(super) fn some_word<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    word(deserializer).map(Some)
 }
 
 /// A list, or words with commas between, as the environment has them.

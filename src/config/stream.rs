@@ -21,6 +21,7 @@ pub enum UiDialect {
 #[serde(default, deny_unknown_fields)]
 pub struct Stream {
     /// `default_ui_dialect`: what a page of AI SDK 5 or later is told that does not say which it is.
+    #[serde(deserialize_with = "super::sources::word")]
     pub default_ui_dialect: UiDialect,
     /// `keep_alive`: after how long a silence a stream shows that it is alive; zero is never.
     #[serde(with = "super::sources::duration")]

@@ -20,6 +20,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod strict_json;
 pub(crate) mod turn;
+pub(crate) mod visible;
 
 /// Who a request speaks for. It is the owner named in every statement of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -267,6 +267,9 @@ impl From<PolicyError> for ApiError {
             PolicyError::Loosened(tool) => Self::forbidden(format!(
                 "{tool} would go further than before. You may only tighten what holds in the session."
             )),
+            PolicyError::ModeLoosened => Self::forbidden(
+                "mode: tools that ask would go further than before. You may only tighten what holds in the session.",
+            ),
             PolicyError::UnknownTool(name) => {
                 Self::Unprocessable(body("unknown_tool", format!("tools: there is no tool {name:?}."), None))
             }

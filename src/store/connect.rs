@@ -1,7 +1,7 @@
-//! Connecting: pools, time-outs, and who may serve from a SQLite file.
+//! Connecting: pools and time-outs.
 
 use super::limited::answered;
-use super::{Store, StoreError, WRITE_TIMEOUT};
+use super::{Sole, Store, StoreError, WRITE_TIMEOUT};
 use crate::domain::clock::Clock;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
@@ -13,7 +13,7 @@ use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJourna
 use sea_orm::sqlx::{Database as Driver, Sqlite};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend, DbErr, RuntimeErr};
 use sqlx_core::transaction::TransactionManager;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,30 +56,17 @@ impl Store {
         };
         let writers = Arc::new(Semaphore::new(writers));
         let news = Arc::default();
-        Ok(Self { db, urgent, clock, metrics, writers, sole: None, shared_sessions, news })
+        Ok(Self { db, urgent, clock, metrics, writers, _sole: None, shared_sessions, news })
     }
 
-    /// Whether there is a database to connect to, as far as a file tells.
-    pub(crate) fn is_there(url: &str) -> bool {
-        sqlite_file(url).is_none_or(|path| path.exists())
+    /// The file of a SQLite database. One in memory has none.
+    pub(crate) fn file(url: &str) -> Option<PathBuf> {
+        sqlite_file(url)
     }
 
-    /// Keeps other processes from serving from the same SQLite file: two would each take what the other runs for
-    /// what a dead one left behind. On Postgres there may be many.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`] if another process does.
-    pub(crate) fn serve_alone(mut self, url: &str) -> Result<Self, StoreError> {
-        let Some(path) = lock_file(url) else { return Ok(self) };
-        let failed = |why| StoreError::LockFile { path: path.display().to_string(), why };
-        // A file beside the database: closing the database's own file would let go of SQLite's locks on it.
-        let file = private().create(true).truncate(false).open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => self.sole = Some(Arc::new(file)),
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse),
-            Err(TryLockError::Error(why)) => return Err(failed(why)),
-        }
-        Ok(self)
+    /// The same, with what keeps other processes from serving from it for as long as the store is there.
+    pub(crate) fn held_by(self, sole: Option<Sole>) -> Self {
+        Self { _sole: sole, ..self }
     }
 }
 
@@ -111,7 +98,11 @@ async fn pool(
                 .busy_timeout(WRITE_TIMEOUT)
         })
         .map_sqlx_sqlite_pool_opts(|pool| {
-            pool.after_release(|connection, _| forget_transaction(connection).boxed())
+            // One that is open keeps SQLite's own lock on the file, by which `Sole` sees that this process is there; and
+            // a database in memory ends with its last one.
+            pool.idle_timeout(None)
+                .max_lifetime(None)
+                .after_release(|connection, _| forget_transaction(connection).boxed())
         })
         .map_sqlx_postgres_opts(postgres_options)
         .map_sqlx_postgres_pool_opts(|pool| {
@@ -213,31 +204,23 @@ async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError
 
 /// Makes a SQLite file that is not there yet. SQLite would make it for everybody to read, and gives the files beside
 /// it the mode that it has.
-fn make_private_file(url: &str) {
+pub(super) fn make_private_file(url: &str) {
     if let Some(path) = sqlite_file(url) {
         // Where it cannot be made SQLite says why.
         let _there = private().create_new(true).open(path);
     }
 }
 
-fn private() -> OpenOptions {
+pub(super) fn private() -> OpenOptions {
     let mut options = File::options();
     options.write(true).mode(PRIVATE);
     options
 }
 
 /// The file of a SQLite database. One in memory has none.
-fn sqlite_file(url: &str) -> Option<PathBuf> {
+pub(super) fn sqlite_file(url: &str) -> Option<PathBuf> {
     let in_memory = url.contains(":memory:") || url.contains("mode=memory");
     let options: SqliteConnectOptions =
         (url.starts_with("sqlite:") && !in_memory).then(|| url.parse().ok())??;
     Some(options.get_filename().to_owned())
-}
-
-fn lock_file(url: &str) -> Option<PathBuf> {
-    // One that has several names has one lock.
-    let database = sqlite_file(url)?.canonicalize().ok()?;
-    let mut path = database.into_os_string();
-    path.push(".lock");
-    Some(path.into())
 }

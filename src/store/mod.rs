@@ -29,6 +29,7 @@ mod rows;
 mod runs;
 mod sequencer;
 mod sessions;
+mod sole;
 mod steps;
 mod sweep;
 mod threads;
@@ -51,6 +52,7 @@ pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
 pub(crate) use listing::ListedCall;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
+pub(crate) use sole::Sole;
 pub(crate) use steps::{NewCall, StepResult};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{NewThread, Page, Thread};
@@ -68,31 +70,47 @@ use parking_lot::Mutex;
 use sea_orm::sqlx;
 use sea_orm::{
     AccessMode, ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
-    FromQueryResult, IsolationLevel, RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions,
-    TransactionTrait,
+    FromQueryResult, IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement,
+    TransactionOptions, TransactionTrait,
 };
 use serde_json::Value;
-use std::fs::File;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// Has Postgres answer COMMIT once the transaction is on its disk, whatever the role or the database is set to: a decision
+/// that was acknowledged and is lost in a crash would be taken, and the call run, once more. `remote_apply` waits for
+/// more than that, and stays.
+macro_rules! durable_commit {
+    () => {
+        "set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+            WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
+    };
+}
+
 /// The lock under which replicas that start together migrate one after the other, however long that takes.
-const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7233001)";
+const MIGRATION_LOCK: &str = concat!("SELECT pg_advisory_xact_lock(7233001), ", durable_commit!());
 
 /// Begins a transaction that writes on Postgres: no statement may take longer than 5 s, waiting for locks included,
 /// and a process that is paused holds its locks for 10 s at most. Set for the transaction alone, so that it holds
 /// behind a pooler too. Then the time.
-const BEGIN_WRITE: &str = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros,
+const BEGIN_WRITE: &str = concat!(
+    "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros,
     set_config('statement_timeout', '5000', true),
-    set_config('idle_in_transaction_session_timeout', '10000', true)";
+    set_config('idle_in_transaction_session_timeout', '10000', true), ",
+    durable_commit!()
+);
 
 /// Begins a transaction in a session that others had before. sqlx gives every statement a name there, even if it keeps
 /// none, and counts from one in each connection: what the others left behind has the same names.
 const BEGIN_SHARED_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; DEALLOCATE ALL";
 const BEGIN_SHARED_WRITE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DEALLOCATE ALL";
+
+/// What has to be on in Postgres, and is not.
+const UNSAFE_SETTINGS: &str = "SELECT name, setting FROM pg_settings
+    WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name";
 
 /// How long a writer waits for its turn.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -106,6 +124,15 @@ pub(crate) enum StoreError {
     /// Another process serves from the same SQLite file, and only one may.
     #[error("another process serves from this database; SQLite takes one, use Postgres for more")]
     InUse,
+    /// Another process has the SQLite file open, and the file that would say whether it serves is gone.
+    #[error(
+        "another process has this database open, and may serve from it: its lock file {path} was deleted or replaced; \
+         end that process first"
+    )]
+    MaybeInUse {
+        /// The lock file.
+        path: String,
+    },
     /// A pooler gives a session to several clients in turn, and this one would keep statements in it.
     #[error(
         "a pooler gives one session of this database to several clients in turn, as pgbouncer does in transaction \
@@ -143,6 +170,7 @@ impl StoreError {
             ) => is_unavailable(error),
             Self::Database(_)
             | Self::InUse
+            | Self::MaybeInUse { .. }
             | Self::SharedSessions
             | Self::LockFile { .. }
             | Self::Inconsistent { .. } => false,
@@ -181,8 +209,8 @@ pub(crate) struct Store {
     metrics: Metrics,
     /// SQLite has one writer at a time, and lets the others look again now and then; here they queue.
     writers: Arc<Semaphore>,
-    /// Held as long as the server is there: nobody else serves from this SQLite file.
-    sole: Option<Arc<File>>,
+    /// Held as long as the server is there: no other process serves from this SQLite file.
+    _sole: Option<Sole>,
     /// A pooler gives each transaction a session that others had before.
     shared_sessions: bool,
     /// Told when events are committed.
@@ -260,6 +288,18 @@ impl Store {
     pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
         let tx = self.begin_over(&self.db, Mode::Read).await?;
         Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
+    }
+
+    /// The settings of the database's server, each with its value, by which a crash may lose what was committed. No
+    /// session can change them.
+    pub(crate) async fn unsafe_settings(&self) -> Result<Vec<(String, String)>, StoreError> {
+        if self.db.get_database_backend() != DbBackend::Postgres {
+            return Ok(Vec::new());
+        }
+        let statement = Statement::from_string(DbBackend::Postgres, UNSAFE_SETTINGS);
+        let rows = self.read().await?.tx.query_all_raw(statement).await?;
+        let setting = |row: &QueryResult| Ok((row.try_get("", "name")?, row.try_get("", "setting")?));
+        rows.iter().map(setting).collect()
     }
 
     /// Whether the database answers, for chats and for what is urgent.

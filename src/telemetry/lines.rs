@@ -1,6 +1,7 @@
 //! Log lines: one for each event, whatever is in it, with the fields of the spans it happened in.
 
 use crate::config::LogFormat;
+use crate::domain::visible::push_visible;
 use serde_json::{Map, Value};
 use std::fmt::{self, Write};
 use std::io;
@@ -67,7 +68,7 @@ impl Visit for Fields {
     }
 }
 
-/// Text that harms no line and no terminal: what cannot be printed is spelt.
+/// Text that harms no line and no terminal: what cannot be seen is spelt.
 #[derive(Default)]
 struct Printable(String);
 
@@ -78,12 +79,7 @@ impl Write for Printable {
                 self.0.push('…');
                 return Err(fmt::Error);
             }
-            let harmful = c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if harmful {
-                self.0.extend(c.escape_default());
-            } else {
-                self.0.push(c);
-            }
+            push_visible(&mut self.0, c);
         }
         Ok(())
     }
@@ -211,7 +207,8 @@ mod tests {
         text.trim_end().to_owned()
     }
 
-    const HOSTILE: &str = "a\r\nERROR forged: b=\"c\" \u{1b}[31m\u{9b}2J\u{202e}\u{2028}\u{7f}}{";
+    const HOSTILE: &str =
+        "a\r\nERROR forged: b=\"c\" \u{1b}[31m\u{9b}2J\u{202e}\u{2028}\u{7f}\u{61c}\u{200f}\u{e0041}\u{ad}}{";
 
     #[test]
     fn h3_whatever_is_said_is_one_line_without_control_characters() {
@@ -221,7 +218,7 @@ mod tests {
                     let _span = tracing::error_span!("turn", tool = text).entered();
                     tracing::error!(%text, path = text, debug = ?text, "{text}");
                 });
-                let harmful = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}');
+                let harmful = |c: char| c.is_control() || HOSTILE.contains(c) && !c.is_ascii();
                 assert!(!line.contains(harmful), "{line:?}");
                 assert!(line.len() < 10_000, "{} bytes", line.len());
                 assert!(line.contains("ERROR"), "{line}");

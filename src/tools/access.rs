@@ -23,6 +23,11 @@ impl Registered {
         principal.has_one_of(&self.rules.approve_roles)
     }
 
+    /// Whether this principal may have it run, or decide on its calls.
+    pub(crate) fn is_shown_to(&self, principal: &Principal) -> bool {
+        self.runs_for(&principal.roles) || self.is_approved_by(principal)
+    }
+
     /// Whether a grant counts in a thread of this requester's: its granter's yes would do by the rules of now, with the
     /// roles that they had then, or they are the approval handler of now. Who lost a role since has to be known by a request
     /// of theirs, and is not here.
@@ -80,8 +85,7 @@ impl ToolRegistry {
 
     /// What is known of those that this principal may have run, or decide on.
     pub(crate) fn shown_to(&self, principal: &Principal) -> impl Iterator<Item = &ToolSpec> {
-        let shown = |tool: &&Registered| tool.runs_for(&principal.roles) || tool.is_approved_by(principal);
-        self.tools.values().filter(shown).map(|tool| &tool.spec)
+        self.tools.values().filter(|tool| tool.is_shown_to(principal)).map(|tool| &tool.spec)
     }
 
     /// What this principal, who made the request or did not, may say about a held call of this tool. Of one that is

@@ -12,7 +12,7 @@ use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_sc
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
 use crate::domain::output::Output;
-use crate::domain::policy::{Asked, Judgement, Policy, Requirement, Ruling, SessionPolicy, Source};
+use crate::domain::policy::{Asked, Judgement, Loosened, Policy, Requirement, Ruling, SessionPolicy, Source};
 use crate::domain::strict_json;
 #[cfg(feature = "torture")]
 use crate::faults::Point;
@@ -198,8 +198,12 @@ impl Gate {
         }
     }
 
-    /// The first tool that would go further under `to` than under `from`.
-    pub(crate) fn loosened(&self, from: &SessionPolicy, to: &SessionPolicy) -> Option<&str> {
+    /// What would go further under `to` than under `from`.
+    pub(crate) fn loosened<'a>(
+        &'a self,
+        from: &'a SessionPolicy,
+        to: &'a SessionPolicy,
+    ) -> Option<Loosened<'a>> {
         let tools = self.registry.specs().map(|spec| (spec.name.as_str(), spec.hil));
         self.policy.loosened(from, to, tools)
     }

@@ -10,6 +10,7 @@ mod output;
 mod registry;
 mod rules;
 mod sub_agent;
+mod unmatched;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::id::ToolCallId;
@@ -18,6 +19,7 @@ pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 pub(crate) use registry::{InputError, Registered};
 pub use sub_agent::SubAgent;
 pub use tokio_util::sync::CancellationToken;
+pub(crate) use unmatched::Unmatched;
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -6,6 +6,7 @@ use poem::IntoResponse;
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder to start the server in.
@@ -295,7 +296,7 @@ fn a_wrong_value_of_a_flag_is_named() {
     let place = Place::new();
     place.migrate(&["--bind", "nowhere"], &[]).refused_for("server.bind");
     place.migrate(&["--database-url", "nowhere"], &[]).refused_for("database.url");
-    place.migrate(&["--database-url", ""], &[]).refused_for("cannot be parsed");
+    place.migrate(&["--database-url", ""], &[]).refused_for("database.url");
     place.migrate(&["--database-url", "mysql://localhost/x"], &[]).refused_for("database.url");
     place.migrate(&["--config", "missing.toml"], &[]).refused_for("missing.toml");
     place.migrate(&["--colour", "red"], &[]).refused_for("--colour");
@@ -312,6 +313,112 @@ fn of_a_database_that_is_not_there_it_is_said_why_and_no_password() {
         ended.refused_for("Connection refused");
         assert!(!ended.said.contains("swordfish"), "{}", ended.said);
     }
+}
+
+#[test]
+fn of_a_word_that_is_none_of_a_few_the_others_are_listed() {
+    for (toml, said) in [
+        (
+            "model.provider = \"opnai\"",
+            "model.provider: expected one of `scripted`, `openai`, `openai-responses`, `anthropic`, `gemini`, \
+             `ollama`, not \"opnai\"",
+        ),
+        (
+            "approval.mode = \"yolo\"",
+            "approval.mode: expected one of `manual`, `auto-approve`, `auto-deny`, not",
+        ),
+        (
+            "approval.while_pending = \"x\"",
+            "approval.while_pending: expected one of `defer`, `reject`, `cancel`",
+        ),
+        ("approval.remember = \"disk\"", "approval.remember: expected `store` or `memory`, not \"disk\""),
+        ("approval.remember_inputs = \"x\"", "approval.remember_inputs: expected `any` or `equal`"),
+        ("auth.mode = \"hope\"", "auth.mode: expected `none` or `jwt`"),
+        ("stream.default_ui_dialect = \"ui-v7\"", "stream.default_ui_dialect: expected `ui-v5` or `ui-v6`"),
+        ("log.format = \"xml\"", "log.format: expected `text` or `json`"),
+        (&rules("effect = \"askk\""), "approval.rules[0].effect: expected `ask` or `deny`, not \"askk\""),
+    ] {
+        Place::with_file(toml).migrate(&[], &[]).refused_for(said);
+    }
+    let variable = [("HOLDPOINT_MODEL__PROVIDER", "oracle")];
+    Place::new().migrate(&[], &variable).refused_for("model.provider: expected one of `scripted`");
+}
+
+#[test]
+fn a_field_that_is_missing_is_named_as_it_is_written() {
+    let missing = Place::with_file("[[approval.rules]]\nname = \"a\"\neffect = \"ask\"").migrate(&[], &[]);
+    missing.refused_for("approval.rules[0].tools: expected a value; it is missing");
+    let missing = Place::with_file(&rules("when = [{ argument = \"/a\", above = 1 }, { above = 5 }]"));
+    missing.migrate(&[], &[]).refused_for("approval.rules[0].when[1].argument");
+}
+
+#[test]
+fn a_path_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    std::fs::write(place.0.path().join("taken"), "").unwrap();
+    let start = |key: &str, value: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        command.args(["--bind", "127.0.0.1:0"]).env_clear().env(key, value).current_dir(&place.0);
+        let output = command.stdout(Stdio::null()).output().unwrap();
+        Ended { ok: output.status.success(), said: String::from_utf8(output.stderr).unwrap() }
+    };
+    start("HOLDPOINT_TOOLS__FILES_DIR", "taken/files").refused_for("tools.files_dir: taken/files: ");
+    start("HOLDPOINT_DATABASE__URL", "sqlite://taken/x.db").refused_for("database.url: taken/x.db: ");
+    place.migrate(&["--database-url", "sqlite://none/x.db"], &[]).refused_for("database.url: none/x.db: ");
+    std::fs::write(place.0.path().join("text.db"), "no database, but a text as long as its head ".repeat(20))
+        .unwrap();
+    place.migrate(&["--database-url", "sqlite://text.db"], &[]).refused_for("database.url: text.db: ");
+}
+
+#[test]
+fn a_database_of_another_kind_is_refused_in_words_without_the_password() {
+    for url in ["mysql://me:hunter2@localhost/x", "postgre://me:hunter2@localhost/x", "hunter2", ""] {
+        let ended = Place::new().migrate(&["--database-url", url], &[]);
+        ended.refused_for("database.url: expected a URL that begins with sqlite: or postgres://");
+        assert!(!ended.said.contains("hunter2"), "{}", ended.said);
+    }
+}
+
+#[test]
+fn an_error_is_told_with_its_causes_and_without_a_backtrace() {
+    let ended = Place::with_file("limits.body_bytes = \"many\"").migrate(&[], &[("RUST_BACKTRACE", "1")]);
+    ended.refused_for("configuration: limits.body_bytes: ");
+    assert_eq!(ended.said.lines().count(), 1, "{}", ended.said);
+}
+
+#[test]
+fn a_variable_without_a_section_is_refused_and_the_likely_one_named() {
+    let place = Place::new();
+    for (name, likely) in [
+        ("HOLDPOINT_BIND", "HOLDPOINT_SERVER__BIND"),
+        ("HOLDPOINT_SERVER_BIND", "HOLDPOINT_SERVER__BIND"),
+        ("HOLDPOINT_APPROVAL_ALWAYS_DENY", "HOLDPOINT_APPROVAL__ALWAYS_DENY"),
+        ("HOLDPOINT_MODE", "HOLDPOINT_AUTH__MODE or HOLDPOINT_APPROVAL__MODE"),
+        ("HOLDPOINT_API_KEY_FILE", "HOLDPOINT_MODEL__API_KEY_FILE"),
+        ("HOLDPOINT_PORT", "HOLDPOINT_<SECTION>__<KEY>"),
+        ("HOLDPOINT_", "HOLDPOINT_<SECTION>__<KEY>"),
+    ] {
+        let ended = place.migrate(&[], &[(name, "7411")]);
+        ended.refused_for(&format!("{name}: "));
+        ended.refused_for(likely);
+        assert!(!ended.said.contains("7411"), "{}", ended.said);
+    }
+    assert_eq!(place.databases(), Vec::<String>::new());
+    // What Kubernetes sets for services named `holdpoint` and `holdpoint-db`.
+    let services = [
+        ("HOLDPOINT_SERVICE_HOST", "10.0.0.1"),
+        ("HOLDPOINT_SERVICE_PORT", "8080"),
+        ("HOLDPOINT_SERVICE_PORT_HTTP", "8080"),
+        ("HOLDPOINT_PORT", "tcp://10.0.0.1:8080"),
+        ("HOLDPOINT_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("HOLDPOINT_PORT_8080_TCP_PROTO", "tcp"),
+        ("HOLDPOINT_PORT_8080_TCP_PORT", "8080"),
+        ("HOLDPOINT_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("HOLDPOINT_DB_SERVICE_HOST", "10.0.0.2"),
+        ("HOLDPOINT_DB_PORT", "tcp://10.0.0.2:5432"),
+        ("HOLDPOINT_DB_PORT_5432_TCP_ADDR", "10.0.0.2"),
+    ];
+    place.migrate(&[], &services).went_well();
 }
 
 #[test]
@@ -554,6 +661,48 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     assert_eq!(next.client.call(&id).await["state"], "interrupted");
     assert_eq!(next.client.messages(&thinks).await.pop().unwrap()["status"], "interrupted");
     assert!(next.client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
+}
+
+#[tokio::test]
+async fn on_sqlite_a_lock_file_that_is_gone_or_replaced_lets_no_second_server_begin() {
+    use crate::support::{Place, eventually};
+    let dir = tempfile::tempdir().unwrap();
+    let database = format!("sqlite://{}/shared.db", dir.path().display());
+    let lock = dir.path().join("shared.db.lock");
+    let place = Place::at(database.clone());
+    let (mut first, _, id) = place.in_mid_tool().await;
+    let second = async || {
+        let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        second
+            .args(["--bind", "127.0.0.1:0", "--database-url", &database])
+            .env_clear()
+            .current_dir(dir.path());
+        let mut second = second.stderr(Stdio::piped()).spawn().unwrap();
+        let ended = eventually("the second one ends", async || second.try_wait().unwrap());
+        let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+        if ended.is_err() {
+            second.kill().unwrap();
+        }
+        let told = String::from_utf8(second.wait_with_output().unwrap().stderr).unwrap();
+        assert!(told.contains("database.url: another process"), "{told}");
+        assert_eq!(first.client.call(&id).await["state"], "executing", "and it touched nothing");
+    };
+    let mine = std::fs::read(&lock).unwrap();
+    std::fs::remove_file(&lock).unwrap();
+    second().await;
+    // The file is there again by now.
+    second().await;
+    std::fs::write(&lock, "").unwrap();
+    second().await;
+    // A copy is not the file either.
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::write(&lock, mine).unwrap();
+    second().await;
+
+    // With the process its hold on the database is gone.
+    first.kill();
+    let next = place.start("0s");
+    assert_eq!(next.client.call(&id).await["state"], "interrupted");
 }
 
 #[tokio::test]

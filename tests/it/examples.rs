@@ -1,22 +1,28 @@
 //! The examples, as who has just read them starts them.
 
-use crate::support::{Process, eventually, postgres_if_chosen};
+use crate::support::{Process, Pty, eventually, postgres_if_chosen};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Starts the example in a folder of its own. `cargo test` builds it beside the server's binary.
+/// Starts the example in a folder of its own.
 async fn start(example: &str) -> (TempDir, Process) {
     let dir = tempfile::tempdir().unwrap();
+    let process = Process::spawn(&mut command(example, &dir).await);
+    (dir, process)
+}
+
+/// What starts it. `cargo test` builds it beside the server's binary.
+async fn command(example: &str, dir: &TempDir) -> Command {
     let built = Path::new(env!("CARGO_BIN_EXE_holdpoint")).with_file_name("examples").join(example);
     assert!(built.exists(), "{} is not there; run: cargo build --examples", built.display());
     let mut command = Command::new(built);
     if let Some(url) = postgres_if_chosen().await {
         command.env("HOLDPOINT_DATABASE__URL", url);
     }
-    let process = Process::spawn(command.current_dir(dir.path()));
-    (dir, process)
+    command.current_dir(dir.path());
+    command
 }
 
 async fn ends(mut process: Process) {
@@ -96,6 +102,43 @@ async fn the_handler_of_ones_own_decides_drafts_and_leaves_the_rest_where_nobody
     assert!(files.join("old.txt").exists());
     assert_eq!(client.approve(&call).await.body["state"], "succeeded");
     assert!(!files.join("old.txt").exists());
+    ends(process).await;
+}
+
+#[tokio::test]
+async fn at_a_terminal_what_is_typed_before_a_question_is_shown_answers_nothing() {
+    const QUESTION: &str = "[l]ater? ";
+    let (dir, terminal) = (tempfile::tempdir().unwrap(), Pty::new());
+    let process = Process::spawn_at(&mut command("own_handler", &dir).await, &terminal);
+    let client = &process.client;
+    let files = dir.path().join("holdpoint-files");
+    for name in ["one.txt", "two.txt", "three.txt"] {
+        std::fs::write(files.join(name), "old news").unwrap();
+    }
+    let left = || std::fs::read_dir(&files).unwrap().count();
+    // A line and the beginning of another.
+    terminal.types("y\ny");
+    terminal.shows("y\r\ny", 1).await;
+    let thread = client.thread().await;
+    let sits = async {
+        terminal.shows(QUESTION, 1).await;
+        terminal.types("\n");
+        terminal.shows(QUESTION, 2).await;
+        assert_eq!(left(), 3, "{}", terminal.shown());
+        terminal.types("n\n");
+    };
+    let (turn, ()) = tokio::join!(client.say(&thread, "delete one.txt"), sits);
+    assert_eq!(left(), 3, "{}: {}", terminal.shown(), turn.raw);
+
+    // Twice in haste.
+    let sits = async {
+        terminal.shows(QUESTION, 3).await;
+        terminal.types("y\ny\n");
+        terminal.shows(QUESTION, 4).await;
+        terminal.types("n\n");
+    };
+    let (turn, ()) = tokio::join!(client.say(&thread, "delete two.txt and delete three.txt"), sits);
+    assert_eq!(left(), 2, "{}: {}", terminal.shown(), turn.raw);
     ends(process).await;
 }
 

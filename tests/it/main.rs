@@ -21,6 +21,7 @@ mod decide;
 mod deploying;
 mod deploys;
 mod duplicates;
+mod durability;
 mod events;
 mod examples;
 mod faults;

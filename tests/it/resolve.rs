@@ -161,9 +161,11 @@ async fn what_waits_for_somebody_is_listed_the_newest_first() {
     let rejected = place.hold(client, &client.thread().await, "22").await;
     client.reject(&rejected).await;
     let rows = place.rows().await;
-    rows.change(&format!("UPDATE threads SET user_id = 'ann\u{1b}[2J' WHERE thread_id = '{odd}'"))
-        .await
-        .unwrap();
+    rows.change(&format!(
+        "UPDATE threads SET user_id = 'ann\u{1b}[2J\u{202e}\u{e0041}' WHERE thread_id = '{odd}'"
+    ))
+    .await
+    .unwrap();
 
     let since = |call: &Value, field: &str| call[field].as_str().unwrap().to_owned();
     let line = |id: &str, state: &str, user: &str, since: String| {
@@ -173,7 +175,10 @@ async fn what_waits_for_somebody_is_listed_the_newest_first() {
     let table = listed(&place, &[]);
     assert_eq!(table.len(), 4, "{table:?}");
     assert_eq!(table[0], head);
-    assert_eq!(table[1][..5], line(&second, "pending", "ann\u{fffd}[2J", String::new())[..5]);
+    assert_eq!(
+        table[1][..5],
+        line(&second, "pending", "ann\\u{1b}[2J\\u{202e}\\u{e0041}", String::new())[..5]
+    );
     assert_eq!(table[2], line(&first, "pending", "local", since(&client.call(&first).await, "created_at")));
     let unknown_since = since(&client.call(&unknown).await, "finished_at");
     assert_eq!(table[3], line(&unknown, "interrupted", "local", unknown_since));

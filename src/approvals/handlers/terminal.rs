@@ -2,28 +2,43 @@
 
 use super::word::{self, QUESTION};
 use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
+use crate::domain::visible::visible;
 use futures::FutureExt;
 use parking_lot::Mutex;
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Stderr, Stdin, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Stderr, Stdin, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
-/// Asks whoever sits at a terminal, one question at a time. What is typed to a question that is over decides nothing;
-/// where nobody can type any more, calls are left to the routes.
+/// Asks whoever sits at a terminal, one question at a time. What is typed before a question is shown, or to one that is
+/// over, decides nothing; where nobody can type any more, calls are left to the routes.
 pub struct Terminal<R = BufReader<Stdin>, W = Stderr> {
     /// Who has it asks, until a line was read.
     lines: Arc<Turn<R>>,
     shown: Arc<Mutex<W>>,
+    /// Discards what was typed and not read yet.
+    discard: fn(&mut R) -> io::Result<()>,
 }
 
 impl Terminal {
     /// The terminal of this process: it is asked on its error output, and reads its input.
     pub fn new() -> Self {
-        Self::between(BufReader::new(io::stdin()), io::stderr())
+        Self { discard: discard_typed, ..Self::between(BufReader::new(io::stdin()), io::stderr()) }
     }
+}
+
+/// What comes over a pipe is no answer that was typed too early.
+fn discard_typed(lines: &mut BufReader<Stdin>) -> io::Result<()> {
+    if lines.get_ref().is_terminal() {
+        tcflush(lines.get_ref(), QueueSelector::IFlush)?;
+        // `Stdin` has a buffer too, and fills it only for pieces that are smaller than this one's.
+        let read_ahead = lines.buffer().len();
+        lines.consume(read_ahead);
+    }
+    Ok(())
 }
 
 impl Default for Terminal {
@@ -33,9 +48,9 @@ impl Default for Terminal {
 }
 
 impl<R, W> Terminal<R, W> {
-    /// One whose lines are read here, and whose questions are written there.
+    /// One whose lines are read here, and whose questions are written there. Lines that come before a question answer it.
     pub fn between(lines: R, shown: W) -> Self {
-        Self { lines: Arc::new(Turn::new(lines)), shown: Arc::new(Mutex::new(shown)) }
+        Self { lines: Arc::new(Turn::new(lines)), shown: Arc::new(Mutex::new(shown)), discard: |_| Ok(()) }
     }
 }
 
@@ -55,7 +70,8 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
             let lines = self.lines.clone().lock_owned().await;
             let question = Question { shown: self.shown.clone(), over: Arc::new(AtomicBool::new(false)) };
             let (said, answer) = oneshot::channel();
-            let asked = Asked { lines, shown: question.shown.clone(), over: question.over.clone() };
+            let (shown, over, discard) = (question.shown.clone(), question.over.clone(), self.discard);
+            let asked = Asked { lines, shown, over, discard };
             // A thread of its own: one of the runtime's would keep the process from leaving until somebody types.
             std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
                 // Nobody waits for it any more, perhaps.
@@ -90,18 +106,18 @@ struct Asked<R, W> {
     lines: OwnedMutexGuard<R>,
     shown: Arc<Mutex<W>>,
     over: Arc<AtomicBool>,
+    discard: fn(&mut R) -> io::Result<()>,
 }
 
 impl<R: BufRead, W: Write> Asked<R, W> {
     fn until_answered(mut self, request: &ApprovalRequest) -> io::Result<HandlerAnswer> {
         let input = Value::Object(request.input.clone()).to_string();
-        let (tool, risk) = (word::shown(&request.tool_name), request.risk);
-        let why = request.reason.as_deref().map(word::shown).unwrap_or_default();
-        self.show(&format!(
-            "\n{tool} ({risk:?} risk) wants to run with\n  {}\n{why}\n",
-            word::shown(&input)
-        ))?;
+        let (tool, risk) = (visible(&request.tool_name), request.risk);
+        let why = request.reason.as_deref().map(visible).unwrap_or_default();
+        self.show(&format!("\n{tool} ({risk:?} risk) wants to run with\n  {}\n{why}\n", visible(&input)))?;
         loop {
+            // Behind the words that are to be answered, and before whoever sits there can know that they are.
+            (self.discard)(&mut self.lines)?;
             self.show(QUESTION)?;
             let mut line = String::new();
             if self.lines.read_line(&mut line)? == 0 || self.over.load(Ordering::Acquire) {

@@ -23,21 +23,6 @@ pub(super) fn answer(line: &str) -> Option<HandlerAnswer> {
     }
 }
 
-/// The text as a terminal may show it: what would move its cursor, colour it or turn it around is written out.
-pub(super) fn shown(text: &str) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || turns(c) || c == '\u{feff}' {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,11 +48,5 @@ mod tests {
         ] {
             assert_eq!(answer(line), expected, "{line:?}");
         }
-    }
-
-    #[test]
-    fn nothing_that_is_shown_moves_a_cursor_or_turns_the_text() {
-        let told = shown("a\u{1b}[2Kb\rc\u{9b}d\u{202e}e\u{7f}é");
-        assert_eq!(told, "a\\u{1b}[2Kb\\u{d}c\\u{9b}d\\u{202e}e\\u{7f}é");
     }
 }

@@ -221,14 +221,21 @@ impl Policy {
 }
 
 impl Policy {
-    /// The first of these tools, each with whether it asks, that would go further under `to` than under `from`. Rules do
-    /// not count: whatever a session says, they hold.
+    /// What would go further under `to` than under `from`, of these tools, each with whether it asks, and of others: the
+    /// words of a session are about tools of other processes and builds too, and of those nothing is known here. So the
+    /// words themselves may not get weaker, also where something else hides them now. Rules do not count: whatever a
+    /// session says, they hold.
     pub(crate) fn loosened<'a>(
         &self,
-        from: &SessionPolicy,
-        to: &SessionPolicy,
+        from: &'a SessionPolicy,
+        to: &'a SessionPolicy,
         mut tools: impl Iterator<Item = (&'a str, bool)>,
-    ) -> Option<&'a str> {
+    ) -> Option<Loosened<'a>> {
+        let weaker = |name: &str| strength(to.tools.get(name)) < strength(from.tools.get(name));
+        let mut named = from.tools.keys().chain(to.tools.keys());
+        if let Some(name) = named.find(|name| weaker(name)) {
+            return Some(Loosened::Tool(name));
+        }
         let without_rules = Self { rules: Vec::new(), ..self.clone() };
         let input = Input::new();
         let strict = |tool: &str, hil: bool, session: &SessionPolicy| {
@@ -240,7 +247,43 @@ impl Policy {
                 Requirement::Forbidden => 2,
             }
         };
-        tools.find(|(tool, hil)| strict(tool, *hil, to) < strict(tool, *hil, from)).map(|(tool, _)| tool)
+        if let Some((tool, _)) = tools.find(|(tool, hil)| strict(tool, *hil, to) < strict(tool, *hil, from)) {
+            return Some(Loosened::Tool(tool));
+        }
+        // Without a mode of its own the session has that of each server, which need not be that of this one.
+        let dropped = to.mode.is_none() && from.mode.is_some_and(|mode| mode != Mode::AutoApprove);
+        let in_force = |session: &SessionPolicy| session.mode.unwrap_or(self.mode).strength();
+        (dropped || in_force(to) < in_force(from)).then_some(Loosened::Mode)
+    }
+}
+
+/// What would go further in a session than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loosened<'a> {
+    /// This tool.
+    Tool(&'a str),
+    /// The mode: tools that ask.
+    Mode,
+}
+
+/// How far a word about a tool, or none, tightens.
+fn strength(word: Option<&Word>) -> u8 {
+    match word {
+        Some(Word::Allow) => 0,
+        None => 1,
+        Some(Word::Ask) => 2,
+        Some(Word::Deny) => 3,
+    }
+}
+
+impl Mode {
+    /// How far it tightens.
+    const fn strength(self) -> u8 {
+        match self {
+            Self::AutoApprove => 0,
+            Self::Manual => 1,
+            Self::AutoDeny => 2,
+        }
     }
 }
 

@@ -199,25 +199,47 @@ fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
         tools: tools.iter().map(|(name, word)| ((*name).to_owned(), *word)).collect(),
     };
     let known = || [("look", false), ("pay", true)].into_iter();
-    let policy = Policy { always_allow: tools(&["free"]), ..Policy::default() };
+    let policy =
+        Policy { always_allow: tools(&["free"]), always_deny: tools(&["never"]), ..Policy::default() };
     let none = session(None, &[]);
+    let deny = |mode| session(mode, &[("gone", Word::Deny)]);
+    let (tool, mode) = (|name| Some(Loosened::Tool(name)), Some(Loosened::Mode));
     for (from, to, loosened) in [
         (&none, session(None, &[]), None),
         (&none, session(Some(Mode::AutoDeny), &[]), None),
-        (&none, session(Some(Mode::AutoApprove), &[]), Some("pay")),
+        (&none, session(Some(Mode::Manual), &[]), None),
+        (&none, session(Some(Mode::AutoApprove), &[]), tool("pay")),
         (&none, session(None, &[("look", Word::Ask)]), None),
-        (&none, session(None, &[("look", Word::Allow)]), None),
-        (&none, session(None, &[("pay", Word::Allow)]), Some("pay")),
+        // A later build may have it ask.
+        (&none, session(None, &[("look", Word::Allow)]), tool("look")),
+        (&none, session(None, &[("pay", Word::Allow)]), tool("pay")),
         (&none, session(Some(Mode::AutoDeny), &[("pay", Word::Ask)]), None),
-        (&session(Some(Mode::AutoDeny), &[]), session(None, &[]), Some("pay")),
+        (&session(Some(Mode::AutoDeny), &[]), session(None, &[]), tool("pay")),
         (
             &session(Some(Mode::AutoDeny), &[]),
             session(Some(Mode::AutoDeny), &[("pay", Word::Ask)]),
-            Some("pay"),
+            tool("pay"),
         ),
-        (&session(None, &[("look", Word::Deny)]), session(None, &[("look", Word::Ask)]), Some("look")),
+        (&session(None, &[("look", Word::Deny)]), session(None, &[("look", Word::Ask)]), tool("look")),
         (&session(None, &[("pay", Word::Allow)]), session(None, &[]), None),
+        (&session(None, &[("pay", Word::Ask)]), session(None, &[]), tool("pay")),
+        // About what is not here, or hidden.
+        (&deny(None), deny(None), None),
+        (&deny(None), deny(Some(Mode::AutoDeny)), None),
+        (&deny(None), session(None, &[("gone", Word::Ask)]), tool("gone")),
+        (&deny(None), session(None, &[]), tool("gone")),
+        (&session(None, &[("gone", Word::Ask)]), session(None, &[("gone", Word::Allow)]), tool("gone")),
+        (&session(None, &[("gone", Word::Ask)]), deny(None), None),
+        (&session(None, &[("gone", Word::Allow)]), session(None, &[]), None),
+        (&session(None, &[("never", Word::Deny)]), session(None, &[]), tool("never")),
+        (&session(None, &[("free", Word::Ask)]), session(None, &[]), tool("free")),
+        (&session(Some(Mode::Manual), &[]), session(None, &[]), mode),
+        (&session(Some(Mode::AutoApprove), &[]), session(None, &[]), None),
+        (&session(Some(Mode::AutoApprove), &[]), session(Some(Mode::Manual), &[]), None),
     ] {
         assert_eq!(policy.loosened(from, &to, known()), loosened, "{from:?} became {to:?}");
     }
+    let no_tools = || std::iter::empty::<(&str, bool)>();
+    assert_eq!(policy.loosened(&none, &session(Some(Mode::AutoApprove), &[]), no_tools()), mode);
+    assert_eq!(policy.loosened(&session(Some(Mode::AutoDeny), &[]), &none, no_tools()), mode);
 }

@@ -63,7 +63,7 @@ async fn who_sits_there_is_shown_the_call_and_decides_it() {
     for (line, word) in
         [("y", "approved"), ("n it is too much", "rejected"), ("c not now", "cancelled"), ("s", "approved")]
     {
-        pays(&app, &["1\u{1b}[2K0\u{202e}"], "I see.");
+        pays(&app, &["1\u{1b}[2K0\u{202e}\u{61c}\u{e0041}\u{fe0f}\u{ad}é"], "I see.");
         // What is no answer is asked again.
         typed.send("what?\n".to_owned()).unwrap();
         typed.send(format!("{line}\n")).unwrap();
@@ -73,7 +73,7 @@ async fn who_sits_there_is_shown_the_call_and_decides_it() {
     let shown = screen.shown();
     assert_eq!(shown.matches(QUESTION).count(), 8, "{shown}");
     assert!(shown.contains("pay (High risk) wants to run with"), "{shown}");
-    assert!(shown.contains(r#"{"note":"1\u001b[2K0\u{202e}"}"#), "{shown}");
+    assert!(shown.contains(r#"{"note":"1\u001b[2K0\u{202e}\u{61c}\u{e0041}\u{fe0f}\u{ad}é"}"#), "{shown}");
     let because = app.rows.all("SELECT reason FROM decisions WHERE reason IS NOT NULL ORDER BY at").await;
     assert_eq!(because, [json!({ "reason": "it is too much" }), json!({ "reason": "not now" })]);
 }

@@ -1,6 +1,7 @@
 //! What the operator's policy says of calls before anybody is asked, and again before they run.
 
 mod session;
+mod starting;
 
 use crate::support::{Embedded, call, probes};
 use holdpoint::config::{ApprovalMode, ApprovalRule, Config, RuleCondition, RuleEffect, ToolRules};

@@ -2,8 +2,9 @@
 
 use super::{decision, made, names};
 use crate::support::token::with_tokens;
-use crate::support::{Answer, Client, Embedded, call};
-use holdpoint::config::Config;
+use crate::support::{Answer, Client, Embedded, Weigh, call, probes};
+use holdpoint::config::{Config, ToolRules};
+use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
 /// A server for everybody who has a token, that speaks for `alice` of `acme`; an `admin` operates it.
@@ -118,4 +119,104 @@ async fn what_is_no_policy_is_refused_by_name() {
         assert_eq!(refused.status, status, "{wrong}");
         assert!(refused.body["error"]["message"].as_str().unwrap().contains(named), "{:?}", refused.body);
     }
+}
+
+/// A server that takes over from this one, with other tools; it speaks for alice.
+async fn deployed(app: Embedded, tools: ToolRegistry) -> Embedded {
+    let app = app.redeploy_with(tools, |config| {
+        with_tokens(config);
+        config.auth.operator_roles = names(&["admin"]);
+    });
+    let mut app = Box::pin(app).await;
+    app.client = app.client.as_user("acme", "alice", &[]);
+    app
+}
+
+#[tokio::test]
+async fn an_operators_words_about_tools_that_this_process_lacks_stay() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    let admin = app.client.as_user("acme", "root", &["admin"]);
+    let said = json!({ "mode": "manual", "tools": { "pay": "deny", "look": "ask", "refuse": "allow" } });
+    assert_eq!(put(&admin, &thread, &said).await.status, 200);
+
+    let mut few = ToolRegistry::new();
+    few.register(Weigh(app.ledger.clone())).unwrap();
+    let app = deployed(app, few).await;
+    for (looser, named) in [
+        (json!({}), "look"),
+        (json!({ "mode": "manual" }), "look"),
+        (json!({ "mode": "manual", "tools": { "pay": "deny" } }), "look"),
+        (json!({ "mode": "manual", "tools": { "pay": "ask", "look": "ask" } }), "pay"),
+        (json!({ "mode": "manual", "tools": { "pay": "deny", "look": "allow" } }), "look"),
+        (json!({ "tools": { "pay": "deny", "look": "ask" } }), "mode"),
+        (json!({ "mode": "auto-approve", "tools": { "pay": "deny", "look": "ask" } }), "weigh"),
+    ] {
+        let refused = put(&app.client, &thread, &looser).await;
+        assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{looser}");
+        assert!(refused.message().contains(named), "{looser}: {}", refused.message());
+    }
+    // As it was, or tighter; of the others that it lacks nothing is known.
+    assert_eq!(put(&app.client, &thread, &said).await.status, 200);
+    let tighter = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny" } });
+    assert_eq!(put(&app.client, &thread, &tighter).await.status, 200);
+    let unknown = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny", "tidy": "deny" } });
+    assert_eq!(put(&app.client, &thread, &unknown).await.code(), "unknown_tool");
+
+    let all = probes(&app.ledger);
+    let app = deployed(app, all).await;
+    for tool in ["pay", "look"] {
+        let call = made_in(&app, &thread, tool, "1").await;
+        assert_eq!((&call["state"], decision(&call)[3]), (&json!("rejected"), &json!("session")), "{tool}");
+    }
+    assert_eq!(app.ledger.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_word_that_the_operators_policy_hides_is_not_taken_back_either() {
+    let app = office_with(|config| {
+        config.approval.always_deny = names(&["pay"]);
+        config.approval.always_allow = names(&["look"]);
+    })
+    .await;
+    let thread = app.client.thread().await;
+    let admin = app.client.as_user("acme", "root", &["admin"]);
+    assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "deny", "look": "ask" } })).await.status, 200);
+    for looser in [json!({ "tools": { "look": "ask" } }), json!({ "tools": { "pay": "deny" } })] {
+        assert_eq!(put(&app.client, &thread, &looser).await.status, 403, "{looser}");
+    }
+    let all = probes(&app.ledger);
+    let app = deployed(app, all).await;
+    assert_eq!(made_in(&app, &thread, "pay", "1").await["state"], "rejected");
+    assert_eq!(made_in(&app, &thread, "look", "2").await["state"], "pending");
+}
+
+#[tokio::test]
+async fn a_user_allows_nothing_ahead_of_a_build_in_which_the_tool_asks() {
+    let app = office().await;
+    let thread = app.client.thread().await;
+    let refused = put(&app.client, &thread, &json!({ "tools": { "look": "allow" } })).await;
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{:?}", refused.body);
+}
+
+#[tokio::test]
+async fn nothing_is_learnt_of_tools_by_asking_for_a_policy() {
+    let for_chiefs = ToolRules { run_roles: names(&["chief"]), ..ToolRules::default() };
+    let app = office_with(|config| drop(config.tools.rules.insert("pay".to_owned(), for_chiefs))).await;
+    let thread = app.client.thread().await;
+    let (hidden, none) = (json!({ "tools": { "pay": "deny" } }), json!({ "tools": { "fly": "deny" } }));
+    // In a session of somebody else's whatever is asked is answered alike.
+    let bob = app.client.as_user("acme", "bob", &[]);
+    for policy in [&hidden, &none] {
+        assert_eq!(put(&bob, &thread, policy).await.status, 404);
+    }
+    let [hidden_here, none_here] =
+        [put(&app.client, &thread, &hidden).await, put(&app.client, &thread, &none).await];
+    assert_eq!((hidden_here.status, hidden_here.code()), (422, "unknown_tool"));
+    assert_eq!(hidden_here.message().replace("pay", "fly"), none_here.message());
+    let admin = app.client.as_user("acme", "root", &["admin"]);
+    assert_eq!(put(&admin, &thread, &hidden).await.status, 200);
+    assert_eq!(put(&admin, &thread, &none).await.status, 422);
+    let chief = app.client.as_user("acme", "alice", &["chief"]);
+    assert_eq!(put(&chief, &thread, &hidden).await.status, 200);
 }

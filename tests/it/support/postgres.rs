@@ -36,8 +36,28 @@ pub(crate) async fn postgres() -> String {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     port: u16,
+    synced: Synced,
     keeper: Mutex<Keeper>,
     databases: AtomicU32,
+}
+
+/// Whether the server waits for its disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Synced {
+    /// As it does in production.
+    Yes,
+    /// No (`fsync = off`), for speed.
+    No,
+}
+
+impl Synced {
+    /// The option of `postgres`.
+    const fn option(self) -> &'static str {
+        match self {
+            Self::Yes => "",
+            Self::No => "-F",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -48,12 +68,18 @@ struct Keeper {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
+        Self::start_with(Synced::No)
+    }
+
+    pub(crate) fn start_with(synced: Synced) -> Self {
         let mut keeper = Keeper::spawn();
         assert!(keeper.said_ok(), "{MISSING}");
         // Between being found and being taken, a port can be taken by another.
-        let port = (0..5).map(|_| free_port()).find(|port| keeper.obeys(&format!("start {port}")));
+        let port = (0..5)
+            .map(|_| free_port())
+            .find(|port| keeper.obeys(&format!("start {port} {}", synced.option())));
         let port = port.expect("Postgres starts; what it said stands above");
-        Self { port, keeper: Mutex::new(keeper), databases: AtomicU32::new(0) }
+        Self { port, synced, keeper: Mutex::new(keeper), databases: AtomicU32::new(0) }
     }
 
     pub(crate) fn url(&self, database: &str) -> String {
@@ -75,7 +101,7 @@ impl Cluster {
 
     /// Starts it again where it was, with what was committed.
     pub(crate) fn start_again(&self) {
-        assert!(self.keeper.lock().unwrap().obeys(&format!("start {}", self.port)));
+        assert!(self.keeper.lock().unwrap().obeys(&format!("start {} {}", self.port, self.synced.option())));
     }
 }
 

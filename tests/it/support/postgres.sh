@@ -1,4 +1,4 @@
-# A Postgres server for whoever holds the other ends of stdin and stdout. `start <port>` and `stop` are answered
+# A Postgres server for whoever holds the other ends of stdin and stdout. `start <port> [-F]` and `stop` are answered
 # with `ok` or `failed`, what went wrong is told on stderr, and once stdin is closed, by whatever end of who held
 # it, the server and its folder are gone.
 
@@ -20,11 +20,11 @@ answer() {
 }
 
 answer initdb --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync
-while read -r order port; do
+while read -r order port sync; do
     case $order in
-    # TCP alone. Nothing is synced (-F): these rows may go down with the machine.
+    # TCP alone. With -F nothing is synced: these rows may go down with the machine.
     start) answer pg_ctl start -s -l server.log \
-        -o "-p $port -h 127.0.0.1 -k '' -F -N 500 -c max_wal_size=64MB" ;;
+        -o "-p $port -h 127.0.0.1 -k '' $sync -N 500 -c max_wal_size=64MB" ;;
     # Without a word to its clients and without a checkpoint, as a crash: what it knows is in its log.
     stop) answer pg_ctl stop -s -m immediate ;;
     esac

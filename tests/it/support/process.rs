@@ -1,6 +1,6 @@
 //! A server as a process of its own, as an operator starts it.
 
-use super::{Client, eventually, postgres_if_chosen};
+use super::{Client, Pty, eventually, postgres_if_chosen};
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -47,21 +47,26 @@ impl Process {
 
     /// Any command that prints the server's address as the binary does.
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        Self::spawn_with(command, Stdio::inherit())
+        Self::spawn_with(command, Stdio::null(), Stdio::inherit())
     }
 
     /// The same, and what it logs is kept too.
     pub(crate) fn spawn_heard(command: &mut Command) -> Self {
-        Self::spawn_with(command, Stdio::piped())
+        Self::spawn_with(command, Stdio::null(), Stdio::piped())
     }
 
-    fn spawn_with(command: &mut Command, stderr: Stdio) -> Self {
+    /// The same at this terminal: it reads there and says there what goes to stderr.
+    pub(crate) fn spawn_at(command: &mut Command, terminal: &Pty) -> Self {
+        Self::spawn_with(command, terminal.end().into(), terminal.end().into())
+    }
+
+    fn spawn_with(command: &mut Command, stdin: Stdio, stderr: Stdio) -> Self {
         let mut child = command
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
             // The tests' own; the server takes no `HOLDPOINT_…` that it does not know.
             .env_remove("HOLDPOINT_TEST_DATABASE")
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()

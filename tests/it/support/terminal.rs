@@ -1,7 +1,13 @@
-//! The server's binary as an operator runs it at a terminal.
+//! The server's binary as an operator runs it at a terminal, and a terminal.
 
+use super::eventually;
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 /// How a command ended.
 #[derive(Debug)]
@@ -37,5 +43,49 @@ impl Ended {
     pub(crate) fn refused_for(&self, why: &str) {
         assert!(!self.ok && self.stderr.contains(why), "{why}: {self:?}");
         assert_eq!(self.stdout, "");
+    }
+}
+
+/// A terminal at which a test sits: it types, and sees what is shown, its own typing included.
+pub(crate) struct Pty {
+    keyboard: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Pty {
+    pub(crate) fn new() -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let keyboard = File::from(keyboard);
+        let (mut screen, shown) = (keyboard.try_clone().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+        let seen = shown.clone();
+        std::thread::spawn(move || {
+            let mut piece = [0; 1024];
+            // It is an error once no process has the other end.
+            while let Ok(length @ 1..) = screen.read(&mut piece) {
+                seen.lock().unwrap().extend_from_slice(&piece[..length]);
+            }
+        });
+        Self { keyboard, shown }
+    }
+
+    /// The other end, which a process has.
+    pub(super) fn end(&self) -> OwnedFd {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        ioctl_tiocgptpeer(&self.keyboard, flags).unwrap()
+    }
+
+    pub(crate) fn types(&self, keys: &str) {
+        (&self.keyboard).write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        String::from_utf8(self.shown.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Comes back once this is shown so often.
+    pub(crate) async fn shows(&self, text: &str, times: usize) {
+        eventually(text, async || (self.shown().matches(text).count() >= times).then_some(())).await;
     }
 }

@@ -1,0 +1,64 @@
+//! Text as a person can read it, at a terminal and in a log.
+
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
+use icu_properties::{CodePointMapData, CodePointSetData};
+
+/// The text, with everything spelt that a person would not see as what it is: controls, also those of the direction of
+/// text, and characters that are not shown, as tags, variation selectors and soft hyphens.
+pub(crate) fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    text.chars().for_each(|c| push_visible(&mut visible, c));
+    visible
+}
+
+/// The same, one character after the other.
+pub(crate) fn push_visible(text: &mut String, c: char) {
+    if is_visible(c) {
+        text.push(c);
+    } else {
+        text.extend(c.escape_default());
+    }
+}
+
+fn is_visible(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    // What moves a cursor, ends a line, or turns text around.
+    let controls = matches!(
+        CodePointMapData::<GeneralCategory>::new().get(c),
+        GeneralCategory::Control
+            | GeneralCategory::Format
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
+    );
+    !controls && !CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_moves_a_cursor_turns_the_text_or_is_not_seen_is_spelt() {
+        assert_eq!(visible("a\u{1b}[2Kb\rc\n\u{9b}d\u{7f}e"), "a\\u{1b}[2Kb\\rc\\n\\u{9b}d\\u{7f}e");
+        let bidi = ['\u{61c}', '\u{200e}', '\u{200f}'].into_iter();
+        let bidi = bidi.chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+        let no_width =
+            ['\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{feff}', '\u{ad}', '\u{34f}', '\u{180e}'];
+        let selectors = ('\u{fe00}'..='\u{fe0f}').chain('\u{e0100}'..='\u{e01ef}');
+        let others =
+            ('\u{e0000}'..='\u{e007f}').chain('\u{2028}'..='\u{2029}').chain('\u{fff9}'..='\u{fffb}');
+        let fillers = ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}'];
+        for c in bidi.chain(no_width).chain(selectors).chain(others).chain(fillers).chain('\u{80}'..='\u{9f}')
+        {
+            assert_eq!(visible(&format!("a{c}b")), format!("a\\u{{{:x}}}b", u32::from(c)));
+        }
+    }
+
+    #[test]
+    fn what_is_seen_stays_as_it_is() {
+        let text = "plain \\u{202e} {\"a\":1} é e\u{301} ß 漢字 עברית العربية 🙂 € \u{a0}\u{fffd}";
+        assert_eq!(visible(text), text);
+    }
+}

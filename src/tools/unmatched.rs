@@ -1,0 +1,179 @@
+//! What in the operator's policy is about no tool, or about no argument of its tools.
+
+use super::ToolRegistry;
+use crate::config::{Approval, ConfigError};
+use crate::domain::policy::Tools;
+use serde_json::Value;
+
+/// How deep a schema is followed; one that names itself has no end.
+const DEPTH_MAX: usize = 64;
+
+/// A part of the policy that matches less than it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unmatched {
+    /// Its key.
+    pub(crate) key: String,
+    /// What it does not match.
+    pub(crate) why: String,
+}
+
+impl ToolRegistry {
+    /// What in the policy matches nothing. A pattern may be about tools of another build.
+    ///
+    /// # Errors
+    /// A name, without `*` and `?`, that no tool has: it is misspelt, and what it forbids would run.
+    pub(crate) fn check_policy(&self, policy: &Approval) -> Result<Vec<Unmatched>, ConfigError> {
+        let mut unmatched = self.check_names("approval.always_deny", &policy.always_deny)?;
+        unmatched.extend(self.check_names("approval.always_allow", &policy.always_allow)?);
+        for (at, rule) in policy.rules.iter().enumerate() {
+            unmatched.extend(self.check_names(&format!("approval.rules[{at}].tools"), &rule.tools)?);
+            let tools = Tools::new(&rule.tools);
+            let about = || self.specs().filter(|spec| tools.contains(&spec.name));
+            for (nth, condition) in rule.when.iter().enumerate() {
+                let argument = condition.argument.as_str();
+                let without = about().filter(|spec| excludes(&spec.input_schema, argument));
+                let without: Vec<&str> = without.map(|spec| spec.name.as_str()).collect();
+                if !without.is_empty() {
+                    let without = without.join(", ");
+                    unmatched.push(Unmatched {
+                        key: format!("approval.rules[{at}].when[{nth}].argument"),
+                        why: format!("these tools take no {argument:?}, so the condition holds: {without}"),
+                    });
+                }
+            }
+        }
+        Ok(unmatched)
+    }
+
+    fn check_names(&self, key: &str, names: &[String]) -> Result<Vec<Unmatched>, ConfigError> {
+        let is_pattern = |name: &&String| name.contains(['*', '?']);
+        if let Some(unknown) = names.iter().find(|name| !is_pattern(name) && self.get(name).is_none()) {
+            let tools: Vec<&str> = self.specs().map(|spec| spec.name.as_str()).collect();
+            let expected = format!("expected one of [{}], or a pattern with * or ?", tools.join(", "));
+            let why = format!("there is no tool {unknown:?}; {expected}");
+            return Err(ConfigError::Value { key: key.to_owned(), why });
+        }
+        let matches_none = |pattern: &&String| {
+            let pattern = Tools::new(std::slice::from_ref(*pattern));
+            !self.specs().any(|spec| pattern.contains(&spec.name))
+        };
+        let none = names.iter().filter(is_pattern).filter(matches_none);
+        let why = |pattern: &String| format!("no tool matches {pattern:?}");
+        Ok(none.map(|pattern| Unmatched { key: key.to_owned(), why: why(pattern) }).collect())
+    }
+}
+
+/// Whether nothing that fits the schema has a value at this pointer. Where that cannot be said for certain it may have one.
+fn excludes(schema: &Value, pointer: &str) -> bool {
+    let unescaped = |token: &str| token.replace("~1", "/").replace("~0", "~");
+    let path: Vec<String> = pointer.split('/').skip(1).map(unescaped).collect();
+    Walk { root: schema }.excludes(schema, &path, 0)
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+}
+
+impl Walk<'_> {
+    fn excludes(&self, schema: &Value, path: &[String], depth: usize) -> bool {
+        let Value::Object(fields) = schema else { return schema == &Value::Bool(false) };
+        let Some((first, rest)) = path.split_first() else { return false };
+        if depth == DEPTH_MAX {
+            return false;
+        }
+        let excluded_by = |schema: &Value| self.excludes(schema, path, depth + 1);
+        if let Some(at) = fields.get("$ref").and_then(Value::as_str) {
+            // Old drafts heed nothing beside it.
+            return at.strip_prefix('#').and_then(|at| self.root.pointer(at)).is_some_and(excluded_by);
+        }
+        let all_of = |name: &str| fields.get(name).and_then(Value::as_array);
+        if all_of("allOf").is_some_and(|schemas| schemas.iter().any(excluded_by)) {
+            return true;
+        }
+        let either = |name: &str| all_of(name).is_some_and(|schemas| schemas.iter().all(excluded_by));
+        if either("anyOf") || either("oneOf") {
+            return true;
+        }
+        let may_be = |kind: &str| match fields.get("type") {
+            Some(Value::String(only)) => only == kind,
+            Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
+            _ => true,
+        };
+        let below = |schema: &Value| self.excludes(schema, rest, depth + 1);
+        let no_member = || match fields.get("properties").and_then(|all| all.get(first)) {
+            Some(schema) => below(schema),
+            None if fields.contains_key("patternProperties") => false,
+            None => fields.get("additionalProperties").is_some_and(below),
+        };
+        let no_item = || match first.parse::<usize>() {
+            // As JSON pointers write indexes.
+            Ok(index) if index.to_string() == *first => {
+                let listed = fields.get("prefixItems").and_then(|items| items.get(index));
+                listed.or(fields.get("items").filter(|items| !items.is_array())).is_some_and(below)
+            }
+            _ => true,
+        };
+        (!may_be("object") || no_member()) && (!may_be("array") || no_item())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excludes;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn only_what_a_schema_certainly_has_not_is_excluded() {
+        let closed = json!({ "type": "object", "additionalProperties": false, "properties": {
+            "a": { "type": "string" }, "b~/": {}, "n": { "type": ["integer", "null"] },
+            "list": { "type": "array", "prefixItems": [{ "type": "string" }], "items": { "$ref": "#/$defs/in" } },
+            "in": { "$ref": "#/$defs/in" }, "self": { "$ref": "#/properties/self" }, "else": { "$ref": "http://x" },
+            "any": { "anyOf": [{ "$ref": "#/$defs/in" }, { "type": "null" }] },
+            "all": { "allOf": [{ "$ref": "#/$defs/in" }, { "type": "object" }] },
+            "one": { "oneOf": [{ "$ref": "#/$defs/in" }, {}] },
+        }, "$defs": { "in": { "type": "object", "properties": { "x": {} }, "additionalProperties": false } } });
+        for pointer in [
+            "/z",
+            "/a/0",
+            "/n/x",
+            "/b",
+            "/list/x",
+            "/list/0/x",
+            "/list/1/y",
+            "/list/01",
+            "/in/y",
+            "/any/y",
+            "/all/y",
+        ] {
+            assert!(excludes(&closed, pointer), "{pointer}");
+        }
+        for pointer in [
+            "/a",
+            "/b~0~1",
+            "/b~0~1/x",
+            "/n",
+            "/list",
+            "/list/0",
+            "/list/1",
+            "/list/7/x",
+            "/in",
+            "/in/x",
+            "/in/x/y",
+            "/self/x",
+            "/else/x",
+            "/any/x",
+            "/all/x",
+            "/one/y",
+        ] {
+            assert!(!excludes(&closed, pointer), "{pointer}");
+        }
+        let open: [Value; 4] = [
+            json!({ "type": "object" }),
+            json!({ "type": "object", "properties": { "a": {} } }),
+            json!({ "type": "object", "patternProperties": { "^x": {} }, "additionalProperties": false }),
+            json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        ];
+        assert!(open.iter().all(|schema| !excludes(schema, "/z")));
+        assert!(excludes(&open[3], "/z/y"), "what is more is a text");
+    }
+}

@@ -1,0 +1,100 @@
+//! What is acknowledged on Postgres is on its disk, whatever its role or its database is set to.
+
+use crate::support::{Cluster, Embedded, Place, Process, Rows, Synced, eventually, postgres};
+use serde_json::{Value, json};
+
+/// Has the database note what each statement of a server that writes has in force; the first part before there are
+/// tables, the second after.
+const NOTE_SCHEMA: &str = "
+    CREATE TABLE noted (what text, setting text);
+    CREATE FUNCTION note_schema() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF current_setting('application_name') = 'holdpoint' THEN
+            INSERT INTO noted VALUES ('schema', current_setting('synchronous_commit'));
+        END IF;
+    END $$;
+    CREATE EVENT TRIGGER note_schema ON ddl_command_end EXECUTE FUNCTION note_schema()";
+const NOTE_ROWS: &str = "
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF current_setting('application_name') = 'holdpoint' THEN
+            INSERT INTO noted VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+        END IF;
+        RETURN NULL;
+    END $$;
+    DO $$ DECLARE name text; BEGIN
+        FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'noted' LOOP
+            EXECUTE format('CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON %I
+                FOR EACH STATEMENT EXECUTE FUNCTION note()', name);
+        END LOOP;
+    END $$";
+
+#[tokio::test]
+async fn on_postgres_every_transaction_that_writes_waits_for_its_commit() {
+    for (set, in_force) in [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ] {
+        let url = postgres().await;
+        let rows = Rows::open(&url).await;
+        let name = url.rsplit_once('/').unwrap().1;
+        rows.change(&format!("ALTER DATABASE {name} SET synchronous_commit = '{set}'")).await.unwrap();
+        rows.change(NOTE_SCHEMA).await.unwrap();
+        let app = Embedded::with(|config| config.database.url = url.into()).await;
+        rows.change(NOTE_ROWS).await.unwrap();
+        let (thread, id) = app.held("pay", "10").await;
+        assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+        app.scene.says("Paid.");
+        assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
+        let noted = rows.all("SELECT DISTINCT setting FROM noted").await;
+        assert_eq!(noted, [json!({ "setting": in_force })], "{set}");
+        let what: Vec<Value> = rows.all("SELECT DISTINCT what FROM noted ORDER BY what").await;
+        for table in ["decisions", "events", "messages", "runs", "schema", "threads", "tool_calls"] {
+            assert!(what.contains(&json!({ "what": table })), "{table} in {what:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_a_yes_that_ran_outlives_a_crash_though_the_database_does_not_wait_by_itself() {
+    let cluster = Cluster::start();
+    let url = cluster.database().await;
+    // It writes its log by itself only long after the crash.
+    let lazy = Rows::open(&cluster.url("postgres")).await;
+    for setting in
+        ["synchronous_commit = 'off'", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'"]
+    {
+        lazy.change(&format!("ALTER SYSTEM SET {setting}")).await.unwrap();
+    }
+    lazy.change("SELECT pg_reload_conf()").await.unwrap();
+    let app = Embedded::with(|config| config.database.url = url.into()).await;
+    let (_, id) = app.held("pay", "10").await;
+    assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
+    cluster.stop_now();
+    cluster.start_again();
+    let ready = async || (app.client.get("/readyz").await.status == 200).then_some(());
+    eventually("the server has its database again", ready).await;
+    assert_eq!(app.client.call(&id).await["state"], "succeeded");
+    assert_eq!(app.client.approve(&id).await.header("idempotent-replayed"), Some("true"));
+    assert_eq!(app.ledger.lines(), ["pay 10"]);
+}
+
+/// The settings that a server warns of at its start, on this cluster.
+async fn warned_of(cluster: &Cluster) -> Vec<String> {
+    let place = Place::at(cluster.database().await);
+    let server = Process::spawn_heard(place.command("0s").env("HOLDPOINT_LOG__LEVEL", "warn"));
+    let printed = server.finish();
+    let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter_map(|line| line["setting"].as_str().map(str::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn on_postgres_settings_by_which_a_crash_loses_commits_are_warned_of() {
+    let unsafe_cluster = Cluster::start();
+    let rows = Rows::open(&unsafe_cluster.url("postgres")).await;
+    rows.change("ALTER SYSTEM SET full_page_writes = off").await.unwrap();
+    rows.change("SELECT pg_reload_conf()").await.unwrap();
+    assert_eq!(warned_of(&unsafe_cluster).await, ["fsync", "full_page_writes"]);
+    assert_eq!(warned_of(&Cluster::start_with(Synced::Yes)).await, Vec::<String>::new());
+}
