@@ -4,6 +4,7 @@ mod causes;
 mod forged;
 mod no_database;
 mod openid;
+mod peer;
 mod published;
 mod routes;
 mod scope;
