@@ -13,7 +13,7 @@ use crate::faults;
 use crate::feed::Feed;
 pub use crate::http::Deadlines;
 use crate::http::operating::Scrape;
-use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming};
+use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming, Tickets};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
@@ -26,7 +26,7 @@ use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry, Unmatched};
 use poem::endpoint::BoxEndpoint;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -144,7 +144,8 @@ pub async fn document() -> Result<String, AppError> {
     let metrics = Metrics::new([], 0.0);
     let store = connect(&config, clock.clone(), metrics.clone()).await?;
     let scripted: Arc<dyn LanguageModel> = Arc::new(Scripted::new());
-    let app = App::join(App::builder(config).model(scripted), store, clock, metrics)?;
+    let tickets = Tickets::new(fresh_key(clock.as_ref())?, clock.clone());
+    let app = App::join(App::builder(config).model(scripted), store, clock, metrics, tickets)?;
     Ok(http::document(app.api))
 }
 
@@ -214,6 +215,12 @@ fn database_error(config: &Config, error: &StoreError) -> AppError {
         }
         _ => AppError::new("database.url", why),
     }
+}
+
+/// A key for tickets, which nobody can guess.
+fn fresh_key(clock: &dyn Clock) -> Result<SecretString, AppError> {
+    let key = clock.secret().ok_or_else(|| AppError::new("tickets", "the system gives no random numbers"))?;
+    Ok(key.into())
 }
 
 #[cfg(not(feature = "torture"))]
@@ -346,7 +353,9 @@ impl App {
         let sole = Sole::take(config.database.url.expose_secret());
         let sole = sole.await.map_err(|error| database_error(config, &error))?;
         let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?.held_by(sole);
-        let app = Self::join(parts, store, clock, metrics)?;
+        store.migrate().await.map_err(|error| database_error(config, &error))?;
+        let tickets = Tickets::new(store.ticket_key(fresh_key(clock.as_ref())?).await?, clock.clone());
+        let app = Self::join(parts, store, clock, metrics, tickets)?;
         app.warn_of_inexact_numbers();
         // Large, and it would make everything that builds a server as large.
         Box::pin(app.prepare()).await?;
@@ -366,12 +375,13 @@ impl App {
         store: Store,
         clock: Arc<dyn Clock>,
         metrics: Metrics,
+        tickets: Tickets,
     ) -> Result<Self, AppError> {
         let AppBuilder { config, tools, models, handler } = parts;
         // Who is asked by a rule or a session alone is asked at the routes.
         let handler = handler.unwrap_or_else(|| Arc::new(Deferred));
         let tasks = Tasks::new();
-        let auth = Authenticator::new(&config, clock.clone(), tasks.clone());
+        let auth = Authenticator::new(&config, clock.clone(), tasks.clone(), tickets.clone());
         let auth = Arc::new(auth.map_err(|error| AppError::new("auth", error))?);
         let owner = clock.uuid().to_string();
         let tools = Arc::new(tools);
@@ -420,6 +430,7 @@ impl App {
             models,
             clock,
             rates,
+            tickets,
             streaming,
             metrics,
             scrape,
@@ -441,7 +452,6 @@ impl App {
 
     async fn prepare(&self) -> Result<(), AppError> {
         let store = &self.api.store;
-        store.migrate().await.map_err(|error| database_error(&self.config, &error))?;
         for (setting, value) in store.unsafe_settings().await? {
             tracing::warn!(
                 setting,
@@ -474,8 +484,8 @@ impl App {
         self
     }
 
-    /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only to the
-    /// names of this machine, unless `auth.allow_insecure` says otherwise.
+    /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only connections of
+    /// this machine, to its own names, unless `auth.allow_insecure` says otherwise.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
         http::endpoint(self.api.clone(), self.settings(), self.auth.clone(), self.tasks.clone())
     }

@@ -1,7 +1,8 @@
 //! `[model]`: who answers.
 
+use super::auth::is_safe;
 use super::{ConfigError, duration, shown, wrong};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -39,6 +40,8 @@ pub struct Model {
     /// `api_key`: the key for the provider.
     #[serde(serialize_with = "shown::secret")]
     pub api_key: Option<SecretString>,
+    /// `allow_insecure`: whether the key may be sent in clear to another machine, to a `base_url` with `http`.
+    pub allow_insecure: bool,
     /// `system_prompt`: the operator's instructions to the model.
     pub system_prompt: Option<String>,
     /// `max_steps`: model calls of one answer; then one last without tools.
@@ -64,6 +67,7 @@ impl Default for Model {
             name: None,
             base_url: None,
             api_key: None,
+            allow_insecure: false,
             system_prompt: None,
             max_steps: 10,
             first_byte_timeout: Duration::from_secs(60),
@@ -112,6 +116,13 @@ impl Model {
         }
         if self.provider == Provider::OpenAi && self.base_url.is_none() {
             return wrong("model.base_url", "expected the server's URL, which provider \"openai\" needs");
+        }
+        let has_key = self.api_key.as_ref().is_some_and(|key| !key.expose_secret().is_empty());
+        let in_clear = self.base_url.as_deref().is_some_and(|url| !is_safe(url));
+        if has_key && in_clear && !self.allow_insecure {
+            let why = "the key would be sent in clear; expected an https:// URL, http:// on this machine, or \
+                       model.allow_insecure = true";
+            return wrong("model.base_url", why);
         }
         if let Some(field) = OWN_FIELDS.iter().find(|field| self.options.contains_key(**field)) {
             return wrong("model.options", format!("{field:?} is holdpoint's own; expected other fields"));

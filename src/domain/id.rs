@@ -56,6 +56,8 @@ ids! {
     pub(crate) ExecId,
     /// A yes that was to be remembered.
     pub(crate) GrantId,
+    /// What stands in for a token, once.
+    pub(crate) TicketId,
 }
 
 fn canonical(text: &str) -> Result<Uuid, InvalidId> {

@@ -18,7 +18,8 @@ const SENT: HeaderValue =
     HeaderValue::from_static("authorization, content-type, user-agent, x-request-id, x-stream-protocol");
 /// What a page may read of an answer's head.
 const READ: HeaderValue = HeaderValue::from_static(
-    "idempotent-replayed, retry-after, x-request-id, x-run-id, x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream",
+    "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-vercel-ai-data-stream, \
+     x-vercel-ai-ui-message-stream",
 );
 /// How long a browser may go by this without asking again, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

@@ -3,6 +3,7 @@
 //! Every failure is `{"error":{"code","message","details"?}}`, those of the framework too. What goes out is
 //! written here; what a lower layer says of itself goes to the log.
 
+use super::auth::Unknown;
 use super::payload::Json;
 use crate::approvals::{DecideError, GrantError, PolicyError};
 use crate::chat::{AskError, CancelRunError};
@@ -16,6 +17,7 @@ use poem_openapi::types::Any;
 use poem_openapi::{ApiResponse, Object};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
+use tracing::{Span, field};
 
 /// When to ask again where turns under way are in the way: nobody knows when one ends.
 const TURN_SECONDS: u64 = 5;
@@ -62,7 +64,12 @@ pub(super) enum ApiError {
     BadRequest(Json<ErrorBody>),
     /// Who calls is not known.
     #[oai(status = 401)]
-    Unauthenticated(Json<ErrorBody>, #[oai(header = "www-authenticate")] String),
+    Unauthenticated(
+        Json<ErrorBody>,
+        /// `Bearer`; of credentials that were refused also `error` and, in `error_description`, why (RFC 6750, 3).
+        #[oai(header = "www-authenticate")]
+        String,
+    ),
     /// The caller may see this, but not do it.
     #[oai(status = 403)]
     Forbidden(Json<ErrorBody>),
@@ -105,16 +112,26 @@ fn body(code: &str, message: impl Into<String>, details: Option<Value>) -> Json<
     Json(ErrorBody { error: Box::new(error) })
 }
 
+/// The words of an `error_description`, with `?` for what none may have (RFC 6750, 3).
+fn described(why: &Unknown) -> String {
+    why.to_string().replace(|c| !matches!(c, ' '..='~') || matches!(c, '"' | '\\'), "?")
+}
+
 impl ApiError {
     /// The request cannot be read; the message names the field and says what was expected.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::BadRequest(body("bad_request", message, None))
     }
 
-    /// Who calls is not known. Why not is nobody's business but the operator's: the answer is always the same.
-    pub(super) fn unauthenticated() -> Self {
-        let message = "Expected a valid bearer token.";
-        Self::Unauthenticated(body("unauthenticated", message, None), "Bearer".to_owned())
+    /// Who calls is not known. Why not is in the head of the answer (RFC 6750, 3) and in the log.
+    pub(super) fn unauthenticated(why: &Unknown) -> Self {
+        Span::current().record("cause", field::display(why));
+        let challenge = if why.is_without_credentials() {
+            "Bearer".to_owned()
+        } else {
+            format!("Bearer error=\"invalid_token\", error_description=\"{}\"", described(why))
+        };
+        Self::Unauthenticated(body("unauthenticated", "Expected a valid bearer token.", None), challenge)
     }
 
     /// It is not there, or not for the caller: the answer is the same.

@@ -7,7 +7,7 @@
 use super::Settings;
 use super::activity::Open;
 use super::allow::Allowed;
-use super::auth::{self, Authenticator};
+use super::auth::{self, Authenticator, Known};
 use super::error::{self, ApiError};
 use super::operating;
 use super::rates::Rates;
@@ -58,7 +58,7 @@ fn is_chat(path: &str) -> bool {
 impl<E: Endpoint<Output = Response>> Door<E> {
     /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
-        let principal = self.auth.principal(request, &self.store).await?;
+        let known = self.auth.known(request).await?;
         if auth::is_open(request.uri().path()) {
             // Whoever looks whether the server is well is never in the way, and nobody's body is read.
             return match *request.method() {
@@ -66,9 +66,12 @@ impl<E: Endpoint<Output = Response>> Door<E> {
                 _ => Err(ApiError::method_not_allowed()),
             };
         }
-        let (principal, expiry) = principal.ok_or_else(ApiError::unauthenticated)?;
+        let Known { principal, expiry, ticket } = known.ok_or_else(ApiError::internal)?;
         Span::current().record("tenant", &*principal.tenant_id).record("user", &*principal.user_id);
         self.rates.request(&principal)?;
+        if let Some(ticket) = ticket {
+            ticket.use_up(&self.store).await?;
+        }
         let chat = is_chat(request.uri().path());
         if chat {
             // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for
@@ -158,6 +161,7 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
             path = %request.uri().path(),
             tenant = tracing::field::Empty,
             user = tracing::field::Empty,
+            cause = tracing::field::Empty,
             otel.name = %request.method(),
             otel.kind = "server",
             otel.status_code = tracing::field::Empty,

@@ -51,7 +51,7 @@ use crate::metrics::Metrics;
 use crate::store::{Reader, Store};
 use crate::tools::ToolRegistry;
 use allow::Allowed;
-pub(crate) use auth::Authenticator;
+pub(crate) use auth::{Authenticator, Tickets};
 use bytes::Bytes;
 pub(crate) use cors::Cors;
 pub use deadlines::Deadlines;
@@ -86,6 +86,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Metrics,
     pub(crate) scrape: Scrape,
     pub(crate) rates: Arc<Rates>,
+    pub(crate) tickets: auth::Tickets,
     pub(crate) streaming: Streaming,
     /// Most decisions of one request.
     pub(crate) decisions_max: usize,

@@ -261,14 +261,12 @@ impl Threads {
     async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
         let body = body.0.unwrap_or_default();
         let title = body.title.map_or_else(|| Ok(DEFAULT_TITLE.to_owned()), title)?;
+        let missing = || ApiError::bad_request("parent_id: expected the id of a thread of yours");
+        let parent = body.parent_id.map(|id| id.parse().map_err(|_| missing())).transpose()?;
         let write = self.0.store.write().await?;
-        let parent = match body.parent_id {
+        let parent = match parent {
             None => None,
-            Some(id) => {
-                let missing = || ApiError::bad_request("parent_id: expected the id of a thread of yours");
-                let id = id.parse().map_err(|_| missing())?;
-                Some(write.thread(&caller.0, id).await?.ok_or_else(missing)?)
-            }
+            Some(id) => Some(write.thread(&caller.0, id).await?.ok_or_else(missing)?),
         };
         let made = write.create_thread(&caller.0, NewThread { title, client_id: None, parent }).await?;
         let made = view(&write, made).await?;
@@ -302,8 +300,9 @@ impl Threads {
     /// One thread
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
     async fn get(&self, caller: Caller, thread_id: Path<String>) -> Result<Json<ThreadView>, ApiError> {
+        let id = id(&thread_id)?;
         let read = self.0.store.read().await?;
-        let thread = read.thread(&caller.0, id(&thread_id)?).await?.ok_or_else(ApiError::not_found)?;
+        let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
         Ok(Json(view(&read, thread).await?))
     }
 
@@ -316,8 +315,9 @@ impl Threads {
         body: Strict<UpdateThread>,
     ) -> Result<Json<ThreadView>, ApiError> {
         let title = title(body.0.title)?;
+        let id = id(&thread_id)?;
         let write = self.0.store.write().await?;
-        let renamed = write.rename_thread(&caller.0, id(&thread_id)?, &title).await?;
+        let renamed = write.rename_thread(&caller.0, id, &title).await?;
         let renamed = view(&write, renamed.ok_or_else(ApiError::not_found)?).await?;
         write.commit().await?;
         Ok(Json(renamed))
@@ -329,8 +329,9 @@ impl Threads {
     /// settled.
     #[oai(path = "/threads/:thread_id", method = "delete", operation_id = "deleteThread")]
     async fn delete(&self, caller: Caller, thread_id: Path<String>) -> Result<Deleted, ApiError> {
+        let id = id(&thread_id)?;
         let write = self.0.store.write().await?;
-        let deleted = write.delete_thread(&caller.0, id(&thread_id)?).await?;
+        let deleted = write.delete_thread(&caller.0, id).await?;
         let calls = deleted.ok_or_else(ApiError::not_found)?;
         write.commit().await?;
         self.0.approvals.ask_to_stop(calls);
@@ -353,8 +354,9 @@ impl Threads {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
+        let id = id(&thread_id)?;
         let read = self.0.store.read().await?;
-        let thread = read.thread(&caller.0, id(&thread_id)?).await?.ok_or_else(ApiError::not_found)?;
+        let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages(&thread, before, size).await?;
         let oldest = page.items.first().map(|message| message.ordinal.to_string());
         let mut results = Vec::with_capacity(page.items.len());

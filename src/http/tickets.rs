@@ -5,10 +5,6 @@ use super::auth::{Caller, Expiry};
 use super::error::ApiError;
 use super::payload::{Json, Tag};
 use poem_openapi::{ApiResponse, Object, OpenApi};
-use std::time::Duration;
-
-/// How long a ticket is good: it is made for what comes next.
-const LASTS: Duration = Duration::from_secs(30);
 
 /// What stands in for a token, once.
 #[derive(Debug, Object)]
@@ -35,10 +31,7 @@ impl Tickets {
     /// where browsers send no token. What is opened with it ends when the token would.
     #[oai(path = "/tickets", method = "post", operation_id = "createTicket", tag = "Tag::Events")]
     async fn create(&self, caller: Caller, expiry: Expiry) -> Result<Made, ApiError> {
-        let Some(ticket) = self.0.clock.secret() else { return Err(ApiError::internal()) };
-        let write = self.0.store.write().await?;
-        let expires_at = write.keep_ticket(&ticket, &caller.0, expiry.0, LASTS).await?;
-        write.commit().await?;
+        let (ticket, expires_at) = self.0.tickets.make(&caller.0, expiry)?;
         Ok(Made::Made(Json(Ticket { ticket, expires_at: expires_at.to_rfc3339() })))
     }
 }

@@ -128,7 +128,8 @@ impl Validate {
     /// stored outcome; another one is refused. The thread's user decides, and who has one of the roles that approve
     /// the tool's calls. Where the tool wants another person, or may not run on behalf of the thread's user, that user
     /// may only reject. Where it wants several people, it runs once as many have approved the same inputs; one rejection
-    /// is final.
+    /// is final. A call that was approved and then cancelled before the tool began is answered 200 too, with `success`
+    /// false and the `state` `cancelled`.
     #[oai(path = "/qa/validate_tool", method = "post", operation_id = "validateTool")]
     async fn validate_tool(
         &self,

@@ -1,63 +1,62 @@
-//! Tickets: what stands in for a token, once and not for long, where a browser cannot send one.
-//!
-//! A row has the hash of a ticket, never the ticket: who reads the table opens nothing with it.
+//! Tickets, which stand in for a token where a browser cannot send one: the key that they are signed with, and which of
+//! them were used.
 
-use super::entity::ticket;
-use super::{StoreError, Write, rows};
-use crate::domain::Principal;
+use super::entity::{ticket_key, used_ticket};
+use super::{Read, Store, StoreError, Write, rows};
 use crate::domain::clock::Timestamp;
+use crate::domain::id::TicketId;
 use sea_orm::ActiveValue::Set;
-use sea_orm::sea_query::ExprTrait;
+use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use serde_json::json;
-use sha2::{Digest, Sha256};
+use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 
-fn hash(ticket: &str) -> String {
-    Sha256::digest(ticket).iter().map(|byte| format!("{byte:02x}")).collect()
+/// The id of the one key.
+const KEY: i32 = 1;
+/// By how much the clock of a process that makes tickets may differ from the database's.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+/// How much longer a used ticket is kept than it could be used. Longer than any transaction takes: one that finds the
+/// ticket good may commit after another has removed what is over.
+const KEPT: Duration = Duration::from_secs(600);
+
+impl Store {
+    /// The key that tickets are signed with: the one that is there, or from now on this one.
+    pub(crate) async fn ticket_key(&self, fresh: SecretString) -> Result<SecretString, StoreError> {
+        if let Some(key) = self.read().await?.ticket_key().await? {
+            return Ok(key);
+        }
+        let write = self.write().await?;
+        let row =
+            ticket_key::ActiveModel { id: Set(KEY), signing_key: Set(fresh.expose_secret().to_owned()) };
+        // Of servers that begin together one inserts, and the others wait for its commit and take its key.
+        let insert = ticket_key::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
+        insert.exec_without_returning(&write.tx).await?;
+        let key = write.ticket_key().await?;
+        write.commit().await?;
+        key.ok_or_else(|| rows::inconsistent("ticket_keys", format_args!("there is none")))
+    }
+}
+
+impl Read {
+    async fn ticket_key(&self) -> Result<Option<SecretString>, StoreError> {
+        let row = ticket_key::Entity::find_by_id(KEY).one(&self.tx).await?;
+        Ok(row.map(|row| row.signing_key.into()))
+    }
 }
 
 impl Write {
-    /// Keeps a ticket for this principal, who is known until then if there is an end to it. When the ticket is over.
-    pub(crate) async fn keep_ticket(
-        &self,
-        ticket: &str,
-        principal: &Principal,
-        known_until: Option<Timestamp>,
-        lasts: Duration,
-    ) -> Result<Timestamp, StoreError> {
-        // Those that nobody came with.
-        let over = ticket::Column::ExpiresAt.lte(self.now.as_micros());
-        ticket::Entity::delete_many().filter(over).exec(&self.tx).await?;
-        let expires_at = self.now.plus(lasts);
-        let row = ticket::ActiveModel {
-            ticket_hash: Set(hash(ticket)),
-            tenant_id: Set(principal.tenant_id.clone()),
-            user_id: Set(principal.user_id.clone()),
-            roles: Set(json!(principal.roles).to_string()),
-            expires_at: Set(expires_at.as_micros()),
-            known_until: Set(known_until.map(Timestamp::as_micros)),
-        };
-        ticket::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        Ok(expires_at)
-    }
-
-    /// Takes a ticket, after which there is none: whose it was, and until when they are known.
-    pub(crate) async fn take_ticket(
-        &self,
-        ticket: &str,
-    ) -> Result<Option<(Principal, Option<Timestamp>)>, StoreError> {
-        let standing = ticket::Column::TicketHash
-            .eq(hash(ticket))
-            .and(ticket::Column::ExpiresAt.gt(self.now.as_micros()));
-        let found = ticket::Entity::find().filter(standing.clone()).one(&self.tx).await?;
-        let Some(row) = found else { return Ok(None) };
-        // Of two who come with it at once, one deletes it.
-        if ticket::Entity::delete_many().filter(standing).exec(&self.tx).await?.rows_affected != 1 {
-            return Ok(None);
+    /// Uses up a ticket that is good until then. False if it was used before, or is over by the database's clock.
+    pub(crate) async fn use_ticket(&self, id: TicketId, expires_at: Timestamp) -> Result<bool, StoreError> {
+        if expires_at.plus(CLOCKS_DIFFER) <= self.now {
+            return Ok(false);
         }
-        let roles = rows::json("tickets", &row.roles)?;
-        let principal = Principal { tenant_id: row.tenant_id, user_id: row.user_id, roles };
-        Ok(Some((principal, row.known_until.map(Timestamp::from_micros))))
+        let over = used_ticket::Column::ExpiresAt.lte(self.now.minus(CLOCKS_DIFFER + KEPT).as_micros());
+        used_ticket::Entity::delete_many().filter(over).exec(&self.tx).await?;
+        let row = used_ticket::ActiveModel {
+            ticket_id: Set(id.to_string()),
+            expires_at: Set(expires_at.as_micros()),
+        };
+        let insert = used_ticket::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
+        Ok(insert.exec_without_returning(&self.tx).await? == 1)
     }
 }

@@ -13,9 +13,10 @@ use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Their more talkative levels write headers, URLs and statements, and with them what is secret, whatever `log.level`
-/// asks for.
-const KEPT_AT_INFO: [&str; 6] = ["h2", "hyper", "hyper_util", "reqwest", "sea_orm", "sqlx"];
+/// What is logged at every level that `log.level` asks for: holdpoint's own. Below INFO all others write what they send
+/// and receive: headers, URLs, statements, the frames of a WebSocket, and with them secrets and the inputs of calls. So
+/// they are kept at INFO, whatever `log.level` says of them.
+const OWN: &str = "holdpoint";
 /// It warns of options of the database's URL that it does not know, with their values, which may be secret.
 const KEPT_QUIET: &str = "sqlx_postgres::options";
 
@@ -35,10 +36,9 @@ pub struct Telemetry {
 /// `log.level` is no filter, `log.otlp_endpoint` cannot be sent to, or somebody has set up logging before.
 pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
     let asked = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
-    let kept = KEPT_AT_INFO.map(|target| (target, LevelFilter::INFO));
     let kept = Targets::new()
-        .with_default(LevelFilter::TRACE)
-        .with_targets(kept)
+        .with_default(LevelFilter::INFO)
+        .with_target(OWN, LevelFilter::TRACE)
         .with_target(KEPT_QUIET, LevelFilter::OFF);
     let terminal = std::io::stderr().is_terminal();
     let format = log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });

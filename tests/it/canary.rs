@@ -1,7 +1,7 @@
 //! Canaries: secrets, and what people and models say, that must not come out where they do not belong, whatever
 //! fails (security cases H1, H2, H4).
 
-use crate::support::{Client, Cluster, MODEL_KEY, Rows, Watched, postgres_if_chosen, sqlite, token};
+use crate::support::{Client, Cluster, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token};
 use futures::future::join_all;
 use holdpoint::config::{Config, Flags};
 use reqwest::Method;
@@ -177,6 +177,25 @@ impl Prober {
         ticket
     }
 
+    /// Decisions over the WebSocket, which tells of them too.
+    async fn socket(&self, nobody: &Client) {
+        let thread = self.post("/threads", &json!({})).await;
+        let thread = thread["thread_id"].as_str().unwrap().to_owned();
+        let edited = self.hold(&thread, "mumble", "canary-argument").await.unwrap();
+        let rejected = self.hold(&thread, "mumble", "canary-argument 2").await.unwrap();
+        let made = self.client.post("/tickets", &json!({})).await.body;
+        let path = format!("/ws?ticket={}", made["ticket"].as_str().unwrap());
+        let mut socket = Socket::open(nobody, &path, &[]).await.ok().unwrap();
+        let yes = json!({ "tool_call_id": edited, "decision": "approve", "validated_inputs": { "note": "canary-edit" } });
+        let (status, _) = socket.ask(&json!("canary-body"), &yes).await;
+        assert_eq!(status, 200);
+        let no = json!({ "tool_call_id": rejected, "decision": "reject", "reason": "canary-reason" });
+        let (status, _) = socket.ask(&json!("canary-body"), &no).await;
+        assert_eq!(status, 200);
+        socket.send("canary-body").await;
+        assert_eq!(socket.answer(&Value::Null).await.0, 400);
+    }
+
     /// Bytes that no client sends.
     async fn raw(&self, head: &str) {
         let address = self.client.base.strip_prefix("http://").unwrap();
@@ -198,7 +217,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
         None => sqlite(&dir),
     };
     let loud = [
-        ("HOLDPOINT_LOG__LEVEL", "debug,holdpoint=trace"),
+        ("HOLDPOINT_LOG__LEVEL", "trace,tungstenite=trace,tokio_tungstenite=trace,hyper=trace,sqlx=trace"),
         ("HOLDPOINT_LOG__FORMAT", "json"),
         ("HOLDPOINT_SERVER__METRICS_BIND", "127.0.0.1:0"),
     ];
@@ -211,6 +230,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     prober.wrong_tokens().await;
     prober.turns().await;
     let ticket = prober.ticket(&watched.server.client).await;
+    prober.socket(&watched.server.client).await;
     for head in [
         "GET /threads HTTP/1.1\r\nhost: x\r\nuser-agent: canary-body\u{1b}[31m\r\nconnection: close\r\n\r\n",
         "GET /threads HTTP/1.1\r\nhost: x\r\nx-request-id: canary-body\u{7f}\r\nconnection: close\r\n\r\n",
@@ -229,6 +249,8 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
 
     // The database is gone, or does not let anybody write.
     let rows = Rows::open(&database).await;
+    let ticket_key = rows.all("SELECT signing_key FROM ticket_keys").await[0]["signing_key"].clone();
+    let ticket_key = ticket_key.as_str().unwrap();
     match &cluster {
         Some(cluster) => cluster.stop_now(),
         None => drop(rows.change("BEGIN EXCLUSIVE").await.unwrap()),
@@ -255,7 +277,9 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     for failure in ["something panicked", "a model call failed", "the store failed"] {
         assert!(printed.contains(failure), "{failure:?} is not in the log:\n{printed}");
     }
-    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer, &ticket] {
+    // Nor one half of a ticket.
+    let (said, mac) = ticket.split_once('.').unwrap();
+    for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer, said, mac, ticket_key] {
         for (place, text) in [("the log", &printed), ("an answer", &came_back), ("the metrics", &metrics)] {
             let line = text.lines().find(|line| line.contains(secret));
             assert_eq!(line, None, "{secret} is in {place}");

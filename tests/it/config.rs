@@ -100,6 +100,7 @@ const WRONG: &[(&str, &str)] = &[
     ("model.name", "[]"),
     ("model.base_url", "{}"),
     ("model.api_key", "{}"),
+    ("model.allow_insecure", "\"perhaps\""),
     ("model.system_prompt", "[\"Be kind.\"]"),
     ("model.max_steps", "1.5"),
     ("model.max_steps", "-1"),
@@ -211,7 +212,7 @@ fn there_is_a_wrong_value_for_every_key() {
     let secret = format!("secret = \"{}\"", "s".repeat(32));
     let printed = [&secret, "jwks_url = \"https://j\""].map(|keys| {
         let place = Place::with_file(&format!(
-            "model = {{ name = \"m\", base_url = \"http://m\", api_key = \"k\", system_prompt = \"s\" }}\n\
+            "model = {{ name = \"m\", base_url = \"https://m\", api_key = \"k\", system_prompt = \"s\" }}\n\
              log = {{ format = \"json\", level = \"info\" }}\ntools.pay.run_roles = \"a\"\n\
              server.metrics_bind = \"127.0.0.1:0\"\n\
              auth = {{ mode = \"jwt\", issuer = \"i\", audience = \"a\", default_tenant = \"t\", {keys} }}",

@@ -1,12 +1,14 @@
 //! A server that is asked to stop: it begins nothing, lets what runs finish, and leaves an honest record.
 
-use crate::support::{Client, Ledger, Place, Process, Rows, Scene, UNKNOWN, eventually, probes};
+use crate::support::{Client, Ledger, Place, Process, Rows, Scene, UNKNOWN, asked_from, eventually, probes};
 use holdpoint::app::App;
 use holdpoint::config::Config;
 use holdpoint::handlers::Deferred;
+use poem::Endpoint;
 use poem::http::Method;
-use poem::{Endpoint, Request};
+use poem::web::RemoteAddr;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -210,9 +212,8 @@ async fn an_app_that_serves_holdpoint_itself_can_have_it_finish() {
     let app = app.handler(Deferred).build().await.unwrap();
     let endpoint = app.endpoint();
     let ask = async |method: Method, path: &str| {
-        let request =
-            Request::builder().method(method).uri(path.parse().unwrap()).header("host", "localhost");
-        endpoint.get_response(request.finish()).await.status().as_u16()
+        let peer = RemoteAddr("127.0.0.1:1".parse::<SocketAddr>().unwrap().into());
+        endpoint.get_response(asked_from(&peer, method, path)).await.status().as_u16()
     };
     assert_eq!(ask(Method::GET, "/readyz").await, 200);
     assert_eq!(ask(Method::POST, "/threads").await, 201);

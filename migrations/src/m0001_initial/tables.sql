@@ -250,17 +250,21 @@ CREATE TABLE event_sequence (
 );
 INSERT INTO event_sequence (id, last) VALUES (1, 0);
 
--- What stands in for a token, once: its hash, whose it is, and until when they are known, if there is an end to it.
-CREATE TABLE tickets (
-    ticket_hash TEXT NOT NULL PRIMARY KEY,
-    tenant_id   TEXT NOT NULL,
-    user_id     TEXT NOT NULL,
-    roles       TEXT NOT NULL,
-    expires_at  BIGINT NOT NULL,
-    known_until BIGINT,
-    CHECK (length(ticket_hash) = 64)
+-- The key that tickets are signed with, the same for all servers: 256 random bits in hexadecimal.
+CREATE TABLE ticket_keys (
+    id          INTEGER NOT NULL PRIMARY KEY,
+    signing_key TEXT NOT NULL,
+    CHECK (id = 1),
+    CHECK (length(signing_key) = 64)
 );
-CREATE INDEX tickets_over ON tickets (expires_at);
+
+-- The tickets that were used. A row is kept for longer than its ticket could be used.
+CREATE TABLE used_tickets (
+    ticket_id  TEXT NOT NULL PRIMARY KEY,
+    expires_at BIGINT NOT NULL,
+    CHECK (length(ticket_id) = 36)
+);
+CREATE INDEX used_tickets_over ON used_tickets (expires_at);
 
 CREATE TABLE grants (
     grant_id     TEXT NOT NULL PRIMARY KEY,

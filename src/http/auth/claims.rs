@@ -1,6 +1,6 @@
 //! From what a token claims to who that is.
 
-use super::token::Refusal;
+use super::unknown::Unknown;
 use crate::config::Auth;
 use crate::domain::Principal;
 use serde_json::{Map, Value};
@@ -36,14 +36,19 @@ impl Claims {
     }
 
     /// Who the claims of a checked token speak of.
-    pub(super) fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, Refusal> {
+    pub(super) fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, Unknown> {
         check_purpose(claims)?;
-        let user_id = name(claims.get(&self.user))?;
-        let tenant_id = match (claims.get(&self.tenant), &self.default_tenant) {
-            (None, Some(default)) => default.clone(),
-            (claim, _) => name(claim)?,
+        let user_id = match claims.get(&self.user) {
+            None => return Err(Unknown::NoClaim(self.user.clone())),
+            Some(user) => name(user).ok_or_else(|| Unknown::Name(self.user.clone()))?,
         };
-        Ok(Principal { tenant_id, user_id, roles: roles(self.find_roles(claims))? })
+        let tenant_id = match (claims.get(&self.tenant), &self.default_tenant) {
+            (None, None) => return Err(Unknown::NoTenant(self.tenant.clone())),
+            (None, Some(default)) => default.clone(),
+            (Some(tenant), _) => name(tenant).ok_or_else(|| Unknown::Name(self.tenant.clone()))?,
+        };
+        let roles = roles(self.find_roles(claims)).ok_or_else(|| Unknown::Roles(self.roles.clone()))?;
+        Ok(Principal { tenant_id, user_id, roles })
     }
 
     fn find_roles<'a>(&self, claims: &'a Map<String, Value>) -> Option<&'a Value> {
@@ -54,40 +59,36 @@ impl Claims {
 }
 
 /// An ID or a refresh token is no access token, where that can be seen.
-fn check_purpose(claims: &Map<String, Value>) -> Result<(), Refusal> {
+fn check_purpose(claims: &Map<String, Value>) -> Result<(), Unknown> {
     let says = |words: &[&str]| {
         let mut purposes = PURPOSES.iter().filter_map(|claim| claims.get(*claim)?.as_str());
         purposes.any(|is| words.iter().any(|word| is.eq_ignore_ascii_case(word)))
     };
     let of_a_sign_in = claims.contains_key(OF_SIGN_INS) && !says(&ACCESS);
     if of_a_sign_in || OF_ID_TOKENS.iter().any(|claim| claims.contains_key(*claim)) {
-        return Err(Refusal::not_known("it is an ID token"));
+        return Err(Unknown::IdToken);
     }
     match says(&OTHER_PURPOSES) {
-        true => Err(Refusal::not_known("it is not for access")),
+        true => Err(Unknown::Purpose),
         false => Ok(()),
     }
 }
 
-fn name(claim: Option<&Value>) -> Result<String, Refusal> {
-    let name = claim.and_then(Value::as_str).unwrap_or_default();
+fn name(claim: &Value) -> Option<String> {
     // What is named here stands in rows, in headers of others and in logs.
-    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.contains(char::is_control) {
-        return Err(Refusal::not_known("the user or the tenant has no name that can be used"));
-    }
-    Ok(name.to_owned())
+    let usable = |name: &&str| {
+        !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.contains(char::is_control)
+    };
+    claim.as_str().filter(usable).map(str::to_owned)
 }
 
-fn roles(claim: Option<&Value>) -> Result<Vec<String>, Refusal> {
-    let wrong = || Refusal::not_known("the roles are neither a list of words nor words");
+fn roles(claim: Option<&Value>) -> Option<Vec<String>> {
     match claim {
-        None => Ok(Vec::new()),
+        None => Some(Vec::new()),
         Some(Value::String(words)) => {
-            Ok(words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect())
+            Some(words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect())
         }
-        Some(Value::Array(words)) => {
-            words.iter().map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-        }
-        Some(_) => Err(wrong()),
+        Some(Value::Array(words)) => words.iter().map(|word| word.as_str().map(str::to_owned)).collect(),
+        Some(_) => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Requests of this machine.
 //!
 //! Without authentication everybody who reaches the server is its one user, so only this machine may reach
-//! it: the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
+//! it: the connection has to come from there, whatever listens, the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
 //! (DNS rebinding), and so has an `Origin` that the configuration does not name, or any page in the user's browser
 //! could decide for them. What a page elsewhere asks for without an `Origin`, as for an image, browsers say in
 //! `Sec-Fetch-Site` (Fetch Metadata); a link to the documentation may stand anywhere. A proxy on this machine calls by
@@ -10,9 +10,10 @@
 
 use crate::http::cors::Welcome;
 use crate::http::error::ApiError;
-use poem::Request;
 use poem::http::header::{FORWARDED, HOST, ORIGIN};
 use poem::http::{HeaderName, Method};
+use poem::web::RemoteAddr;
+use poem::{Addr, Request};
 use std::net::IpAddr;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -22,6 +23,11 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Refuses a request that did not come from this machine by this machine's name.
 pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
+    if !is_of_this_machine(request.remote_addr()) {
+        let message =
+            "Expected a connection of this machine; without authentication no other machine may be let in.";
+        return Err(ApiError::forbidden(message));
+    }
     // HTTP/2 has the host in the URI.
     let host = match (header(request, &HOST), request.uri().host()) {
         (Some(host), _) | (None, Some(host)) => host,
@@ -48,6 +54,15 @@ pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
         return Err(ApiError::forbidden("Sec-Fetch-Site: expected a page of this server."));
     }
     Ok(())
+}
+
+/// Whether the peer is on this machine. Of an address that is neither of a network nor of a file it is not known.
+fn is_of_this_machine(RemoteAddr(peer): &RemoteAddr) -> bool {
+    match peer {
+        Addr::SocketAddr(peer) => peer.ip().to_canonical().is_loopback(),
+        Addr::Unix(_) => true,
+        Addr::Custom(..) => false,
+    }
 }
 
 /// Whether a proxy says that it asks for somebody who is not on this machine.

@@ -5,19 +5,23 @@ mod jwks;
 pub(super) mod loopback;
 mod ticket;
 mod token;
+mod unknown;
 
 use super::error::ApiError;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
-use crate::store::Store;
 use poem::{FromRequest, Request, RequestBody, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use std::sync::Arc;
-use token::{Refusal, Tokens};
+pub(crate) use ticket::Tickets;
+use ticket::Unused;
+use token::Tokens;
 use tokio::time::Instant;
+use unknown::Refusal;
+pub(in crate::http) use unknown::Unknown;
 
 /// How callers are known.
 #[derive(Debug)]
@@ -27,8 +31,8 @@ pub(crate) enum Authenticator {
         /// Whether only this machine may call.
         loopback_only: bool,
     },
-    /// By a bearer token.
-    Tokens(Box<Tokens>),
+    /// By a bearer token, or by a ticket that was got with one.
+    Tokens(Box<Tokens>, Tickets),
 }
 
 /// Whether anybody may ask for this: what tells nothing of anybody. Whole paths, so that nothing behind one of them
@@ -39,51 +43,64 @@ pub(super) fn is_open(path: &str) -> bool {
 
 impl Authenticator {
     /// The one that the configuration names, or what is in its way.
-    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>, tasks: Tasks) -> Result<Self, String> {
+    pub(crate) fn new(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        tasks: Tasks,
+        tickets: Tickets,
+    ) -> Result<Self, String> {
         let auth: &Auth = &config.auth;
         match auth.mode {
             AuthMode::None => Ok(Self::Local { loopback_only: config.faces_only_this_machine() }),
-            AuthMode::Jwt => Ok(Self::Tokens(Box::new(Tokens::new(auth, clock, tasks)?))),
+            AuthMode::Jwt => Ok(Self::Tokens(Box::new(Tokens::new(auth, clock, tasks)?), tickets)),
         }
     }
 
     /// Gets what will be needed; the server begins without it.
     pub(crate) fn prepare(&self) {
-        if let Self::Tokens(tokens) = self {
+        if let Self::Tokens(tokens, _) = self {
             tokens.prepare();
         }
     }
 
-    /// Who sends this request, and for how long that may be believed; nobody, where anybody may and nobody is asked.
-    pub(super) async fn principal(
-        &self,
-        request: &Request,
-        store: &Store,
-    ) -> Result<Option<(Principal, Expiry)>, ApiError> {
-        match self {
+    /// Who sends this request; `None` where anybody may, and it is not asked who. The database is not asked: requests
+    /// without valid credentials cost it nothing.
+    pub(super) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
+        let (tokens, tickets) = match self {
             Self::Local { loopback_only } => {
                 // Probes come by any name, and learn nothing.
                 let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
                 if *loopback_only && !probe {
                     loopback::check(request)?;
                 }
-                Ok(Some((Principal::local(), Expiry(None))))
+                let principal = Principal::local();
+                return Ok(Some(Known { principal, expiry: Expiry(None), ticket: None }));
             }
-            Self::Tokens(_) if is_open(request.uri().path()) => Ok(None),
-            Self::Tokens(_) if let Some(ticket) = ticket::of(request) => {
+            Self::Tokens(..) if is_open(request.uri().path()) => return Ok(None),
+            Self::Tokens(tokens, tickets) => (tokens, tickets),
+        };
+        let known = match ticket::of(request) {
+            Some(ticket) => {
                 ticket::check_origin(request)?;
-                Ok(Some(ticket::take(&ticket, store).await?))
+                tickets.read(&ticket).map_err(Refusal::from)
             }
-            Self::Tokens(tokens) => match tokens.principal(request.headers()).await {
-                Ok((principal, expires_at)) => Ok(Some((principal, Expiry(Some(expires_at))))),
-                Err(Refusal::NotKnown(why)) => {
-                    tracing::debug!(%why, "the caller is not known");
-                    Err(ApiError::unauthenticated())
-                }
-                Err(Refusal::KeysUnavailable) => Err(ApiError::keys_unavailable()),
-            },
-        }
+            None => tokens.known(request.headers()).await,
+        };
+        known.map(Some).map_err(|refusal| match refusal {
+            Refusal::NotKnown(why) => ApiError::unauthenticated(&why),
+            Refusal::KeysUnavailable => ApiError::keys_unavailable(),
+        })
     }
+}
+
+/// A caller who is known.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) principal: Principal,
+    /// For how long that may be believed.
+    pub(super) expiry: Expiry,
+    /// What they are known by, if it is good once only: it has still to be used up.
+    pub(super) ticket: Option<Unused>,
 }
 
 /// Until when a caller is known: streams end then. The front puts it there.
@@ -121,7 +138,8 @@ impl<'a> ApiExtractor<'a> for Caller {
             MetaSecurityScheme {
                 ty: "http",
                 description: Some(
-                    "An access token of the issuer that the server trusts. In mode `none` none is asked for.",
+                    "An access token of the issuer that the server trusts; `exp`, `nbf` and `iat` are taken with a leeway \
+                     of 60 seconds. In mode `none` none is asked for.",
                 ),
                 name: None,
                 key_in: None,

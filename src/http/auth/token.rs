@@ -5,11 +5,11 @@
 
 use super::claims::Claims;
 use super::jwks::Jwks;
+use super::unknown::{Refusal, Unknown};
+use super::{Expiry, Known};
 use crate::agent::Tasks;
 use crate::config::Auth;
-use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
-use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use poem::http::HeaderMap;
 use poem::http::header::AUTHORIZATION;
@@ -21,33 +21,6 @@ use std::sync::Arc;
 pub(super) const LEEWAY_SECONDS: u64 = 60;
 /// What an access token says that it is, if it says so (RFC 9068, 2.1).
 const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
-
-/// Why a request is not answered. The texts are for the log, and have nothing of the token.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// It is not known who calls.
-    NotKnown(String),
-    /// Nor can it be, as long as the issuer cannot be asked.
-    KeysUnavailable,
-}
-
-impl Refusal {
-    pub(super) fn not_known(why: impl Into<String>) -> Self {
-        Self::NotKnown(why.into())
-    }
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        // The words of a parser may repeat what it read.
-        match error.kind() {
-            ErrorKind::Base64(_) | ErrorKind::Json(_) | ErrorKind::Utf8(_) => {
-                Self::not_known("the token cannot be read")
-            }
-            kind => Self::NotKnown(format!("{kind:?}")),
-        }
-    }
-}
 
 /// Knows callers by their tokens.
 #[derive(Debug)]
@@ -91,15 +64,17 @@ impl Tokens {
         }
     }
 
-    /// Who sends a request with these headers, and until when their token is taken.
-    pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<(Principal, Timestamp), Refusal> {
+    /// Who sends a request with these headers.
+    pub(super) async fn known(&self, headers: &HeaderMap) -> Result<Known, Refusal> {
         let token = bearer(headers)?;
-        let header = jsonwebtoken::decode_header(token)?;
+        let header = jsonwebtoken::decode_header(token).map_err(Unknown::from)?;
         check_header(&header)?;
         let (key, algorithm) = self.key(&header).await?;
-        let claims = jsonwebtoken::decode(token, &key, &self.validation(algorithm))?.claims;
+        let checked = jsonwebtoken::decode(token, &key, &self.validation(algorithm));
+        let claims = checked.map_err(Unknown::from)?.claims;
         self.check_more(&claims)?;
-        Ok((self.claims.principal(&claims)?, taken_until(&claims)))
+        let principal = self.claims.principal(&claims)?;
+        Ok(Known { principal, expiry: Expiry(Some(taken_until(&claims))), ticket: None })
     }
 
     /// The key that this has to be signed with, and how.
@@ -121,17 +96,17 @@ impl Tokens {
     }
 
     /// What the library does not look at.
-    fn check_more(&self, claims: &Map<String, Value>) -> Result<(), Refusal> {
+    fn check_more(&self, claims: &Map<String, Value>) -> Result<(), Unknown> {
         // It takes a list of issuers too, which the issuer's name is one of.
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
-            return Err(Refusal::not_known("iss is not the issuer"));
+            return Err(Unknown::Issuer);
         }
         let now = self.clock.now().as_micros() / 1_000_000;
         let latest = (now as f64) + (LEEWAY_SECONDS as f64);
         match claims.get("iat").map(Value::as_f64) {
             None => {}
             Some(Some(issued)) if issued <= latest => {}
-            Some(_) => return Err(Refusal::not_known("iat is no time, or in the future")),
+            Some(_) => return Err(Unknown::IssuedAt),
         }
         Ok(())
     }
@@ -145,28 +120,28 @@ fn taken_until(claims: &Map<String, Value>) -> Timestamp {
 }
 
 /// The one token of a request.
-fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+fn bearer(headers: &HeaderMap) -> Result<&str, Unknown> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
-    let (Some(only), None) = (all.next(), all.next()) else {
-        return Err(Refusal::not_known("there is not one Authorization header"));
-    };
-    let parts = only.to_str().ok().and_then(|only| only.split_once(' '));
-    match parts {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("Bearer") => Ok(token.trim_start_matches(' ')),
-        _ => Err(Refusal::not_known("the Authorization header is no bearer token")),
+    let only = all.next().ok_or(Unknown::NoToken)?;
+    if all.next().is_some() {
+        return Err(Unknown::SeveralHeaders);
+    }
+    let credentials = only.to_str().map_err(|_| Unknown::OtherScheme)?;
+    let (scheme, token) = credentials.split_once(' ').unwrap_or((credentials, ""));
+    match scheme.eq_ignore_ascii_case("Bearer") {
+        true => Ok(token.trim_start_matches(' ')),
+        false => Err(Unknown::OtherScheme),
     }
 }
 
-fn check_header(header: &Header) -> Result<(), Refusal> {
+fn check_header(header: &Header) -> Result<(), Unknown> {
     // Whoever does not understand what is critical must not take the token (RFC 7515, 4.1.11), and there is nothing
     // of that kind that is understood here.
     if header.crit.is_some() {
-        return Err(Refusal::not_known("crit is there"));
+        return Err(Unknown::Critical);
     }
     match &header.typ {
-        Some(typ) if !TYPES.iter().any(|known| typ.eq_ignore_ascii_case(known)) => {
-            Err(Refusal::not_known("typ is not that of an access token"))
-        }
+        Some(typ) if !TYPES.iter().any(|known| typ.eq_ignore_ascii_case(known)) => Err(Unknown::Type),
         _ => Ok(()),
     }
 }

@@ -8,5 +8,6 @@ pub(super) mod run;
 pub(super) mod sent_answer;
 pub(super) mod step;
 pub(super) mod thread;
-pub(super) mod ticket;
+pub(super) mod ticket_key;
 pub(super) mod tool_call;
+pub(super) mod used_ticket;

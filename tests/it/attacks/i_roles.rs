@@ -1,6 +1,6 @@
 //! I: the role that serves is not the role that owns the schema.
 
-use crate::support::{Cluster, Embedded, Rows, call, eventually};
+use crate::support::{Cluster, Embedded, Rows, Socket, call, eventually, token};
 use serde_json::json;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn holdpoint(command: Option<&str>, database: &str) -> Output {
 }
 
 /// What the serving role may not do, and how Postgres says so.
-const REFUSED: [(&str, &str); 24] = [
+const REFUSED: [(&str, &str); 26] = [
     ("CREATE TABLE mine (x TEXT)", "permission denied for schema public"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
     ("ALTER TABLE tool_calls DISABLE TRIGGER ALL", "must be owner of table tool_calls"),
@@ -36,6 +36,8 @@ const REFUSED: [(&str, &str); 24] = [
     ("TRUNCATE tool_calls CASCADE", "permission denied for table tool_calls"),
     ("DELETE FROM tool_calls", "permission denied for table tool_calls"),
     ("DELETE FROM decisions", "permission denied for table decisions"),
+    ("UPDATE ticket_keys SET signing_key = 'x'", "permission denied for table ticket_keys"),
+    ("DELETE FROM ticket_keys", "permission denied for table ticket_keys"),
     ("DELETE FROM grants", "permission denied for table grants"),
     ("UPDATE grants SET tool_name = 'transfer'", "permission denied for table grants"),
     ("DELETE FROM events", "permission denied for table events"),
@@ -90,6 +92,7 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     })
     .await;
     everything_works(&app).await;
+    the_tickets_of_a_server_with_tokens_are_used_up(&app_url).await;
     let before = super::everything(&app).await;
     for (sql, why) in REFUSED {
         let refused = app.rows.change(sql).await.expect_err(sql);
@@ -97,6 +100,23 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     }
     assert_eq!(super::everything(&app).await, before);
     super::the_server_goes_on(&app).await;
+}
+
+/// By another server of the same role, with the same key.
+async fn the_tickets_of_a_server_with_tokens_are_used_up(app_url: &str) {
+    let app = Embedded::with(|config| {
+        token::with_tokens(config);
+        config.database.url = app_url.into();
+    })
+    .await;
+    let made = app.client.as_user("acme", "ann", &[]).post("/tickets", &json!({})).await;
+    let path = format!("/ws?ticket={}", made.body["ticket"].as_str().unwrap());
+    let over = "INSERT INTO used_tickets VALUES ('01890a5d-ac96-774b-bcce-b302099a8057', 1)";
+    assert_eq!(app.rows.change(over).await, Ok(1));
+    assert!(Socket::open(&app.client, &path, &[]).await.is_ok());
+    assert_eq!(Socket::open(&app.client, &path, &[]).await.err(), Some(401));
+    assert_eq!(app.rows.count("used_tickets").await, 1);
+    assert_eq!(app.rows.count("ticket_keys").await, 1);
 }
 
 /// A hold, an edit, a yes, the next turn; a yes that is remembered, and revoked; a no; a hold that expires, one that is withdrawn, an answer that is written

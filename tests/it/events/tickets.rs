@@ -1,7 +1,9 @@
 //! Tickets, in the place of a token.
 
+use crate::support::ticket::{content, signed as signed_ticket};
 use crate::support::token::{self, changed, claims, signed, with_tokens};
-use crate::support::{Client, Embedded, Socket, Sse};
+use crate::support::{Client, Embedded, Rows, Socket, Sse, postgres, probes};
+use futures::future::join_all;
 use serde_json::json;
 
 async fn ticket(client: &Client) -> String {
@@ -9,6 +11,12 @@ async fn ticket(client: &Client) -> String {
     assert_eq!(made.status, 201, "{:?}", made.body);
     assert!(made.body["expires_at"].as_str().unwrap().ends_with('Z'));
     made.body["ticket"].as_str().unwrap().to_owned()
+}
+
+async fn key(rows: &Rows) -> String {
+    let keys = rows.all("SELECT signing_key FROM ticket_keys").await;
+    assert_eq!(keys.len(), 1);
+    keys[0]["signing_key"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
@@ -26,7 +34,16 @@ async fn d10_a_ticket_opens_one_stream_for_whoever_got_it() {
     let path = format!("/ws?ticket={}", ticket(&app.client).await);
     assert!(Socket::open(&nobody, &path, &[]).await.is_ok());
     assert_eq!(Socket::open(&nobody, &path, &[]).await.err(), Some(401), "it is used");
-    assert_eq!(app.rows.count("tickets").await, 0);
+    assert_eq!(app.rows.count("used_tickets").await, 3);
+}
+
+#[tokio::test]
+async fn of_requests_that_come_with_one_ticket_at_once_one_is_let_in() {
+    let app = Embedded::with(with_tokens).await;
+    let path = format!("/ws?ticket={}", ticket(&app.client.as_user("acme", "alice", &[])).await);
+    let opened = join_all((0..8).map(|_| Socket::open(&app.client, &path, &[]))).await;
+    assert_eq!(opened.iter().filter(|socket| socket.is_ok()).count(), 1);
+    assert!(opened.iter().all(|socket| socket.as_ref().err().is_none_or(|status| *status == 401)));
 }
 
 #[tokio::test]
@@ -37,22 +54,75 @@ async fn d10_a_ticket_is_good_nowhere_else_and_not_for_long() {
     for path in ["/threads", "/approvals", "/eventsx", "/events/x", "/runs/x/events", "/tickets"] {
         assert_eq!(app.client.get(&format!("{path}?ticket={good}")).await.status, 401, "{path}");
     }
-    for wrong in ["", "x", &good[1..], &good.to_uppercase()] {
+    for wrong in ["", "x", &good[1..], &good.to_uppercase(), &format!("{good}=")] {
         assert_eq!(app.client.get(&format!("/events?ticket={wrong}")).await.status, 401, "{wrong:?}");
     }
     let twice = format!("/events?ticket={good}&ticket={good}");
     assert_eq!(app.client.get(&twice).await.status, 401);
     assert_eq!(app.client.post("/tickets", &json!({})).await.status, 401);
-    // The table opens nothing.
-    let kept = app.rows.all("SELECT ticket_hash FROM tickets").await;
-    let hash = kept[0]["ticket_hash"].as_str().unwrap();
-    assert_ne!(hash, good);
-    assert_eq!(app.client.get(&format!("/events?ticket={hash}")).await.status, 401);
-    let over = "UPDATE tickets SET expires_at = expires_at - 30000000";
-    assert_eq!(app.rows.change(over).await, Ok(1));
-    assert_eq!(app.client.get(&format!("/events?ticket={good}")).await.status, 401);
-    ticket(&alice).await;
-    assert_eq!(app.rows.count("tickets").await, 1, "what is over is gone");
+    let key = key(&app.rows).await;
+    let (now, said) = (token::now() * 1_000_000, content(&good));
+    let left = said["expires_at"].as_i64().unwrap() - now;
+    assert!((0..=31_000_000).contains(&left), "{left}");
+    let over = signed_ticket(&changed(said.clone(), &json!({ "expires_at": now - 1 })), &key);
+    assert_eq!(app.client.get(&format!("/events?ticket={over}")).await.status, 401);
+    assert_eq!(app.rows.count("used_tickets").await, 0, "nothing was used up");
+    let not_over = signed_ticket(&changed(said, &json!({ "expires_at": now + 5_000_000 })), &key);
+    Sse::open(&app.client, &format!("/events?ticket={not_over}")).await;
+    assert_eq!(app.client.get(&format!("/events?ticket={good}")).await.status, 401, "both are the same one");
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_used_ticket_is_kept_for_longer_than_it_is_good_and_then_removed() {
+    let app = Embedded::with(with_tokens).await;
+    let alice = app.client.as_user("acme", "alice", &[]);
+    let id = |n: u8| format!("01890a5d-ac96-774b-bcce-b302099a80{n:02}");
+    let now = token::now();
+    for (n, over_for) in [(10, 1), (11, 600), (12, 700), (13, 100_000)] {
+        let expires_at = (now - over_for) * 1_000_000;
+        let used = format!("INSERT INTO used_tickets VALUES ('{}', {expires_at})", id(n));
+        assert_eq!(app.rows.change(&used).await, Ok(1));
+    }
+    Sse::open(&app.client, &format!("/events?ticket={}", ticket(&alice).await)).await;
+    let left = app.rows.all("SELECT ticket_id FROM used_tickets ORDER BY expires_at").await;
+    assert_eq!(left[..2], [json!({ "ticket_id": id(11) }), json!({ "ticket_id": id(10) })]);
+    assert_eq!(left.len(), 3);
+}
+
+#[tokio::test]
+async fn a_ticket_outlives_a_restart_and_says_no_more_than_its_signature_allows() {
+    let app = Embedded::with(with_tokens).await;
+    let alice = app.client.as_user("acme", "alice", &["approver"]);
+    let (good, other) = (ticket(&alice).await, ticket(&alice).await);
+    let before = key(&app.rows).await;
+    let app = app.redeploy_with(probes(&crate::support::Ledger::new()), with_tokens).await;
+    assert_eq!(key(&app.rows).await, before);
+    assert!(Socket::open(&app.client, &format!("/ws?ticket={good}"), &[]).await.is_ok());
+    assert_eq!(app.rows.change("DELETE FROM ticket_keys").await, Ok(1));
+    let app = app.redeploy_with(probes(&crate::support::Ledger::new()), with_tokens).await;
+    assert_ne!(key(&app.rows).await, before);
+    assert_eq!(Socket::open(&app.client, &format!("/ws?ticket={other}"), &[]).await.err(), Some(401));
+}
+
+#[tokio::test]
+async fn servers_that_begin_together_sign_with_one_key_and_a_ticket_is_good_once_over_all_on_postgres() {
+    let url = postgres().await;
+    let server = || {
+        Embedded::with(|config| {
+            with_tokens(config);
+            config.database.url = url.clone().into();
+        })
+    };
+    let (one, two, three) = tokio::join!(server(), server(), server());
+    key(&one.rows).await;
+    let alice = one.client.as_user("acme", "alice", &[]);
+    for n in 0..3 {
+        let path = format!("/ws?ticket={}", ticket(&alice).await);
+        let clients = [&one, &two, &three].map(|server| server.client.clone());
+        let opened = join_all(clients.iter().map(|client| Socket::open(client, &path, &[]))).await;
+        assert_eq!(opened.iter().filter(|socket| socket.is_ok()).count(), 1, "{n}");
+    }
+    assert_eq!(one.rows.count("used_tickets").await, 3);
 }
 
 #[tokio::test]

@@ -6,6 +6,10 @@ use holdpoint::config::{Config, Provider};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
 use holdpoint::llm::LanguageModel;
 use holdpoint::tools::ToolRegistry;
+use poem::http::Method;
+use poem::http::uri::Scheme;
+use poem::web::{LocalAddr, RemoteAddr};
+use poem::{Body, Request, RequestParts};
 use secrecy::ExposeSecret;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +22,14 @@ use tokio::task::JoinHandle;
 /// The URL of a SQLite file in this folder.
 pub(crate) fn sqlite(dir: &TempDir) -> String {
     format!("sqlite://{}/holdpoint.db", dir.path().display())
+}
+
+/// A request of an endpoint in this process, over a connection from there, to a name of this machine.
+pub(crate) fn asked_from(peer: &RemoteAddr, method: Method, path: &str) -> Request {
+    let head = poem::http::Request::builder().method(method).uri(path).header("host", "localhost").body(());
+    let (head, ()) = head.unwrap().into_parts();
+    let head = RequestParts::from((head, LocalAddr::default(), peer.clone(), Scheme::HTTP));
+    Request::from_parts(head, Body::empty())
 }
 
 /// A server in this process, whose model is the scene unless the configuration names another. Dropping it leaves

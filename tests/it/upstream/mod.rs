@@ -7,6 +7,7 @@ mod bytes;
 mod calls;
 mod cancelling;
 mod holds;
+mod key;
 mod patience;
 mod retries;
 mod sources;

@@ -7,7 +7,7 @@ mod key;
 #[cfg(test)]
 mod tests;
 
-use super::token::Refusal;
+use super::unknown::{Refusal, Unknown};
 use crate::agent::Tasks;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
@@ -114,7 +114,7 @@ impl Jwks {
 
     /// The key that a token with this header has to be signed with, and how.
     pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), Refusal> {
-        let wanted = Wanted::of(header).ok_or_else(|| Refusal::not_known("alg is not allowed"))?;
+        let wanted = Wanted::of(header).ok_or_else(|| Unknown::Algorithm)?;
         let key = match self.0.look(&wanted) {
             Some(key) => key,
             None => self.ask_for(wanted).await?,
@@ -134,7 +134,7 @@ impl Jwks {
             inner.look(&wanted).ok_or_else(|| match inner.known().failed {
                 // The token may be good.
                 true => Refusal::KeysUnavailable,
-                false => Refusal::not_known("the issuer has no such key"),
+                false => Unknown::NoKey.into(),
             })
         });
         asking.await.map_err(|_| Refusal::KeysUnavailable)?

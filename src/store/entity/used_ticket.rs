@@ -1,17 +1,13 @@
-//! Rows of `tickets`.
+//! Rows of `used_tickets`.
 
 use sea_orm::entity::prelude::*;
 
 #[derive(Debug, Clone, PartialEq, DeriveEntityModel)]
-#[sea_orm(table_name = "tickets")]
+#[sea_orm(table_name = "used_tickets")]
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
-    pub(in crate::store) ticket_hash: String,
-    pub(in crate::store) tenant_id: String,
-    pub(in crate::store) user_id: String,
-    pub(in crate::store) roles: String,
+    pub(in crate::store) ticket_id: String,
     pub(in crate::store) expires_at: i64,
-    pub(in crate::store) known_until: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

@@ -1,0 +1,102 @@
+//! Why it is not known who calls.
+
+use jsonwebtoken::errors::{Error, ErrorKind};
+
+/// Why a request is not answered.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It is not known who calls.
+    NotKnown(Unknown),
+    /// Nor can it be, as long as the issuer cannot be asked.
+    KeysUnavailable,
+}
+
+/// Why it is not known who calls: fixed words, for the log and for the caller. They have nothing of a token or a ticket
+/// in them; the names of claims are those of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(in crate::http) enum Unknown {
+    #[error("No token was sent.")]
+    NoToken,
+    #[error("The Authorization header has another scheme than Bearer.")]
+    OtherScheme,
+    #[error("There is more than one Authorization header.")]
+    SeveralHeaders,
+    #[error("The token cannot be read as a JWT.")]
+    Unreadable,
+    #[error("The token has header parameters that are critical (crit).")]
+    Critical,
+    #[error("The token's typ is not that of an access token.")]
+    Type,
+    #[error("The token's algorithm is not accepted.")]
+    Algorithm,
+    #[error("The issuer has no key for the token's kid and algorithm.")]
+    NoKey,
+    #[error("The token's signature is wrong.")]
+    Signature,
+    #[error("The token has expired.")]
+    Expired,
+    #[error("The token is not valid yet (nbf).")]
+    NotYetValid,
+    #[error("The token's iat is not a time, or is in the future.")]
+    IssuedAt,
+    #[error("The token is for another audience (aud).")]
+    Audience,
+    #[error("The token is from another issuer (iss).")]
+    Issuer,
+    #[error("The token has no usable claim {0}.")]
+    NoClaim(String),
+    #[error("The token's claim {0} has a wrong form.")]
+    ClaimForm(String),
+    #[error("The token has no claim {0} for the tenant, and auth.default_tenant is not set.")]
+    NoTenant(String),
+    #[error(
+        "The token's claim {0} is not a name: expected 1 to 256 characters, none of them a control character."
+    )]
+    Name(String),
+    #[error("The token's claim {0} is not a list of texts, or one text.")]
+    Roles(String),
+    #[error("The token is an ID token, not an access token.")]
+    IdToken,
+    #[error("The token is not an access token.")]
+    Purpose,
+    #[error("The ticket was not made by this server.")]
+    TicketForged,
+    #[error("The ticket has expired.")]
+    TicketExpired,
+    #[error("The ticket was used before, or has expired.")]
+    TicketUsed,
+}
+
+impl Unknown {
+    /// Whether the request had no credentials that could be looked at. Then there is nothing to say of them (RFC 6750,
+    /// 3.1).
+    pub(in crate::http) fn is_without_credentials(&self) -> bool {
+        matches!(self, Self::NoToken | Self::OtherScheme)
+    }
+}
+
+impl From<Unknown> for Refusal {
+    fn from(why: Unknown) -> Self {
+        Self::NotKnown(why)
+    }
+}
+
+impl From<Error> for Unknown {
+    fn from(error: Error) -> Self {
+        match error.into_kind() {
+            ErrorKind::InvalidSignature => Self::Signature,
+            ErrorKind::ExpiredSignature => Self::Expired,
+            ErrorKind::ImmatureSignature => Self::NotYetValid,
+            ErrorKind::InvalidAudience => Self::Audience,
+            ErrorKind::InvalidIssuer => Self::Issuer,
+            // The names are those of the registered claims that are asked for.
+            ErrorKind::MissingRequiredClaim(claim) => Self::NoClaim(claim),
+            ErrorKind::InvalidClaimFormat(claim) => Self::ClaimForm(claim),
+            ErrorKind::InvalidAlgorithm
+            | ErrorKind::InvalidAlgorithmName
+            | ErrorKind::UnsupportedAlgorithm => Self::Algorithm,
+            // Among them the errors of parsers, whose words may repeat what was read.
+            _ => Self::Unreadable,
+        }
+    }
+}
