@@ -17,6 +17,8 @@ fn holdpoint(command: Option<&str>, database: &str) -> Output {
         .env("HOLDPOINT_DATABASE__URL", database)
         .env_remove("DATABASE_URL")
         .env_remove("HOLDPOINT_TEST_DATABASE")
+        .env_remove("HOLDPOINT_FUZZ_SECONDS")
+        .env_remove("HOLDPOINT_FUZZ_SEED")
         .output()
         .unwrap()
 }
