@@ -279,7 +279,7 @@ impl Write {
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
         }
-        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let subject = Subject::call(thread, call);
         self.event(event, actor, &subject, data).await?;
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
@@ -309,7 +309,7 @@ impl Write {
             return Ok(false);
         }
         self.record_decision(call.id, decision).await?;
-        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let subject = Subject::call(thread, call);
         let mut data = json!({
             "tool_name": call.name,
             "input_hash": decision.input_hash,
