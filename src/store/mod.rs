@@ -39,7 +39,7 @@ mod turns;
 pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
-pub(crate) use delegating::{Delegated, DelegatedCall, EndedChild};
+pub(crate) use delegating::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use drafts::OpenStep;
 pub(crate) use events::{About, Looked, Range, Reader};
 pub(crate) use executions::{Again, Claimed};

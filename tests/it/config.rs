@@ -78,7 +78,7 @@ fn without_any_configuration_it_starts() {
 }
 
 /// Something wrong for each key.
-const WRONG: [(&str, &str); 105] = [
+const WRONG: [(&str, &str); 106] = [
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
     ("server.cors_origins", "5"),
@@ -163,6 +163,7 @@ const WRONG: [(&str, &str); 105] = [
     ("limits.json_depth", "-1"),
     ("limits.calls_per_step", "{}"),
     ("limits.agent_depth", "0"),
+    ("limits.agents_per_run", "0"),
     ("limits.pending_per_thread", "1.5"),
     ("limits.batch", "-1"),
     ("limits.stream_buffer_bytes", "\"\""),
