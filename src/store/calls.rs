@@ -1,6 +1,6 @@
 //! Tool calls: read, decided, cancelled.
 
-use super::entity::{message, step, thread, tool_call};
+use super::entity::{decision, message, step, thread, tool_call};
 use super::events::Subject;
 use super::moves::{Approved, Becomes, Cancelled, Expired, Interrupted, Move, Pending, Rejected, Stand};
 use super::threads::threads_of;
@@ -8,13 +8,13 @@ use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, rejection, withdrawal, words};
 use crate::domain::clock::Timestamp;
-use crate::domain::decision::{Answer, Surface, Verdict};
+use crate::domain::decision::{Answer, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// What became of the wish to cancel a call.
@@ -58,17 +58,35 @@ impl Read {
         Ok(thread.map(|thread| (call, thread)))
     }
 
+    /// Calls that were read, with their decisions. They are few: how many a list may have is bounded by a limit.
     pub(super) async fn with_decisions(
         &self,
         found: Vec<tool_call::Model>,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        let ids = found.iter().map(|row| row.tool_call_id.clone()).collect();
-        let mut decisions = self.decisions(ids).await?;
-        let with_decision = |row: tool_call::Model| {
-            let decision = decisions.remove(&row.tool_call_id);
-            rows::call(row, decision)
-        };
-        found.into_iter().map(with_decision).collect()
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = found.iter().map(|row| row.tool_call_id.as_str());
+        let decisions = self.decisions(decision::Column::ToolCallId.is_in(ids)).await?;
+        decided_calls(found, decisions)
+    }
+
+    /// All calls of which this holds, however many, in the order of their places in their steps.
+    pub(super) async fn calls_where(&self, which: Condition) -> Result<Vec<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find()
+            .filter(which.clone())
+            .order_by_asc(tool_call::Column::Ordinal)
+            .all(&self.tx)
+            .await?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = Query::select()
+            .column(tool_call::Column::ToolCallId)
+            .from(tool_call::Entity)
+            .cond_where(which)
+            .to_owned();
+        decided_calls(found, self.decisions(decision::Column::ToolCallId.in_subquery(ids)).await?)
     }
 
     /// Whether any call of a run is not at its end.
@@ -130,6 +148,17 @@ impl Read {
             .await?;
         Ok(standing == 0)
     }
+}
+
+fn decided_calls(
+    found: Vec<tool_call::Model>,
+    mut decisions: HashMap<String, Decision>,
+) -> Result<Vec<ToolCall>, StoreError> {
+    let with_decision = |row: tool_call::Model| {
+        let decision = decisions.remove(&row.tool_call_id);
+        rows::call(row, decision)
+    };
+    found.into_iter().map(with_decision).collect()
 }
 
 impl Write {

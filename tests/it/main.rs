@@ -35,6 +35,7 @@ mod idempotent;
 mod inbox;
 mod limits;
 mod linear;
+mod long_threads;
 mod metrics;
 mod moves;
 mod native_approval;
