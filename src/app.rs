@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 pub use crate::operator::{
     CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, WAITING_STATES,
 };
-use crate::store::{Hints, Recovered, Sole, Store, StoreError};
+use crate::store::{AgentLimits, Hints, Recovered, Sole, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry, Unmatched};
@@ -395,7 +395,10 @@ impl App {
             lease: approval.lease,
             start_deadline: approval.start_deadline,
             metrics: metrics.clone(),
-            agent_depth: config.limits.agent_depth.get(),
+            agents: AgentLimits {
+                depth: config.limits.agent_depth.get(),
+                per_run: config.limits.agents_per_run.get(),
+            },
             delegated: Arc::default(),
         };
         let agent = Agent {

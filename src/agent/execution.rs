@@ -9,7 +9,7 @@ use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
 use crate::domain::turn::Shown;
 use crate::metrics::Metrics;
-use crate::store::{Delegated, Store, StoreError};
+use crate::store::{AgentLimits, Delegated, Store, StoreError};
 use crate::tools::gate::Gate;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(crate) struct Executor {
     /// How long a call that may be begun again waits for somebody to begin it.
     pub(crate) start_deadline: Duration,
     pub(crate) metrics: Metrics,
-    /// How deep sub-agents may be nested.
-    pub(crate) agent_depth: u32,
+    /// How many sub-agents there may be.
+    pub(crate) agents: AgentLimits,
     /// Told when a child is there to be begun.
     pub(crate) delegated: Arc<Notify>,
 }
@@ -84,6 +84,7 @@ impl Executor {
                     return Ok(Ran::Delegated);
                 }
                 Delegated::TooDeep => Outcome::Failed(words::TOO_DEEP.to_owned()),
+                Delegated::TooMany => Outcome::Failed(words::TOO_MANY.to_owned()),
                 Delegated::Unwanted => Outcome::Failed(words::CHILD_UNWANTED.to_owned()),
                 Delegated::Lost => Outcome::Lost,
             },
@@ -96,7 +97,7 @@ impl Executor {
     async fn begin_child(&self, permit: &Permit, assignment: &Assignment) -> Result<Delegated, StoreError> {
         let begin = || async {
             let write = self.store.urgent_write().await?;
-            write.delegate(permit, assignment, self.agent_depth).await
+            write.delegate(permit, assignment, self.agents).await
         };
         Ok(persist(self.lease, begin).await?.value)
     }

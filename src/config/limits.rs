@@ -6,6 +6,8 @@ use std::num::NonZeroU32;
 
 /// `agent_depth`, unless it is set.
 const AGENT_DEPTH: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+/// `agents_per_run`, unless it is set.
+const AGENTS_PER_RUN: NonZeroU32 = NonZeroU32::MIN.saturating_add(15);
 
 /// `[limits]`
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -27,6 +29,8 @@ pub struct Limits {
     pub pending_per_thread: u64,
     /// `agent_depth`: how deep sub-agents may be nested: 1 has none of them begin another.
     pub agent_depth: NonZeroU32,
+    /// `agents_per_run`: most sub-agents of one run, those that its sub-agents begin included.
+    pub agents_per_run: NonZeroU32,
     /// `batch`: most new decisions of one request.
     pub batch: usize,
     /// `stream_buffer_bytes`: how much of a stream is written ahead for one client, about.
@@ -64,6 +68,7 @@ impl Default for Limits {
             calls_per_step: 16,
             pending_per_thread: 50,
             agent_depth: AGENT_DEPTH,
+            agents_per_run: AGENTS_PER_RUN,
             batch: 50,
             stream_buffer_bytes: KIB * KIB,
             requests_per_minute: None,

@@ -224,6 +224,9 @@ pub(crate) mod words {
     /// A sub-agent may not begin another here.
     pub(crate) const TOO_DEEP: &str =
         "sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
+    /// A run has had as many sub-agents as it may have.
+    pub(crate) const TOO_MANY: &str =
+        "this run may begin no more sub-agents (limits.agents_per_run); nothing was begun";
     /// An operator found out that it ran; the output follows where it is known.
     pub(crate) const ESTABLISHED: &str = "An operator established that the tool ran and succeeded.";
     /// Stands between that and the output.

@@ -1,12 +1,12 @@
 //! The feed: what happens, told to whoever may see it, in the order of its numbers, nothing skipped and nothing twice.
 //!
 //! ```text
-//! commit ─► news ─► sequencer: numbers what is committed (Postgres), tells the other processes
+//! commit ─► news ─► sequencer: numbers what is committed, a pass at a time, and notifies the other processes (Postgres)
 //!                      └─► batch: up to which number, in whose threads ─► each subscription reads its own from the rows
 //! ```
 //!
-//! The rows are what is told, and a batch only says that it is worth looking. Word from another process may be lost, so
-//! the sequencer also looks by itself.
+//! The rows are what is told, and a batch only says that it is worth looking. A notification may be lost, so the sequencer
+//! also looks by itself.
 
 mod sequencer;
 mod subscription;
@@ -14,15 +14,15 @@ mod subscription;
 pub(crate) use subscription::Subscription;
 
 use crate::agent::Tasks;
-use crate::store::{About, Read, Reader, Store, StoreError};
+use crate::store::{About, Range, Read, Reader, Store, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
 
 /// Batches that a subscription may be behind by; one that is further behind just reads.
 const BATCHES: usize = 256;
-/// How many subscriptions of this process read at the same time: the connections are there for chats, too.
-const READS: usize = 2;
+/// How many subscriptions of this process read at the same time: they use connections for what is urgent.
+const READS: usize = 1;
 
 /// What is new.
 #[derive(Debug)]
@@ -48,14 +48,15 @@ impl Feed {
         Self { store, tasks, batches, reads }
     }
 
-    /// A view in which whatever was committed before has its number.
-    pub(crate) async fn read(&self) -> Result<Read, StoreError> {
+    /// A view in which the events of this that were committed before have their numbers. Where one lacks it there is one
+    /// pass first, and no more: in a crowd it may leave some to the sequencer.
+    pub(crate) async fn read(&self, about: &About) -> Result<Read, StoreError> {
         let read = self.store.read().await?;
-        if !read.numbered().await?.unnumbered {
+        if !read.lacks_numbers(about).await? {
             return Ok(read);
         }
         drop(read);
-        self.store.number_events().await?;
+        self.store.number_events_in_turn().await?;
         self.store.read().await
     }
 
@@ -68,9 +69,13 @@ impl Feed {
     ) -> Result<Subscription, StoreError> {
         // Before the look at the rows: what gets its number between them is in a batch.
         let batches = self.batches.subscribe();
-        let last = self.read().await?.numbered().await?.last;
+        let read = match after {
+            Some(_) => self.store.read().await?,
+            None => self.read(&About::default()).await?,
+        };
+        let last = read.numbered().await?.last;
         // A number that was never given is of rows that are gone: a backup stands in their place.
         let after = after.map_or(last, |after| after.min(last));
-        Ok(Subscription::new(self.clone(), reader, about, batches, after))
+        Ok(Subscription::new(self.clone(), reader, about, batches, Range { after, last }))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Batch, Feed};
 use crate::domain::event::Event;
-use crate::store::{About, Page, Reader};
+use crate::store::{About, Looked, Range, Reader};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -20,10 +20,10 @@ pub(crate) struct Subscription {
     reader: Reader,
     about: About,
     batches: broadcast::Receiver<Arc<Batch>>,
-    /// All that has a number up to this one is told, or not for this reader.
-    after: i64,
-    /// Whether there may be more in the rows.
-    behind: bool,
+    /// What has a number up to the first is read. Up to the second there may be more.
+    ahead: Range,
+    /// Whether batches were missed since the last one.
+    missed: bool,
 }
 
 impl Subscription {
@@ -32,9 +32,9 @@ impl Subscription {
         reader: Reader,
         about: About,
         batches: broadcast::Receiver<Arc<Batch>>,
-        after: i64,
+        ahead: Range,
     ) -> Self {
-        Self { feed, reader, about, batches, after, behind: true }
+        Self { feed, reader, about, batches, ahead, missed: false }
     }
 
     /// The next events, at least one; `None` when the process is about to leave. Whoever stops waiting loses none.
@@ -48,16 +48,17 @@ impl Subscription {
 
     async fn find(&mut self) -> Vec<Event> {
         loop {
-            if !self.behind {
+            if self.ahead.is_empty() {
                 self.wait().await;
                 continue;
             }
             match self.read().await {
-                Some(page) => {
-                    self.behind = page.has_more;
-                    if let Some(last) = page.items.last() {
-                        self.after = last.seq;
-                        return page.items;
+                Some(Looked { events, up_to }) => {
+                    // Also where nothing was found: the same rows are not read again.
+                    let last = events.last().map_or(self.ahead.last, |event| event.seq.max(self.ahead.last));
+                    self.ahead.after = up_to.unwrap_or(last);
+                    if !events.is_empty() {
+                        return events;
                     }
                 }
                 None => tokio::time::sleep(REST).await,
@@ -66,20 +67,24 @@ impl Subscription {
     }
 
     async fn wait(&mut self) {
-        let batch = match self.batches.recv().await {
-            Ok(batch) => batch,
+        let touched = match self.batches.recv().await {
+            Ok(batch) => {
+                self.ahead.last = self.ahead.last.max(batch.last);
+                self.is_touched(&batch)
+            }
+            // What those batches were about is before the end of the next one.
             Err(RecvError::Lagged(_)) => {
-                self.behind = true;
+                self.missed = true;
                 return;
             }
             // The feed, which sends them, is here too.
             Err(RecvError::Closed) => return std::future::pending().await,
         };
-        if self.is_touched(&batch) {
-            self.behind = true;
-        } else {
-            self.after = self.after.max(batch.last);
+        if !touched && !self.missed {
+            // A look may have gone beyond what was known then.
+            self.ahead.after = self.ahead.after.max(self.ahead.last);
         }
+        self.missed = false;
     }
 
     /// Whether there may be something in the batch for this reader; the rows say whether there is.
@@ -92,15 +97,15 @@ impl Subscription {
     }
 
     /// `None` if the database did not answer.
-    async fn read(&self) -> Option<Page<Event>> {
-        let (feed, reader, about, after) = (self.feed.clone(), self.reader.clone(), self.about, self.after);
+    async fn read(&self) -> Option<Looked> {
+        let (feed, reader, about, ahead) = (self.feed.clone(), self.reader.clone(), self.about, self.ahead);
         // In a task: database work is not dropped half-way.
         let reading = self.feed.tasks.spawn(async move {
             let _turn = feed.reads.acquire().await;
-            feed.store.read().await?.events(&reader, &about, after, PAGE).await
+            feed.store.urgent_read().await?.events(&reader, &about, ahead, PAGE).await
         });
         match reading.await {
-            Ok(Ok(page)) => Some(page),
+            Ok(Ok(looked)) => Some(looked),
             Ok(Err(error)) if !error.is_unavailable() => {
                 tracing::error!(%error, "a reader of events cannot go on");
                 None

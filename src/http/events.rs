@@ -7,7 +7,7 @@ use super::event::EventView;
 use super::event_stream::{EventStream, MEDIA_TYPE, told};
 use super::payload::{Json, PageOf, Tag, page_size};
 use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{About, Reader};
+use crate::store::{About, Looked, Range, Reader};
 use poem::http::header::ACCEPT;
 use poem::{IntoResponse, Request, Response};
 use poem_openapi::param::{Header, Path, Query};
@@ -162,7 +162,7 @@ impl Events {
 }
 
 impl Events {
-    /// Of one run or one call. Each has had an event since it was made; where the caller sees none, it is not theirs.
+    /// Of one run or one call.
     async fn some(
         &self,
         request: &Request,
@@ -173,8 +173,8 @@ impl Events {
         size: u64,
     ) -> Result<SomeEvents, ApiError> {
         let reader = self.0.reader(&caller.0);
-        let read = self.0.feed.read().await?;
-        if read.events(&reader, &about, 0, 1).await?.items.is_empty() {
+        let read = self.0.feed.read(&about).await?;
+        if !read.is_seen(&reader, &about).await? {
             return Err(ApiError::not_found());
         }
         let after = after.unwrap_or(0);
@@ -183,11 +183,10 @@ impl Events {
             let wanted = Wanted { reader, about, after: Some(after) };
             return Ok(SomeEvents::Live(Box::new(self.live(&caller, expiry, wanted).await?)));
         }
-        let page = read.events(&reader, &about, after, size).await?;
-        let last = page.items.last().map(|event| event.seq.to_string());
-        let results = page.items.iter().map(EventView::of).collect();
-        let next_cursor = last.filter(|_| page.has_more);
-        Ok(SomeEvents::Page(Json(PageOf { results, has_more: page.has_more, next_cursor })))
+        let Looked { events, up_to } = read.events(&reader, &about, Range::after(after), size).await?;
+        let results = events.iter().map(EventView::of).collect();
+        let next_cursor = up_to.map(|seq| seq.to_string());
+        Ok(SomeEvents::Page(Json(PageOf { results, has_more: up_to.is_some(), next_cursor })))
     }
 
     async fn live(&self, caller: &Caller, expiry: Expiry, wanted: Wanted) -> Result<EventStream, ApiError> {

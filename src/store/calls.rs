@@ -1,6 +1,6 @@
 //! Tool calls: read, decided, cancelled.
 
-use super::entity::{message, step, thread, tool_call};
+use super::entity::{decision, message, step, thread, tool_call};
 use super::events::Subject;
 use super::moves::{Approved, Becomes, Cancelled, Expired, Interrupted, Move, Pending, Rejected, Stand};
 use super::threads::threads_of;
@@ -8,13 +8,13 @@ use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash, rejection, withdrawal, words};
 use crate::domain::clock::Timestamp;
-use crate::domain::decision::{Answer, Surface, Verdict};
+use crate::domain::decision::{Answer, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// What became of the wish to cancel a call.
@@ -60,6 +60,7 @@ impl Read {
         Ok(thread.map(|thread| (call, thread)))
     }
 
+    /// Calls that were read, with their decisions. They are few: how many a list may have is bounded by a limit.
     pub(super) async fn with_decisions(
         &self,
         found: Vec<tool_call::Model>,
@@ -72,21 +73,36 @@ impl Read {
         &self,
         found: Vec<tool_call::Model>,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        let each = self.each_with_decision(found).await?.into_iter();
-        Ok(each.filter_map(|(id, call)| rows::listed("tool_calls", &id, call)).collect())
+        Ok(readable(self.each_with_decision(found).await?))
     }
 
-    async fn each_with_decision(
-        &self,
-        found: Vec<tool_call::Model>,
-    ) -> Result<Vec<(String, Result<ToolCall, StoreError>)>, StoreError> {
-        let ids = found.iter().map(|row| row.tool_call_id.clone()).collect();
-        let mut decisions = self.decisions(ids).await?;
-        let with_decision = |row: tool_call::Model| {
-            let (id, decision) = (row.tool_call_id.clone(), decisions.remove(&row.tool_call_id));
-            (id, rows::call(row, decision))
-        };
-        Ok(found.into_iter().map(with_decision).collect())
+    async fn each_with_decision(&self, found: Vec<tool_call::Model>) -> Result<Vec<ReadCall>, StoreError> {
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = found.iter().map(|row| row.tool_call_id.as_str());
+        let decisions = self.decisions(decision::Column::ToolCallId.is_in(ids)).await?;
+        Ok(decided_calls(found, decisions))
+    }
+
+    /// All calls of which this holds, however many, in the order of their places in their steps. A call that cannot be
+    /// read is left out.
+    pub(super) async fn calls_where(&self, which: Condition) -> Result<Vec<ToolCall>, StoreError> {
+        let found = tool_call::Entity::find()
+            .filter(which.clone())
+            .order_by_asc(tool_call::Column::Ordinal)
+            .all(&self.tx)
+            .await?;
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = Query::select()
+            .column(tool_call::Column::ToolCallId)
+            .from(tool_call::Entity)
+            .cond_where(which)
+            .to_owned();
+        let decisions = self.decisions(decision::Column::ToolCallId.in_subquery(ids)).await?;
+        Ok(readable(decided_calls(found, decisions)))
     }
 
     /// Whether any call of a run is not at its end.
@@ -148,6 +164,23 @@ impl Read {
             .await?;
         Ok(standing == 0)
     }
+}
+
+/// A call's id, and the call where its row can be read.
+type ReadCall = (String, Result<ToolCall, StoreError>);
+
+/// Each of these calls with its decision.
+fn decided_calls(found: Vec<tool_call::Model>, mut decisions: HashMap<String, Decision>) -> Vec<ReadCall> {
+    let with_decision = |row: tool_call::Model| {
+        let (id, decision) = (row.tool_call_id.clone(), decisions.remove(&row.tool_call_id));
+        (id, rows::call(row, decision))
+    };
+    found.into_iter().map(with_decision).collect()
+}
+
+/// Those that can be read.
+fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
+    calls.into_iter().filter_map(|(id, call)| rows::listed("tool_calls", &id, call)).collect()
 }
 
 impl Write {
@@ -303,7 +336,7 @@ impl Write {
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
         }
-        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let subject = Subject::call(thread, call);
         self.event(event, actor, &subject, data).await?;
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
@@ -333,7 +366,7 @@ impl Write {
             return Ok(false);
         }
         self.record_decision(call.id, decision).await?;
-        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let subject = Subject::call(thread, call);
         let mut data = json!({
             "tool_name": call.name,
             "input_hash": decision.input_hash,

@@ -8,6 +8,7 @@ use crate::domain::decision::{Answer, Decision, Remember, Surface, Verdict};
 use crate::domain::event::system;
 use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::policy::Source;
+use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use std::collections::HashMap;
 
@@ -115,16 +116,10 @@ impl Write {
 }
 
 impl Read {
-    /// The decisions in force for these calls.
-    pub(super) async fn decisions(
-        &self,
-        calls: Vec<String>,
-    ) -> Result<HashMap<String, Decision>, StoreError> {
-        if calls.is_empty() {
-            return Ok(HashMap::new());
-        }
+    /// The decisions in force for the calls of which this holds.
+    pub(super) async fn decisions(&self, which: SimpleExpr) -> Result<HashMap<String, Decision>, StoreError> {
         let found = decision::Entity::find()
-            .filter(decision::Column::ToolCallId.is_in(calls))
+            .filter(which)
             .filter(decision::Column::IsFinal.eq(true))
             .all(&self.tx)
             .await?;

@@ -16,7 +16,10 @@ use crate::domain::message::{Part, StepStatus};
 use crate::domain::permit::Permit;
 use crate::domain::run::{Run, RunOptions};
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
+    QueryOrder, QuerySelect, Statement,
+};
 use serde_json::json;
 
 /// Calls that one look finds.
@@ -53,6 +56,31 @@ const UNWANTED: &str = "(tool_calls.cancel_requested_at IS NOT NULL
     OR EXISTS (SELECT 1 FROM runs child JOIN threads ON threads.thread_id = child.thread_id
         WHERE child.run_id = tool_calls.child_run_id AND threads.deleted_at IS NOT NULL))";
 
+/// The sub-agents below the root of a run: the run that no call waits for, which is the run itself or above it.
+const AGENTS: &str = "WITH RECURSIVE above (run_id) AS (
+        SELECT CAST($1 AS TEXT)
+        UNION ALL SELECT tool_calls.run_id FROM tool_calls JOIN above ON tool_calls.child_run_id = above.run_id),
+    below (run_id) AS (
+        SELECT run_id FROM above
+        WHERE NOT EXISTS (SELECT 1 FROM tool_calls WHERE tool_calls.child_run_id = above.run_id)
+        UNION ALL SELECT tool_calls.child_run_id FROM tool_calls JOIN below ON tool_calls.run_id = below.run_id
+        WHERE tool_calls.child_run_id IS NOT NULL)
+    SELECT count(*) - 1 AS agents FROM below";
+
+/// How many sub-agents there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentLimits {
+    /// How deep they may be nested.
+    pub(crate) depth: u32,
+    /// How many there may be below the root of a run, since it began.
+    pub(crate) per_run: u32,
+}
+
+#[derive(FromQueryResult)]
+struct Agents {
+    agents: i64,
+}
+
 /// What became of the wish to have a child do a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delegated {
@@ -60,6 +88,8 @@ pub(crate) enum Delegated {
     Begun,
     /// Sub-agents may not be nested any deeper. Nothing was begun.
     TooDeep,
+    /// The root of its run may have no more sub-agents. Nothing was begun.
+    TooMany,
     /// Nobody wants the call any more. Nothing was begun.
     Unwanted,
     /// The call is not this execution's any more.
@@ -123,6 +153,16 @@ impl Read {
         Ok(most)
     }
 
+    /// How many sub-agents the root of a run has had.
+    async fn agents(&self, run: &str) -> Result<i64, StoreError> {
+        let count = match self.tx.get_database_backend() {
+            DbBackend::Sqlite => Statement::from_sql_and_values(DbBackend::Sqlite, AGENTS, [run.into()]),
+            _ => Statement::from_sql_and_values(DbBackend::Postgres, AGENTS, [run.into()]),
+        };
+        let found = Agents::find_by_statement(count).one(&self.tx).await?;
+        Ok(found.map_or(0, |found| found.agents))
+    }
+
     /// Delegated calls behind this one, in the order of their ids, for which there is something to do: their child is to
     /// begin, to go on or to stop, or has ended. None: there are no more.
     pub(crate) async fn delegated_calls(
@@ -167,7 +207,7 @@ impl Write {
         self,
         permit: &Permit,
         assignment: &Assignment,
-        depth_max: u32,
+        limits: AgentLimits,
     ) -> Result<Delegated, StoreError> {
         let (id, execution) = (permit.tool_call_id(), permit.execution().id.to_string());
         let Some(row) = self.row(id).await? else { return Ok(Delegated::Lost) };
@@ -184,8 +224,13 @@ impl Write {
         if row.cancel_requested_at.is_some() || !self.is_wanted(&thread, &row).await? {
             return Ok(Delegated::Unwanted);
         }
-        if self.agent_depth(&thread, depth_max).await? >= depth_max {
+        if self.agent_depth(&thread, limits.depth).await? >= limits.depth {
             return Ok(Delegated::TooDeep);
+        }
+        // Other threads of the session begin sub-agents below the same run: until this transaction ends they wait.
+        self.lock_thread(&self.any_thread(thread.session_id).await?).await?;
+        if self.agents(&row.run_id).await? >= i64::from(limits.per_run) {
+            return Ok(Delegated::TooMany);
         }
         let child = self.begin_child(&thread, &row, assignment).await?;
         let delegated = tool_call::Entity::update_many()

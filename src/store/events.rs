@@ -1,9 +1,9 @@
 //! Events: one row for each change, in its transaction. They hold hashes, never inputs or results; who reads one reads
 //! those from the call, as it stands.
 
-use super::entity::{event, thread, tool_call};
-use super::inbox::held;
-use super::threads::of_tenant;
+use super::entity::{event, run, thread, tool_call};
+use super::inbox::{held, in_sight};
+use super::threads::{of_tenant, threads_where};
 use super::{Page, Read, Sight, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
@@ -11,15 +11,42 @@ use crate::domain::clock::Timestamp;
 use crate::domain::event::{Event, EventType, system};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, FromQueryResult, Iterable, PaginatorTrait,
+    QueryFilter,
+};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+
+/// Rows that one statement looks at, for each event that it is to find.
+const ROWS_PER_EVENT: u64 = 10;
+/// Tools for which the events of an approver are looked up one by one. An approver of more reads those of the tenant.
+const TOOLS_MAX: usize = 50;
 
 /// What an event is about.
 pub(super) struct Subject<'a> {
     pub(super) thread: &'a Thread,
     pub(super) run_id: RunId,
-    pub(super) tool_call_id: Option<ToolCallId>,
+    pub(super) call: Option<OfCall<'a>>,
+}
+
+/// The call that an event is about.
+pub(super) struct OfCall<'a> {
+    pub(super) id: ToolCallId,
+    /// Its tool, where a person is or was asked about the call.
+    pub(super) held_tool: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn run(thread: &'a Thread, run_id: RunId) -> Self {
+        Self { thread, run_id, call: None }
+    }
+
+    pub(super) fn call(thread: &'a Thread, call: &'a ToolCall) -> Self {
+        let held_tool = call.held.then_some(call.name.as_str());
+        Self { thread, run_id: call.run_id, call: Some(OfCall { id: call.id, held_tool }) }
+    }
 }
 
 impl Write {
@@ -37,14 +64,16 @@ impl Write {
             at: Set(self.now.as_micros()),
             actor: Set(actor.to_owned()),
             tenant_id: Set(subject.thread.tenant_id.clone()),
+            user_id: Set(subject.thread.user_id.clone()),
+            held_tool: Set(subject.call.as_ref().and_then(|call| call.held_tool).map(str::to_owned)),
             session_id: Set(subject.thread.session_id.to_string()),
             thread_id: Set(subject.thread.id.to_string()),
             run_id: Set(Some(subject.run_id.to_string())),
-            tool_call_id: Set(subject.tool_call_id.map(|id| id.to_string())),
+            tool_call_id: Set(subject.call.as_ref().map(|call| call.id.to_string())),
             data: Set(data.to_string()),
         };
         #[cfg(feature = "torture")]
-        self.name.set(event_type.as_str(), subject.tool_call_id.as_ref().map(|id| id as _));
+        self.name.set(event_type.as_str(), subject.call.as_ref().map(|call| &call.id as _));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.count(event_type, actor, &data);
         Ok(())
@@ -73,18 +102,70 @@ impl Reader {
         !matches!(&self.sight, Sight::Approver(tools) if tools.is_empty())
     }
 
-    /// The predicate, over an event's thread and its call, if it has one.
-    fn condition(&self) -> Condition {
-        let of_tenant = of_tenant(&self.principal).add(event::Column::TenantId.eq(&self.principal.tenant_id));
-        let Sight::Approver(tools) = &self.sight else { return of_tenant };
-        let own = Condition::any().add(thread::Column::UserId.eq(&self.principal.user_id));
-        let theirs = held().add(tool_call::Column::Name.is_in(tools));
-        of_tenant.add(if self.sees_others() { own.add(theirs) } else { own })
+    /// The predicate, over an event.
+    fn sees(&self) -> SimpleExpr {
+        let mut of_thread = Query::select();
+        of_thread
+            .expr(Expr::val(1))
+            .from(thread::Entity)
+            .and_where(thread::Column::ThreadId.into_expr().equals((event::Entity, event::Column::ThreadId)))
+            .cond_where(of_tenant(&self.principal));
+        if let Sight::Approver(tools) = &self.sight {
+            let own = Condition::any().add(thread::Column::UserId.eq(&self.principal.user_id));
+            let of_call =
+                tool_call::Column::ToolCallId.into_expr().equals((event::Entity, event::Column::ToolCallId));
+            let theirs = Query::select()
+                .expr(Expr::val(1))
+                .from(tool_call::Entity)
+                .and_where(of_call)
+                .cond_where(held().add(tool_call::Column::Name.is_in(tools)))
+                .to_owned();
+            of_thread.cond_where(if self.sees_others() { own.add(Expr::exists(theirs)) } else { own });
+        }
+        Expr::exists(of_thread)
+    }
+
+    /// Where these events are, each place with an index of its own: all that this reader may see, and of what the reader
+    /// may not see as little as an index can tell.
+    fn places(&self, about: &About) -> Places {
+        let About { session, thread, run, call } = about;
+        let named = call
+            .map(|id| event::Column::ToolCallId.eq(id.to_string()))
+            .or_else(|| run.map(|id| event::Column::RunId.eq(id.to_string())))
+            .or_else(|| thread.map(|id| event::Column::ThreadId.eq(id.to_string())))
+            .or_else(|| session.map(|id| event::Column::SessionId.eq(id.to_string())));
+        if let Some(named) = named {
+            return Places::one(Condition::all().add(named));
+        }
+        let Principal { tenant_id, user_id, .. } = &self.principal;
+        let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
+        let tools = match &self.sight {
+            Sight::Approver(tools) if tools.len() <= TOOLS_MAX => tools,
+            Sight::Approver(_) | Sight::Operator => return Places::one(tenant()),
+        };
+        let held = tools.iter().map(|tool| {
+            // Their own are in the first place.
+            let of_others = event::Column::UserId.ne(user_id);
+            tenant().add(event::Column::HeldTool.eq(tool)).add(of_others)
+        });
+        Places { first: tenant().add(event::Column::UserId.eq(user_id)), others: held.collect() }
+    }
+}
+
+/// Where events are, no event in two of them.
+struct Places {
+    first: Condition,
+    others: Vec<Condition>,
+}
+
+impl Places {
+    fn one(first: Condition) -> Self {
+        Self { first, others: Vec::new() }
     }
 }
 
 impl About {
-    fn condition(&self) -> Condition {
+    pub(super) fn condition(&self) -> Condition {
         let Self { session, thread, run, call } = self;
         Condition::all()
             .add_option(session.map(|id| event::Column::SessionId.eq(id.to_string())))
@@ -94,37 +175,132 @@ impl About {
     }
 }
 
+/// The events after a number, up to another at least: of later ones there may be some.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) after: i64,
+    pub(crate) last: i64,
+}
+
+impl Range {
+    /// To the end.
+    pub(crate) fn after(after: i64) -> Self {
+        Self { after, last: i64::MAX }
+    }
+
+    /// Whether there is no number in it.
+    pub(crate) fn is_empty(self) -> bool {
+        self.last <= self.after
+    }
+
+    /// Up to so many of them, whoever may see them, in the order of their numbers.
+    fn rows(self, places: Places, most: u64) -> SelectStatement {
+        let of_place = |place: Condition| {
+            Query::select()
+                .columns(event::Column::iter())
+                .from(event::Entity)
+                .cond_where(place)
+                // No other bound: with two SQLite would take any index for as good.
+                .and_where(event::Column::Seq.gt(self.after))
+                .to_owned()
+        };
+        let mut rows = of_place(places.first);
+        for place in places.others {
+            rows.union(UnionType::All, of_place(place));
+        }
+        rows.order_by(event::Column::Seq, Order::Asc).limit(most).to_owned()
+    }
+}
+
+/// What a look found.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) events: Vec<Event>,
+    /// The number up to which it looked, where it did not get to the end of its range.
+    pub(crate) up_to: Option<i64>,
+}
+
+/// The first of these events that the reader sees, of the first rows.
+fn seen(reader: &Reader, about: &About, range: Range, size: u64) -> SelectStatement {
+    let rows = range.rows(reader.places(about), rows_for(size));
+    Query::select()
+        .columns(event::Column::iter())
+        .from_subquery(rows, event::Entity)
+        .cond_where(about.condition())
+        .and_where(reader.sees())
+        .order_by(event::Column::Seq, Order::Asc)
+        .limit(size.saturating_add(1))
+        .to_owned()
+}
+
+fn rows_for(size: u64) -> u64 {
+    size.saturating_mul(ROWS_PER_EVENT)
+}
+
 impl Read {
-    /// What has a number behind this one, in the order of the numbers.
+    /// What has a number in this range, in the order of the numbers: at most so many, and no more than are found among
+    /// ten times as many rows.
     pub(crate) async fn events(
         &self,
         reader: &Reader,
         about: &About,
-        after: i64,
+        range: Range,
         size: u64,
-    ) -> Result<Page<Event>, StoreError> {
-        let of_thread = event::Entity::belongs_to(thread::Entity)
-            .from(event::Column::ThreadId)
-            .to(thread::Column::ThreadId)
-            .into();
-        let of_call = event::Entity::belongs_to(tool_call::Entity)
-            .from(event::Column::ToolCallId)
-            .to(tool_call::Column::ToolCallId)
-            .into();
-        let found = event::Entity::find()
-            .join(JoinType::InnerJoin, of_thread)
-            .join(JoinType::LeftJoin, of_call)
-            .filter(event::Column::Seq.gt(after))
-            .filter(reader.condition())
-            .filter(about.condition())
-            .order_by_asc(event::Column::Seq)
-            .limit(size.saturating_add(1))
-            .all(&self.tx)
-            .await?;
-        let page = Page::of(found, size);
-        let calls = self.calls_of(&page.items).await?;
-        let items = page.items.into_iter().filter_map(|row| event(row, &calls)).collect();
-        Ok(Page { items, has_more: page.has_more })
+    ) -> Result<Looked, StoreError> {
+        let seen = self.tx.get_database_backend().build(&seen(reader, about, range, size));
+        let found = event::Model::find_by_statement(seen).all(&self.tx).await?;
+        let Page { items, has_more } = Page::of(found, size);
+        let up_to = match items.last() {
+            Some(last) if has_more => last.seq,
+            _ => self.end_of_look(reader, about, range, size).await?,
+        };
+        let calls = self.calls_of(&items).await?;
+        let events = items.into_iter().filter_map(|row| event(row, &calls)).collect();
+        Ok(Looked { events, up_to })
+    }
+
+    /// The number of the last row that a look takes in, where there may be more rows.
+    async fn end_of_look(
+        &self,
+        reader: &Reader,
+        about: &About,
+        range: Range,
+        size: u64,
+    ) -> Result<Option<i64>, StoreError> {
+        let most = rows_for(size);
+        // Numbers have no gap, so there are no more rows than numbers.
+        if u64::try_from(range.last.saturating_sub(range.after)).is_ok_and(|rows| rows < most) {
+            return Ok(None);
+        }
+        let rows = range.rows(reader.places(about), most);
+        let last = Query::select()
+            .column(event::Column::Seq)
+            .from_subquery(rows, event::Entity)
+            .order_by(event::Column::Seq, Order::Asc)
+            .offset(most.saturating_sub(1))
+            .limit(1)
+            .to_owned();
+        let found = self.tx.query_one_raw(self.tx.get_database_backend().build(&last)).await?;
+        Ok(found.map(|row| row.try_get_by_index(0)).transpose()?)
+    }
+
+    /// Whether anything of this run or call is the reader's to see.
+    pub(crate) async fn is_seen(&self, reader: &Reader, about: &About) -> Result<bool, StoreError> {
+        let Reader { principal, sight } = reader;
+        let calls = Condition::all()
+            .add_option(about.call.map(|id| tool_call::Column::ToolCallId.eq(id.to_string())))
+            .add_option(about.run.map(|id| tool_call::Column::RunId.eq(id.to_string())));
+        if in_sight(principal, sight).filter(calls).one(&self.tx).await?.is_some() {
+            return Ok(true);
+        }
+        let Some(run) = about.run else { return Ok(false) };
+        let mut threads = of_tenant(principal);
+        if matches!(sight, Sight::Approver(_)) {
+            threads = threads.add(thread::Column::UserId.eq(&principal.user_id));
+        }
+        let own = run::Entity::find_by_id(run.to_string())
+            .filter(run::Column::ThreadId.in_subquery(threads_where(threads)));
+        Ok(own.count(&self.tx).await? > 0)
     }
 
     async fn calls_of(&self, events: &[event::Model]) -> Result<HashMap<String, ToolCall>, StoreError> {
@@ -195,4 +371,63 @@ pub(super) fn state_reached(event: EventType, actor: &str, data: &Value) -> Opti
         | EventType::RunFailed
         | EventType::RunCancelled => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::clock::SystemClock;
+    use crate::metrics::Metrics;
+    use crate::store::Store;
+    use sea_orm::{DbBackend, Statement};
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    fn reader(sight: Sight) -> Reader {
+        let principal =
+            Principal { tenant_id: "acme".to_owned(), user_id: "alice".to_owned(), roles: Vec::new() };
+        Reader { principal, sight }
+    }
+
+    #[tokio::test]
+    async fn on_sqlite_the_rows_of_a_look_come_from_an_index_in_the_order_of_their_numbers() {
+        let store = Store::connect("sqlite::memory:", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store = store.await.unwrap();
+        store.migrate().await.unwrap();
+        let (user, operator) = (Sight::Approver(Vec::new()), Sight::Operator);
+        let approver = Sight::Approver(vec!["pay".to_owned(), "refund".to_owned()]);
+        let id = Uuid::nil();
+        let about = About::default();
+        let thread = About { thread: Some(ThreadId::new(id)), ..about };
+        let session = About { session: Some(ThreadId::new(id)), ..about };
+        let run = About { run: Some(RunId::new(id)), ..about };
+        let call = About { call: Some(ToolCallId::new(id)), ..about };
+        for (sight, about, indexes) in [
+            (&user, about, &["events_user"][..]),
+            (&operator, about, &["events_tenant"]),
+            (&approver, about, &["events_held", "events_held", "events_user"]),
+            (&user, thread, &["events_thread"]),
+            (&approver, thread, &["events_thread"]),
+            (&operator, session, &["events_session"]),
+            (&approver, run, &["events_run"]),
+            (&approver, call, &["events_call"]),
+        ] {
+            let statement = seen(&reader(sight.clone()), &about, Range::after(7), 16);
+            let read = store.read().await.unwrap();
+            let Statement { sql, values, .. } = DbBackend::Sqlite.build(&statement);
+            let sql = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan = Statement { sql, values, db_backend: DbBackend::Sqlite };
+            let plan = read.tx.query_all_raw(plan).await.unwrap();
+            let plan: Vec<String> = plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+            let mut used: Vec<&str> = plan
+                .iter()
+                .filter_map(|step| step.strip_prefix("SEARCH events USING INDEX "))
+                .map(|step| step.split(' ').next().unwrap())
+                .collect();
+            used.sort_unstable();
+            assert_eq!(used, indexes, "{plan:#?}");
+            let ranges = plan.iter().filter(|step| step.ends_with("seq>?)"));
+            assert_eq!(ranges.count(), indexes.len(), "{plan:#?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Executions of calls: claimed, renewed, settled, lost.
 
 use super::entity::{message, run, tool_call};
-use super::events::Subject;
+use super::events::{OfCall, Subject};
 use super::moves::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::{Read, Renewed, StoreError, Thread, Write, rows};
 use crate::domain::call::{Execution, Outcome, ToolCall};
@@ -89,7 +89,7 @@ impl Write {
         }
         let stored = self.any_call(call.id).await?;
         let Some((stored, execution)) = with_execution(stored) else { return Ok(Claimed::Nothing) };
-        let subject = Subject { thread, run_id: call.run_id, tool_call_id: Some(call.id) };
+        let subject = Subject::call(thread, call);
         let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
         self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
         Ok(match self.commit().await {
@@ -309,7 +309,8 @@ impl Write {
         if !self.apply(&thread, id, moved).await? {
             return Ok(false);
         }
-        let subject = Subject { thread: &thread, run_id, tool_call_id: Some(id) };
+        let held_tool = row.held.then_some(row.name.as_str());
+        let subject = Subject { thread: &thread, run_id, call: Some(OfCall { id, held_tool }) };
         self.event(event, actor, &subject, facts).await?;
         self.complete_if_passed(&thread, run_id).await?;
         Ok(true)

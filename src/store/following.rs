@@ -10,7 +10,7 @@ use crate::domain::message::{Step, Usage};
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::domain::turn::{FinishReason, TurnEvent};
 use sea_orm::sea_query::{Expr, Query};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
 
 /// A turn of another process.
@@ -172,12 +172,11 @@ impl Read {
         }
         let found = query.order_by_asc(step::Column::N).all(&self.tx).await?;
         let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(Vec::new()) };
-        let query = tool_call::Entity::find()
-            .filter(tool_call::Column::MessageId.eq(message_id.to_string()))
-            .filter(tool_call::Column::Step.between(first.n, last.n))
-            .order_by_asc(tool_call::Column::Ordinal);
+        let of_steps = Condition::all()
+            .add(tool_call::Column::MessageId.eq(message_id.to_string()))
+            .add(tool_call::Column::Step.between(first.n, last.n));
         let mut calls: HashMap<i32, Vec<ToolCall>> = HashMap::new();
-        for call in self.listed_with_decisions(query.all(&self.tx).await?).await? {
+        for call in self.calls_where(of_steps).await? {
             calls.entry(call.step).or_default().push(call);
         }
         let seen = |row: step::Model| {

@@ -4,7 +4,7 @@
 use super::StoreError;
 use super::connect::{keeps_no_statements, postgres_options};
 use super::limited::answered;
-use sea_orm::sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sea_orm::sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions};
 use sea_orm::{DbErr, RuntimeErr, sqlx};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
@@ -14,6 +14,15 @@ use std::time::Duration;
 const LISTEN: &str = "LISTEN holdpoint_events";
 /// After so long a silence it is asked whether the connection is still there.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// What is heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// The connection listens from now on; of what was before it heard nothing.
+    Listening,
+    /// Events have numbers, up to this one.
+    Numbered(i64),
+}
 
 /// A connection on which one listens.
 #[derive(Debug)]
@@ -32,17 +41,20 @@ impl Hints {
         Some(Self { url, listener: None })
     }
 
-    /// Comes back when there may be something new; also when it begins to listen, because until then it heard nothing.
-    pub(crate) async fn next(&mut self) -> Result<(), StoreError> {
-        let Some(listener) = &mut self.listener else {
-            self.listener = Some(answered(listen(&self.url)).await?);
-            return Ok(());
-        };
-        let heard = hear(listener).await;
-        if !matches!(heard, Ok(true)) {
+    /// Comes back when there may be something new; also when it begins to listen.
+    pub(crate) async fn next(&mut self) -> Result<Heard, StoreError> {
+        loop {
+            let Some(listener) = &mut self.listener else {
+                self.listener = Some(answered(listen(&self.url)).await?);
+                return Ok(Heard::Listening);
+            };
+            let heard = hear(listener).await;
+            if let Ok(Some(last)) = heard {
+                return Ok(Heard::Numbered(last));
+            }
             self.listener = None;
+            heard?;
         }
-        heard.map(drop)
     }
 }
 
@@ -59,11 +71,13 @@ async fn listen(url: &SecretString) -> Result<PgListener, DbErr> {
     listen.await.map_err(failed)
 }
 
-/// Whether something was heard; otherwise the connection is lost.
-async fn hear(listener: &mut PgListener) -> Result<bool, StoreError> {
+/// The number that was heard; `None` if the connection is lost.
+async fn hear(listener: &mut PgListener) -> Result<Option<i64>, StoreError> {
     loop {
         if let Ok(heard) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
-            return Ok(heard.map_err(failed)?.is_some());
+            // Without a number it says only that it is worth looking.
+            let number = |heard: PgNotification| heard.payload().parse().unwrap_or(i64::MAX);
+            return Ok(heard.map_err(failed)?.map(number));
         }
         let again = async { sqlx::Executor::execute(&mut *listener, LISTEN).await.map_err(failed) };
         answered(again).await?;

@@ -89,7 +89,7 @@ impl Place {
 }
 
 /// The calls that this principal may see.
-fn in_sight(principal: &Principal, sight: &Sight) -> Select<tool_call::Entity> {
+pub(super) fn in_sight(principal: &Principal, sight: &Sight) -> Select<tool_call::Entity> {
     let of_threads = tool_call::Entity::belongs_to(thread::Entity)
         .from(tool_call::Column::ThreadId)
         .to(thread::Column::ThreadId)

@@ -40,18 +40,19 @@ mod turns;
 pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Voice;
-pub(crate) use delegating::{Delegated, DelegatedCall, EndedChild};
+pub(crate) use delegating::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use drafts::OpenStep;
-pub(crate) use events::{About, Reader};
+pub(crate) use events::{About, Looked, Range, Reader};
 pub(crate) use executions::{Again, Claimed};
 pub(crate) use fence::FencedThread;
 pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use grants::{Granted, NewGrant};
-pub(crate) use hints::Hints;
+pub(crate) use hints::{Heard, Hints};
 pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
 pub(crate) use listing::ListedCall;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
+pub(crate) use sequencer::Left;
 pub(crate) use sole::Sole;
 pub(crate) use steps::{NewCall, StepResult};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
@@ -103,9 +104,15 @@ const BEGIN_WRITE: &str = concat!(
     durable_commit!()
 );
 
+/// Begins a view on Postgres. No statement of it may take longer than 5 s either: otherwise the server would still run one
+/// that this process has given up.
+const BEGIN_READ: &str =
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 5000";
+
 /// Begins a transaction in a session that others had before. sqlx gives every statement a name there, even if it keeps
 /// none, and counts from one in each connection: what the others left behind has the same names.
-const BEGIN_SHARED_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; DEALLOCATE ALL";
+const BEGIN_SHARED_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+    SET LOCAL statement_timeout = 5000; DEALLOCATE ALL";
 const BEGIN_SHARED_WRITE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DEALLOCATE ALL";
 
 /// What has to be on in Postgres, and is not.
@@ -390,12 +397,15 @@ impl Store {
 
     #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
     async fn begin_over(&self, db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
-        if self.shared_sessions {
+        let first = match (mode, db.get_database_backend(), self.shared_sessions) {
+            (Mode::Read, _, true) => Some(BEGIN_SHARED_READ),
+            (Mode::Write, _, true) => Some(BEGIN_SHARED_WRITE),
+            (Mode::Read, DbBackend::Postgres, false) => Some(BEGIN_READ),
+            _ => None,
+        };
+        if let Some(first) = first {
             let tx = db.begin().await?;
-            match mode {
-                Mode::Read => tx.execute_unprepared(BEGIN_SHARED_READ).await?,
-                Mode::Write => tx.execute_unprepared(BEGIN_SHARED_WRITE).await?,
-            };
+            tx.execute_unprepared(first).await?;
             return Ok(tx);
         }
         db.begin_with_options(mode.options(db.get_database_backend())).await
@@ -427,18 +437,13 @@ enum Mode {
 impl Mode {
     fn options(self, backend: DbBackend) -> TransactionOptions {
         match (backend, self) {
-            (DbBackend::Sqlite, Self::Read) => TransactionOptions {
+            (_, Self::Read) => TransactionOptions {
                 sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
                 ..Default::default()
             },
             // A deferred transaction that goes from reading to writing fails at once when another wrote.
             (DbBackend::Sqlite, Self::Write) => TransactionOptions {
                 sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-                ..Default::default()
-            },
-            (_, Self::Read) => TransactionOptions {
-                isolation_level: Some(IsolationLevel::RepeatableRead),
-                access_mode: Some(AccessMode::ReadOnly),
                 ..Default::default()
             },
             (_, Self::Write) => TransactionOptions {
@@ -454,7 +459,7 @@ impl Write {
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         let has_events = self.has_events.load(Ordering::Relaxed);
         if has_events && self.read.tx.get_database_backend() == DbBackend::Sqlite {
-            self.number_events().await?;
+            self.number_own_events().await?;
         }
         #[cfg(feature = "torture")]
         let point = self.name.into_point();

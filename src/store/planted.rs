@@ -130,7 +130,7 @@ impl Write {
             .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
             .exec(&self.tx)
             .await?;
-        let subject = Subject { thread: &thread, run_id: call.run_id, tool_call_id: Some(id) };
+        let subject = Subject::call(&thread, &call);
         let data = json!({ "tool_name": call.name, "state": "interrupted" });
         self.event(EventType::ToolInterrupted, system::SWEEPER, &subject, data).await
     }

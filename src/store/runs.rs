@@ -430,7 +430,7 @@ impl Write {
     }
 
     async fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
-        self.event(event, &thread.actor(), &Subject { thread, run_id, tool_call_id: None }, json!({})).await
+        self.event(event, &thread.actor(), &Subject::run(thread, run_id), json!({})).await
     }
 }
 

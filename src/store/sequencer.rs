@@ -1,34 +1,48 @@
 //! The numbers of events.
 //!
-//! An event gets its number, `seq`, once it is committed, from whoever holds the lock of the one row that knows the last
+//! An event gets its number, `seq`, once it is committed, in a pass that holds the lock of the one row that knows the last
 //! one. So the numbers have no gap, and what a reader sees of them is all there is up to the highest: a transaction that
 //! takes long gets a later number, not a place among those that were read. Within a thread, whose lock a writer holds,
-//! they are in the order of the commits. SQLite has one writer, who holds that lock anyway and numbers what it writes
-//! itself.
+//! they are in the order of the commits. SQLite has one writer, which numbers its own events in its transaction.
 
-use super::entity::{event, thread};
+use super::entity::event;
+use super::events::About;
 use super::limited::Limited;
 use super::{Read, Store, StoreError, Write, rows};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, JoinType, PaginatorTrait,
-    QueryFilter, QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
+    QuerySelect, Statement,
 };
 use tokio::sync::Notify;
 
-/// Tells whoever listens at the other processes that there are new numbers, and no more: what is new is in the table.
-const TELL: &str = "SELECT pg_notify('holdpoint_events', '')";
+/// Events that one pass numbers on Postgres; the statement says so too.
+const PASS: i64 = 1000;
 
 const STANDING: &str =
     "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
-/// Until the transaction ends nobody else gives numbers, and the statements behind it see what everybody before gave.
-const LOCK: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence FOR UPDATE";
-const NUMBER_POSTGRES: &str = "WITH next AS (
-        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM events WHERE seq IS NULL ORDER BY place LIMIT 1000)
-    UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
+/// Until the transaction ends no other one gives numbers, and the statements after it see what all before gave. No row
+/// where all events have a number.
+const LOCK: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence
+    WHERE EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE";
+/// The same; no row either where another pass is under way.
+const LOCK_IF_FREE: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence
+    WHERE EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED";
+/// A whole pass, after the lock: numbers, counts, and notifies the other processes, with the last number, when it is
+/// committed. The tenants and users of the events.
+const PASS_POSTGRES: &str = "WITH next AS (
+        SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM events WHERE seq IS NULL ORDER BY place LIMIT 1000),
+    numbered AS (
+        UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next
+        WHERE events.event_id = next.event_id RETURNING events.tenant_id, events.user_id),
+    counted AS (
+        UPDATE event_sequence SET last = last + (SELECT count(*) FROM numbered)
+        WHERE EXISTS (SELECT 1 FROM numbered)
+        RETURNING last, pg_notify('holdpoint_events', last::TEXT))
+    SELECT DISTINCT counted.last, numbered.tenant_id, numbered.user_id FROM counted, numbered";
 const NUMBER_SQLITE: &str = "WITH next AS (
         SELECT event_id, row_number() OVER (ORDER BY rowid) AS n FROM events WHERE seq IS NULL)
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
-const COUNT: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events)";
+const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events)";
 
 /// How far the numbers go.
 #[derive(Debug, Clone, Copy, FromQueryResult)]
@@ -39,34 +53,74 @@ pub(crate) struct Numbered {
     pub(crate) unnumbered: bool,
 }
 
+/// What a pass did, which is committed.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// The last number before it.
+    pub(crate) before: i64,
+    /// The last number after it.
+    pub(crate) last: i64,
+    /// The tenants and users whose threads the events are of that have the numbers between.
+    pub(crate) touched: Vec<(String, String)>,
+    /// What it left without a number.
+    pub(crate) left: Left,
+}
+
+/// Events that a pass left without a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// None of those that were committed when it began.
+    Nothing,
+    /// Maybe some: it numbered as many as a pass does.
+    More,
+    /// All: another process had a pass under way.
+    All,
+}
+
+#[derive(FromQueryResult)]
+struct Touched {
+    last: i64,
+    tenant_id: String,
+    user_id: String,
+}
+
 impl Numbered {
-    async fn found_by(statement: Statement, tx: &Limited) -> Result<Self, StoreError> {
-        let found = Self::find_by_statement(statement).one(tx).await?;
-        found.ok_or_else(|| rows::inconsistent("event_sequence", "its row is missing"))
+    async fn found_by(statement: Statement, tx: &Limited) -> Result<Option<Self>, StoreError> {
+        Ok(Self::find_by_statement(statement).one(tx).await?)
+    }
+}
+
+impl Pass {
+    /// One that gave no number.
+    fn without(found: Numbered) -> Self {
+        let left = if found.unnumbered { Left::All } else { Left::Nothing };
+        Self { before: found.last, last: found.last, touched: Vec::new(), left }
     }
 }
 
 impl Store {
-    /// Told whenever this process has committed events, or heard of those of another.
+    /// Notified whenever this process has committed events, which may lack numbers.
     pub(crate) fn news(&self) -> &Notify {
         &self.news
     }
 
-    /// Numbers all that is committed by now, and says so to every process. The last number.
-    pub(crate) async fn number_events(&self) -> Result<i64, StoreError> {
-        loop {
-            let write = self.write().await?;
-            // On SQLite whoever writes has the lock, and nobody else is there to be told.
-            let is_alone = write.tx.get_database_backend() == DbBackend::Sqlite;
-            let before = if is_alone { write.numbered().await? } else { write.locked().await? };
-            if !write.number_events().await? {
-                return Ok(before.last);
+    /// One pass of the numbering. It waits neither for chats nor for the pass of another process.
+    pub(crate) async fn number_events(&self) -> Result<Pass, StoreError> {
+        if self.has_one_writer() {
+            // A transaction numbers its own events; only rows that were written by other means lack a number.
+            let found = self.urgent_read().await?.numbered().await?;
+            if !found.unnumbered {
+                return Ok(Pass::without(found));
             }
-            if !is_alone {
-                write.tx.execute_unprepared(TELL).await?;
-            }
-            write.commit().await?;
         }
+        let lock = Statement::from_string(DbBackend::Postgres, LOCK_IF_FREE);
+        self.urgent_write().await?.number(lock).await
+    }
+
+    /// One pass, after that of any other process, so that what was committed before has its number.
+    pub(crate) async fn number_events_in_turn(&self) -> Result<(), StoreError> {
+        let lock = Statement::from_string(DbBackend::Postgres, LOCK);
+        self.write().await?.number(lock).await.map(drop)
     }
 }
 
@@ -76,26 +130,36 @@ impl Read {
         Ok(event::Entity::find().filter(event::Column::Seq.is_null()).count(&self.tx).await?)
     }
 
+    /// Whether an event of these has no number yet.
+    pub(crate) async fn lacks_numbers(&self, about: &About) -> Result<bool, StoreError> {
+        let found: Option<String> = event::Entity::find()
+            .select_only()
+            .column(event::Column::EventId)
+            .filter(event::Column::Seq.is_null())
+            .filter(about.condition())
+            .limit(1)
+            .into_tuple()
+            .one(&self.tx)
+            .await?;
+        Ok(found.is_some())
+    }
+
     /// How far the numbers go.
     pub(crate) async fn numbered(&self) -> Result<Numbered, StoreError> {
         let standing = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, STANDING),
             _ => Statement::from_string(DbBackend::Postgres, STANDING),
         };
-        Numbered::found_by(standing, &self.tx).await
+        let found = Numbered::found_by(standing, &self.tx).await?;
+        found.ok_or_else(|| rows::inconsistent("event_sequence", "its row is missing"))
     }
 
-    /// The tenants and users in whose threads something happened behind this number.
+    /// The tenants and users in whose threads something happened after this number.
     pub(crate) async fn touched_since(&self, seq: i64) -> Result<Vec<(String, String)>, StoreError> {
-        let of_thread = event::Entity::belongs_to(thread::Entity)
-            .from(event::Column::ThreadId)
-            .to(thread::Column::ThreadId)
-            .into();
         let touched = event::Entity::find()
             .select_only()
-            .columns([thread::Column::TenantId, thread::Column::UserId])
+            .columns([event::Column::TenantId, event::Column::UserId])
             .distinct()
-            .join(JoinType::InnerJoin, of_thread)
             .filter(event::Column::Seq.gt(seq))
             .into_tuple()
             .all(&self.tx)
@@ -105,21 +169,31 @@ impl Read {
 }
 
 impl Write {
-    /// How far the numbers go, and nobody else gives any until the transaction ends.
-    async fn locked(&self) -> Result<Numbered, StoreError> {
-        Numbered::found_by(Statement::from_string(DbBackend::Postgres, LOCK), &self.tx).await
+    /// Numbers what has no number and commits.
+    async fn number(self, lock: Statement) -> Result<Pass, StoreError> {
+        if self.tx.get_database_backend() == DbBackend::Sqlite {
+            self.number_own_events().await?;
+            let found = self.numbered().await?;
+            self.commit().await?;
+            return Ok(Pass::without(found));
+        }
+        let Some(Numbered { last: before, .. }) = Numbered::found_by(lock, &self.tx).await? else {
+            return Ok(Pass::without(self.numbered().await?));
+        };
+        let pass = Statement::from_string(DbBackend::Postgres, PASS_POSTGRES);
+        let touched = Touched::find_by_statement(pass).all(&self.tx).await?;
+        self.commit().await?;
+        let last = touched.first().map_or(before, |touched| touched.last);
+        let left = if last - before < PASS { Left::Nothing } else { Left::More };
+        let touched = touched.into_iter().map(|it| (it.tenant_id, it.user_id)).collect();
+        Ok(Pass { before, last, touched, left })
     }
 
-    /// Numbers what has none. False if there is no such event.
-    pub(super) async fn number_events(&self) -> Result<bool, StoreError> {
-        let numbered = match self.tx.get_database_backend() {
-            DbBackend::Sqlite => self.tx.execute_unprepared(NUMBER_SQLITE).await?,
-            _ => self.tx.execute_unprepared(NUMBER_POSTGRES).await?,
-        };
-        if numbered.rows_affected() == 0 {
-            return Ok(false);
+    /// Numbers on SQLite what has no number: what this transaction wrote.
+    pub(super) async fn number_own_events(&self) -> Result<(), StoreError> {
+        if self.tx.execute_unprepared(NUMBER_SQLITE).await?.rows_affected() > 0 {
+            self.tx.execute_unprepared(COUNT_SQLITE).await?;
         }
-        self.tx.execute_unprepared(COUNT).await?;
-        Ok(true)
+        Ok(())
     }
 }

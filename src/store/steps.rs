@@ -1,7 +1,7 @@
 //! Steps: opened with the record of what the model is told, written once with their calls.
 
 use super::entity::{run, sent_answer, step, tool_call};
-use super::events::Subject;
+use super::events::{OfCall, Subject};
 use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::config::Approval;
 use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul, words};
@@ -256,7 +256,8 @@ impl Write {
 
         let NewCall { name, input, schema_hash, risk, judgement, .. } = call;
         let Lease { thread, run, .. } = place.lease;
-        let subject = Subject { thread, run_id: run.id, tool_call_id: Some(id) };
+        let held_tool = matches!(judgement, Judgement::Held { .. }).then_some(name.as_str());
+        let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
         let hash = input_hash(&name, &input, &schema_hash);
         let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
         self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone()).await?;

@@ -5,7 +5,8 @@ use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Message, MessageStatus};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::sea_query::{Query, SimpleExpr};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
 
 /// Everything a history is made of.
@@ -63,12 +64,13 @@ pub(crate) struct Seal {
 impl Read {
     /// A thread's whole transcript.
     pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
+        let of_thread = Condition::all().add(message::Column::ThreadId.eq(thread.id.to_string()));
         let found = message::Entity::find()
-            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(of_thread.clone())
             .order_by_asc(message::Column::Ordinal)
             .all(&self.tx)
             .await?;
-        let messages = self.messages_of(found).await?;
+        let messages = self.messages_of(found, of_thread).await?;
         let runs = run::Entity::find().filter(run::Column::ThreadId.eq(thread.id.to_string()));
         let mut questions = HashMap::new();
         for row in runs.all(&self.tx).await? {
@@ -77,8 +79,13 @@ impl Read {
             let ids = answer.and_then(|answer| Ok((answer, question()?)));
             questions.extend(rows::listed("runs", &row.run_id, ids));
         }
-        let calls: Vec<ToolCallId> = messages.iter().flat_map(Message::calls).map(|call| call.id).collect();
-        Ok(Transcript { messages, questions, sent: self.sent(calls).await? })
+        let calls = Query::select()
+            .column(tool_call::Column::ToolCallId)
+            .from(tool_call::Entity)
+            .and_where(tool_call::Column::ThreadId.eq(thread.id.to_string()))
+            .to_owned();
+        let sent = self.sent_where(sent_answer::Column::ToolCallId.in_subquery(calls)).await?;
+        Ok(Transcript { messages, questions, sent })
     }
 
     /// A page of the messages a person sees: the newest page first, each page oldest first.
@@ -88,31 +95,46 @@ impl Read {
         before: Option<i64>,
         size: u64,
     ) -> Result<Page<Message>, StoreError> {
-        let mut query = message::Entity::find()
-            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(message::Column::Status.ne("superseded"));
+        let mut shown = Condition::all()
+            .add(message::Column::ThreadId.eq(thread.id.to_string()))
+            .add(message::Column::Status.ne("superseded"));
         if let Some(before) = before {
-            query = query.filter(message::Column::Ordinal.lt(before));
+            shown = shown.add(message::Column::Ordinal.lt(before));
         }
-        let found =
-            query.order_by_desc(message::Column::Ordinal).limit(size.saturating_add(1)).all(&self.tx).await?;
+        let found = message::Entity::find()
+            .filter(shown.clone())
+            .order_by_desc(message::Column::Ordinal)
+            .limit(size.saturating_add(1))
+            .all(&self.tx)
+            .await?;
         let mut page = Page::of(found, size);
         page.items.reverse();
-        Ok(Page { items: self.messages_of(page.items).await?, has_more: page.has_more })
+        let first = page.items.first().map(|oldest| message::Column::Ordinal.gte(oldest.ordinal));
+        let items = self.messages_of(page.items, shown.add_option(first)).await?;
+        Ok(Page { items, has_more: page.has_more })
     }
 
-    async fn messages_of(&self, found: Vec<message::Model>) -> Result<Vec<Message>, StoreError> {
-        let ids: Vec<String> = found.iter().map(|row| row.message_id.clone()).collect();
+    /// These messages with their steps and calls. They are the ones of which this holds: so the statements name no list of
+    /// them, which no database takes at any length.
+    async fn messages_of(
+        &self,
+        found: Vec<message::Model>,
+        which: Condition,
+    ) -> Result<Vec<Message>, StoreError> {
         let mut steps: HashMap<String, Vec<step::Model>> = HashMap::new();
         let mut calls: HashMap<(String, i32), Vec<ToolCall>> = HashMap::new();
-        if !ids.is_empty() {
-            let query = step::Entity::find().filter(step::Column::MessageId.is_in(ids.clone()));
+        if !found.is_empty() {
+            let ids = Query::select()
+                .column(message::Column::MessageId)
+                .from(message::Entity)
+                .cond_where(which)
+                .to_owned();
+            let query = step::Entity::find().filter(step::Column::MessageId.in_subquery(ids.clone()));
             for row in query.order_by_asc(step::Column::N).all(&self.tx).await? {
                 steps.entry(row.message_id.clone()).or_default().push(row);
             }
-            let query = tool_call::Entity::find().filter(tool_call::Column::MessageId.is_in(ids));
-            let rows = query.order_by_asc(tool_call::Column::Ordinal).all(&self.tx).await?;
-            for call in self.listed_with_decisions(rows).await? {
+            let of_messages = Condition::all().add(tool_call::Column::MessageId.in_subquery(ids));
+            for call in self.calls_where(of_messages).await? {
                 calls.entry((call.message_id.to_string(), call.step)).or_default().push(call);
             }
         }
@@ -132,17 +154,21 @@ impl Read {
         Ok(messages)
     }
 
-    /// What the model was told of these calls, in order; of some, nothing.
+    /// What the model was told of these calls of one step, in order; of some, nothing.
     pub(crate) async fn sent(
         &self,
         calls: Vec<ToolCallId>,
     ) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
-        let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
         if calls.is_empty() {
-            return Ok(sent);
+            return Ok(HashMap::new());
         }
-        let query = sent_answer::Entity::find()
-            .filter(sent_answer::Column::ToolCallId.is_in(calls.iter().map(ToString::to_string)));
+        let calls = calls.iter().map(ToString::to_string);
+        self.sent_where(sent_answer::Column::ToolCallId.is_in(calls)).await
+    }
+
+    async fn sent_where(&self, which: SimpleExpr) -> Result<HashMap<ToolCallId, Vec<Sent>>, StoreError> {
+        let mut sent: HashMap<ToolCallId, Vec<Sent>> = HashMap::new();
+        let query = sent_answer::Entity::find().filter(which);
         for row in query.order_by_asc(sent_answer::Column::N).all(&self.tx).await? {
             const TABLE: &str = "sent_answers";
             let kind = match row.kind.as_str() {

@@ -289,7 +289,7 @@ impl Write {
             (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),
             (None, _) => thread.actor(),
         };
-        self.event(event, &actor, &Subject { thread, run_id, tool_call_id: None }, data).await?;
+        self.event(event, &actor, &Subject::run(thread, run_id), data).await?;
         if matches!(end, TurnEnd::Cancelled) {
             // Those that began since the turn was asked to stop see it when they renew their leases.
             self.cancel_calls(thread, Which::OpenOf(run_id), &thread.actor()).await?;

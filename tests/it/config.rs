@@ -169,6 +169,7 @@ const WRONG: &[(&str, &str)] = &[
     ("limits.json_depth", "-1"),
     ("limits.calls_per_step", "{}"),
     ("limits.agent_depth", "0"),
+    ("limits.agents_per_run", "0"),
     ("limits.pending_per_thread", "1.5"),
     ("limits.batch", "-1"),
     ("limits.stream_buffer_bytes", "\"\""),

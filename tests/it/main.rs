@@ -37,6 +37,7 @@ mod idempotent;
 mod inbox;
 mod limits;
 mod linear;
+mod long_threads;
 mod metrics;
 mod moves;
 mod native_approval;

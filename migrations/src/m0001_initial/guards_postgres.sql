@@ -136,11 +136,11 @@ ALTER TABLE events ADD COLUMN place BIGINT GENERATED ALWAYS AS IDENTITY;
 -- The sequencer and the chain fill their columns once; the facts stay.
 CREATE FUNCTION holdpoint_event_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF (OLD.event_id, OLD.type, OLD.at, OLD.actor, OLD.tenant_id, OLD.session_id, OLD.thread_id,
-        OLD.run_id, OLD.tool_call_id, OLD.data, OLD.place)
+    IF (OLD.event_id, OLD.type, OLD.at, OLD.actor, OLD.tenant_id, OLD.user_id, OLD.held_tool, OLD.session_id,
+        OLD.thread_id, OLD.run_id, OLD.tool_call_id, OLD.data, OLD.place)
        IS DISTINCT FROM
-       (NEW.event_id, NEW.type, NEW.at, NEW.actor, NEW.tenant_id, NEW.session_id, NEW.thread_id,
-        NEW.run_id, NEW.tool_call_id, NEW.data, NEW.place)
+       (NEW.event_id, NEW.type, NEW.at, NEW.actor, NEW.tenant_id, NEW.user_id, NEW.held_tool, NEW.session_id,
+        NEW.thread_id, NEW.run_id, NEW.tool_call_id, NEW.data, NEW.place)
        OR (OLD.seq IS NOT NULL AND OLD.seq IS DISTINCT FROM NEW.seq)
        OR (OLD.hash IS NOT NULL AND (OLD.hash, OLD.prev_hash) IS DISTINCT FROM (NEW.hash, NEW.prev_hash))
     THEN RAISE EXCEPTION 'events never change'; END IF;

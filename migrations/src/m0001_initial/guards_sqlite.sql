@@ -106,6 +106,7 @@ BEGIN SELECT RAISE(ABORT, 'what the model was told is never deleted'); END;
 CREATE TRIGGER events_fixed BEFORE UPDATE ON events
 WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS NOT NEW.at
   OR OLD.actor IS NOT NEW.actor OR OLD.tenant_id IS NOT NEW.tenant_id
+  OR OLD.user_id IS NOT NEW.user_id OR OLD.held_tool IS NOT NEW.held_tool
   OR OLD.session_id IS NOT NEW.session_id OR OLD.thread_id IS NOT NEW.thread_id
   OR OLD.run_id IS NOT NEW.run_id OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.data IS NOT NEW.data
   OR (OLD.seq IS NOT NULL AND OLD.seq IS NOT NEW.seq)

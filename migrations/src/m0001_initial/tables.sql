@@ -224,7 +224,11 @@ CREATE TABLE events (
     type         TEXT NOT NULL,
     at           BIGINT NOT NULL,
     actor        TEXT NOT NULL,
+    -- Its thread's tenant and user, and the tool of its call where a person is or was asked about that: so the events
+    -- that a reader may see are read from an index. Whether the reader may see them, thread and call say.
     tenant_id    TEXT NOT NULL,
+    user_id      TEXT NOT NULL,
+    held_tool    TEXT,
     session_id   TEXT NOT NULL,
     thread_id    TEXT NOT NULL REFERENCES threads (thread_id),
     run_id       TEXT,
@@ -233,11 +237,18 @@ CREATE TABLE events (
     prev_hash    TEXT,
     hash         TEXT,
     CHECK ((prev_hash IS NULL) = (hash IS NULL)),
-    CHECK (hash IS NULL OR seq IS NOT NULL)
+    CHECK (hash IS NULL OR seq IS NOT NULL),
+    CHECK (held_tool IS NULL OR tool_call_id IS NOT NULL)
 );
-CREATE INDEX events_tenant ON events (tenant_id, seq);
-CREATE INDEX events_call ON events (tool_call_id, seq);
+-- For each way to choose what is read, in the order of the numbers. An event without a number is in none of them that
+-- is for readers alone: on Postgres each event is written twice, and so only once there.
 CREATE INDEX events_run ON events (run_id, seq);
+CREATE INDEX events_tenant ON events (tenant_id, seq) WHERE seq IS NOT NULL;
+CREATE INDEX events_user ON events (tenant_id, user_id, seq) WHERE seq IS NOT NULL;
+CREATE INDEX events_session ON events (session_id, seq) WHERE seq IS NOT NULL;
+CREATE INDEX events_thread ON events (thread_id, seq) WHERE seq IS NOT NULL;
+CREATE INDEX events_call ON events (tool_call_id, seq) WHERE seq IS NOT NULL AND tool_call_id IS NOT NULL;
+CREATE INDEX events_held ON events (tenant_id, held_tool, seq) WHERE seq IS NOT NULL AND held_tool IS NOT NULL;
 CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
 
 -- The highest seq that an event has. Who numbers events holds this row's lock, so that a reader who has seen a number

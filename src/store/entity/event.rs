@@ -14,6 +14,9 @@ pub(in crate::store) struct Model {
     pub(in crate::store) at: i64,
     pub(in crate::store) actor: String,
     pub(in crate::store) tenant_id: String,
+    pub(in crate::store) user_id: String,
+    /// The tool of the event's call, where a person is or was asked about that.
+    pub(in crate::store) held_tool: Option<String>,
     pub(in crate::store) session_id: String,
     pub(in crate::store) thread_id: String,
     pub(in crate::store) run_id: Option<String>,

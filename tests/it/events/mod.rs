@@ -1,13 +1,25 @@
 //! What happens, told in the order it happened: a page of it, and as it happens.
 
+mod catching_up;
 mod crowd;
+mod numbering;
 mod processes;
 mod sight;
 mod telling;
 mod tickets;
 mod websocket;
 
+use crate::support::token::with_tokens;
+use holdpoint::config::{Config, ToolRules};
 use serde_json::Value;
+
+/// Tokens; who is a chief approves `pay`.
+fn office(config: &mut Config) {
+    with_tokens(config);
+    config.auth.operator_roles = vec!["operator".to_owned()];
+    let rules = ToolRules { approve_roles: vec!["chief".to_owned()], ..ToolRules::default() };
+    config.tools.rules.insert("pay".to_owned(), rules);
+}
 
 fn types(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().unwrap()).collect()

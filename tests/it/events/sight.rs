@@ -1,17 +1,9 @@
 //! Who hears of what.
 
-use super::types;
-use crate::support::token::{self, changed, claims, signed, with_tokens};
+use super::{office, types};
+use crate::support::token::{self, changed, claims, signed};
 use crate::support::{Client, Embedded, Sse};
-use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
-
-fn office(config: &mut Config) {
-    with_tokens(config);
-    config.auth.operator_roles = vec!["operator".to_owned()];
-    let rules = ToolRules { approve_roles: vec!["chief".to_owned()], ..ToolRules::default() };
-    config.tools.rules.insert("pay".to_owned(), rules);
-}
 
 /// What this client has heard when all of it is told, and what is about one's own thread.
 async fn hears(client: &Client) -> Vec<Value> {

@@ -49,6 +49,23 @@ async fn on_postgres_a_server_that_finds_no_database_at_its_start_says_so_and_en
     assert!(!output.status.success() && said.contains("database.url: "), "{said}");
 }
 
+#[tokio::test]
+async fn on_postgres_a_read_that_takes_too_long_ends_in_the_database_too() {
+    let url = postgres().await;
+    let app = Embedded::with(|config| {
+        config.database.url = url.clone().into();
+        config.approval.sweep = Duration::from_secs(3600);
+    })
+    .await;
+    let lock = Rows::open(&url).await;
+    lock.change("BEGIN; LOCK TABLE threads").await.unwrap();
+    let (answer, ()) = tokio::join!(app.client.get("/threads"), app.rows.somebody_waits_for_a_lock());
+    assert_unavailable(&answer);
+    app.rows.nobody_waits_for_a_lock().await;
+    lock.change("ROLLBACK").await.unwrap();
+    assert_eq!(app.client.get("/threads").await.status, 200);
+}
+
 /// A decision that waits for a lock loses its session so.
 async fn a_decision_loses_its_session(lose: impl AsyncFnOnce(&Proxy, &Rows)) {
     let url = postgres().await;

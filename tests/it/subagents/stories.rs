@@ -4,8 +4,8 @@ use super::{
     Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
 };
 use crate::runs::{approve, asked, decide_in, events_of, last_words, reject, run_becomes, run_of};
-use crate::support::call;
 use crate::support::token::with_tokens;
+use crate::support::{Embedded, call};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 
@@ -255,6 +255,58 @@ async fn sub_agents_are_nested_up_to_the_limit_and_beyond_it_nothing_is_begun() 
     let told = answers(&app.scene.requests().into_iter().nth(3).unwrap());
     let too_deep = "The tool failed: sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
     assert_eq!(told, [too_deep]);
+}
+
+/// Has a run have so many sub-agents at most.
+async fn with_few_agents(most: u32) -> Embedded {
+    with_agents(|config| {
+        unwatchful(config);
+        config.limits.agents_per_run = NonZeroU32::new(most).unwrap();
+    })
+    .await
+}
+
+const TOO_MANY: &str =
+    "The tool failed: this run may begin no more sub-agents (limits.agents_per_run); nothing was begun";
+
+#[tokio::test]
+async fn a_run_has_no_more_sub_agents_than_the_limit_its_sub_agents_begin_included() {
+    let app = with_few_agents(2).await;
+    app.scene.calls(&[helper("p", "1")]).calls(&[helper("p", "2")]).calls(&[helper("p", "3")]);
+    app.scene.says("Too many.").says("They could not.");
+    // Those of earlier steps count.
+    app.scene.calls(&[helper("q", "4")]).says("So be it.");
+    let errand = Errand::begin(&app, "get help").await;
+    run_becomes(&app.client, &errand.run, "completed").await;
+    assert_eq!(last_words(&app.client, &errand.thread).await, "So be it.");
+    assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 2);
+    let requests = app.scene.requests();
+    assert_eq!(answers(&requests[3]), [TOO_MANY]);
+    assert_eq!(answers(&requests[6]), ["They could not.", TOO_MANY]);
+
+    // The next message of the user is another run.
+    app.scene.calls(&[helper("r", "5")]).says("Done.").says("All done.");
+    let turn = app.client.say(&errand.thread, "again").await;
+    run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
+    assert_eq!(last_words(&app.client, &errand.thread).await, "All done.");
+}
+
+#[tokio::test]
+async fn sub_agents_that_are_begun_at_once_in_several_threads_do_not_exceed_the_limit() {
+    let app = with_few_agents(5).await;
+    // Three below the root, and each of those asks for three at the same time.
+    let three = [helper("a", "1"), helper("b", "2"), helper("c", "3")];
+    for _ in 0..4 {
+        app.scene.calls(&three);
+    }
+    for _ in 0..20 {
+        app.scene.says("Done.");
+    }
+    let thread = app.client.thread().await;
+    let turn = app.client.say(&thread, "get help").await;
+    run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
+    assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 5);
+    assert_eq!(app.rows.count(&format!("tool_calls WHERE result = '{TOO_MANY}'")).await, 7);
 }
 
 #[tokio::test]

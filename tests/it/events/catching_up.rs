@@ -1,0 +1,138 @@
+//! A reader that was away for long, among many events of others.
+
+use super::{office, seqs, types};
+use crate::support::{Client, Embedded, Rows, Sse, postgres, probes};
+use serde_json::Value;
+
+/// Events of which one is the reader's.
+const OTHERS: usize = 100;
+/// Events that are the reader's.
+const TOLD: usize = 60;
+/// How many rows may be read for each event that the reader gets.
+const RATIO: i64 = 10;
+
+/// Rows of `events` that were read, all sessions together; those of a session count when it has ended.
+const READ: &str =
+    "SELECT CAST((SELECT COALESCE(sum(idx_tup_read), 0) FROM pg_stat_user_indexes WHERE relname = 'events')
+    + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'events') AS BIGINT) AS rows";
+
+/// Two users, and a call of `pay` that one of them holds; the call's thread.
+struct Held {
+    alice: Client,
+    nobody: Client,
+    thread: String,
+}
+
+/// Among many events of another user, in the same tenant, those of a held call.
+async fn crowd(app: &Embedded) -> Held {
+    let nobody = app.client.clone();
+    let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
+    let thread = alice.thread().await;
+    app.scene.calls(&[crate::support::call("p", "pay", &serde_json::json!({ "note": "1" }))]);
+    let call = alice.say(&thread, "please").await.pending().pop().unwrap();
+    let run = alice.call(&call).await["run_id"].as_str().unwrap().to_owned();
+    let others = bob.thread().await;
+    all_numbered(&app.rows).await;
+    let own = format!("n % {OTHERS} = 0");
+    let fill = format!(
+        "INSERT INTO events (event_id, seq, type, at, actor, tenant_id, user_id, session_id, thread_id, run_id,
+            tool_call_id, held_tool, data)
+        WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < {all})
+        SELECT 'filled-' || n, n + 4, 'tool.called', n, 'user:x', 'acme',
+            CASE WHEN {own} THEN 'alice' ELSE 'bob' END, CASE WHEN {own} THEN '{thread}' ELSE '{others}' END,
+            CASE WHEN {own} THEN '{thread}' ELSE '{others}' END, CASE WHEN {own} THEN '{run}' END,
+            CASE WHEN {own} THEN '{call}' END, CASE WHEN {own} THEN 'pay' END, '{{}}' FROM numbers",
+        all = OTHERS * TOLD
+    );
+    assert_eq!(app.rows.change(&fill).await, Ok(u64::try_from(OTHERS * TOLD).unwrap()));
+    let last = format!("UPDATE event_sequence SET last = {}", OTHERS * TOLD + 4);
+    assert_eq!(app.rows.change(&last).await, Ok(1));
+    Held { alice, nobody, thread }
+}
+
+async fn all_numbered(rows: &Rows) {
+    let numbered = async || (rows.count("events WHERE seq IS NULL").await == 0).then_some(());
+    crate::support::eventually("all have their number", numbered).await;
+    assert_eq!(rows.count("events").await, 4);
+}
+
+/// What comes after the fourth event, which is the last one that really happened.
+async fn catches_up(client: &Client, path: &str) -> Vec<Value> {
+    Sse::open(client, &format!("{path}after=4")).await.take(TOLD).await
+}
+
+#[tokio::test]
+async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_missed() {
+    let url = postgres().await;
+    let mut app = Embedded::with(|config| {
+        office(config);
+        config.database.url = url.into();
+    })
+    .await;
+    let Held { alice, nobody, thread } = crowd(&app).await;
+    assert!(app.rows.change("ANALYZE").await.is_ok());
+    let own: Vec<i64> = (1..=TOLD).map(|n| i64::try_from(n * OTHERS + 4).unwrap()).collect();
+    let operator = nobody.as_user("acme", "olga", &["operator"]);
+    let approver = nobody.as_user("acme", "carol", &["chief"]);
+    for (client, path) in [
+        (None, String::new()),
+        (Some(&alice), "/events?".to_owned()),
+        (Some(&approver), "/events?".to_owned()),
+        (Some(&operator), format!("/events?thread_id={thread}&")),
+        (Some(&operator), format!("/events?session_id={thread}&")),
+        (Some(&approver), format!("/events?thread_id={thread}&")),
+    ] {
+        app.end().await;
+        let before = read(&app.rows).await;
+        let tools = probes(&app.ledger);
+        app = app.redeploy_with(tools, office).await;
+        let base = app.client.base.clone();
+        let at = |client: &Client| Client { base: base.clone(), ..client.clone() };
+        let told = match client {
+            Some(client) => catches_up(&at(client), &path).await,
+            None => Vec::new(),
+        };
+        app.end().await;
+        let rows = read(&app.rows).await - before;
+        if client.is_some() {
+            assert_eq!(seqs(&told), own, "{path}");
+        }
+        // Looking for events without a number reads none.
+        let most = RATIO * i64::try_from(told.len()).unwrap() + 20;
+        assert!(rows <= most, "{path}: {rows} rows for {} events", told.len());
+    }
+}
+
+async fn read(rows: &Rows) -> i64 {
+    // Of the sessions of a server that has ended the last may still be about to say what they read.
+    let sessions = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let alone = async || (rows.count(sessions).await == 0).then_some(());
+    crate::support::eventually("nobody else is there", alone).await;
+    rows.all(READ).await[0]["rows"].as_i64().unwrap()
+}
+
+#[tokio::test]
+async fn a_reader_that_sees_few_of_many_events_gets_all_of_them_and_then_new_ones() {
+    let app = Embedded::with(office).await;
+    let Held { alice, nobody, thread } = crowd(&app).await;
+    let approver = nobody.as_user("acme", "carol", &["chief"]);
+    let operator = nobody.as_user("acme", "olga", &["operator"]);
+    let mut streams = Vec::new();
+    for (client, path) in [
+        (&alice, "/events?".to_owned()),
+        (&approver, "/events?".to_owned()),
+        (&approver, format!("/events?thread_id={thread}&")),
+        (&operator, format!("/events?thread_id={thread}&")),
+        (&operator, format!("/events?session_id={thread}&")),
+    ] {
+        let mut stream = Sse::open(client, &format!("{path}after=4")).await;
+        let told = stream.take(TOLD).await;
+        assert_eq!(seqs(&told)[..2], [104, 204], "{path}");
+        streams.push(stream);
+    }
+    let call = &alice.get(&format!("/threads/{thread}/approvals")).await.body["results"][0];
+    assert_eq!(alice.reject(call["tool_call_id"].as_str().unwrap()).await.status, 200);
+    for mut stream in streams {
+        assert_eq!(types(&stream.take(1).await), ["tool.rejected"]);
+    }
+}

@@ -1,0 +1,65 @@
+//! How events come by their numbers on Postgres.
+
+use super::seqs;
+use crate::support::{Embedded, Rows, Sse, postgres};
+
+/// Events that get their numbers at once.
+const PASS: i64 = 1000;
+/// The run of what is left behind.
+const RUN: &str = "0190a5b0-0000-7000-8000-000000000000";
+
+/// Writes events of this thread and run that have no number, as a process leaves them that dies there, while the
+/// last of them is locked by a transaction that is left open over the second connection.
+async fn leave_behind(rows: &Rows, lock: &Rows, (thread, run): (&str, &str), many: i64) {
+    let insert = format!(
+        "INSERT INTO events (event_id, type, at, actor, tenant_id, user_id, session_id, thread_id, run_id, data)
+            SELECT 'left-' || n, 'run.resumed', n, 'user:local', 'default', 'local', '{thread}', '{thread}', '{run}',
+            '{{}}' FROM generate_series(1, {many}) AS n ORDER BY n"
+    );
+    // No pass is made until they are all there, and the last is locked.
+    lock.change("BEGIN; UPDATE event_sequence SET last = last").await.unwrap();
+    assert_eq!(rows.change(&insert).await, Ok(u64::try_from(many).unwrap()));
+    let last = format!("BEGIN; SELECT 1 FROM events WHERE event_id = 'left-{many}' FOR UPDATE");
+    rows.change(&last).await.unwrap();
+    lock.change("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
+async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_blocked() {
+    let url = postgres().await;
+    let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let turn = app.client.say(&thread, "hello").await;
+    let run = turn.headers["x-run-id"].to_str().unwrap();
+    let path = format!("/runs/{run}/events");
+    assert_eq!(app.client.get(&path).await.body["results"].as_array().unwrap().len(), 2);
+    let mut stream = Sse::open(&app.client, "/events").await;
+    let elsewhere = app.client.thread().await;
+    let lock = Rows::open(&url).await;
+    leave_behind(&app.rows, &lock, (&elsewhere, RUN), PASS + 1).await;
+
+    let told = stream.take(usize::try_from(PASS).unwrap()).await;
+    assert_eq!(seqs(&told), (3..PASS + 3).collect::<Vec<i64>>());
+    // A request about a run does not wait for the numbers of another one's events.
+    let answer = app.client.get(&path).await;
+    assert_eq!((answer.status, answer.body["results"].as_array().unwrap().len()), (200, 2));
+    app.rows.change("ROLLBACK").await.unwrap();
+    assert_eq!(seqs(&stream.take(1).await), [PASS + 3]);
+}
+
+#[tokio::test]
+async fn on_postgres_the_events_of_a_thread_are_numbered_in_the_order_in_which_they_were_written() {
+    let url = postgres().await;
+    let app = Embedded::with(|config| config.database.url = url.clone().into()).await;
+    let thread = app.client.thread().await;
+    let lock = Rows::open(&url).await;
+    let many = 3 * PASS + 7;
+    leave_behind(&app.rows, &lock, (&thread, RUN), many).await;
+    app.rows.change("ROLLBACK").await.unwrap();
+    let mut stream = Sse::open(&app.client, "/events?after=0").await;
+    let told = stream.take(usize::try_from(many).unwrap()).await;
+    assert_eq!(seqs(&told), (1..=many).collect::<Vec<i64>>());
+    let disordered = "events WHERE event_id <> 'left-' || seq";
+    assert_eq!(app.rows.count(disordered).await, 0);
+}

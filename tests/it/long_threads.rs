@@ -1,0 +1,58 @@
+//! Threads with more rows than a statement has parameters: 32,766 on SQLite, 65,535 on Postgres.
+
+use crate::support::Embedded;
+use serde_json::Value;
+
+/// A message that was cut off, with one step.
+const CUT_OFF: &str = "00000000-0000-7000-8000-000000000001";
+
+/// Adds so many user messages that were cut off to a thread, and a message that was cut off with so many calls.
+async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
+    let numbers = format!(
+        "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < {many})"
+    );
+    let id = "'00000000-0000-7000-8000-' || (100000000000 + n)";
+    let messages = format!(
+        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
+         {numbers} SELECT {id}, '{thread}', '{run}', 1000 + n, 'user', 'superseded', 'x', 1 FROM numbers"
+    );
+    let cut_off = format!(
+        "INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, created_at)
+         VALUES ('{CUT_OFF}', '{thread}', '{run}', 1000, 'assistant', 'superseded', 1)"
+    );
+    let step = format!(
+        "INSERT INTO message_steps (message_id, n, status, parts, created_at, finished_at)
+         VALUES ('{CUT_OFF}', 0, 'complete', '[]', 1, 1)"
+    );
+    let calls = format!(
+        "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id,
+            provider_call_id, wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state,
+            validated, decided_by, decided_at, exec_attempt, result, created_at, finished_at)
+         {numbers} SELECT {id}, '{thread}', 'default', '{CUT_OFF}', 0, n, '{run}', '', 'wire-' || n, 'nowhere', '{{}}',
+            '', FALSE, FALSE, 'low', 'invalid', FALSE, 'system:invalid', 1, 0, 'No such tool.', 1, 1 FROM numbers"
+    );
+    for (insert, rows) in [(messages, many), (cut_off, 1), (step, 1), (calls, many)] {
+        assert_eq!(app.rows.change(&insert).await, Ok(u64::from(rows)));
+    }
+}
+
+#[tokio::test]
+async fn a_thread_with_more_messages_and_calls_than_a_statement_has_parameters_takes_a_turn_and_is_listed() {
+    let app = Embedded::start().await;
+    let many = if app.rows.is_postgres() { 66_000 } else { 33_000 };
+    let thread = app.client.thread().await;
+    app.scene.says("Hello.");
+    let turn = app.client.say(&thread, "hello").await;
+    lengthen(&app, &thread, turn.headers["x-run-id"].to_str().unwrap(), many).await;
+
+    app.scene.says("Still here.");
+    let turn = app.client.say(&thread, "and now?").await;
+    assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
+    let page = app.client.get(&format!("/threads/{thread}/messages?page_size=200")).await;
+    let texts: Vec<&Value> =
+        page.body["results"].as_array().unwrap().iter().map(|it| &it["parts"][0]["text"]).collect();
+    assert_eq!((page.status, texts.len()), (200, 4), "{texts:?}");
+    for path in [format!("/threads/{thread}"), format!("/threads/{thread}/approvals?state=invalid")] {
+        assert_eq!(app.client.get(&path).await.status, 200, "{path}");
+    }
+}
