@@ -79,7 +79,8 @@ async fn what_a_tool_returns_when_it_is_asked_to_stop_is_its_outcome() {
         [("done", "succeeded", "done before"), ("not", "failed", "The tool failed: nothing was done")]
     {
         let (_, id) = app.held("heed", note).await;
-        let cancel = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null);
+        let path = format!("/tool_calls/{id}/cancel");
+        let cancel = app.client.post(&path, &Value::Null);
         let (decided, cancelled) = approved_and(&app, &id, async { cancel.await }).await;
         let expected = json!({ "success": false, "tool_call_id": id, "state": state });
         assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
@@ -178,7 +179,8 @@ async fn a_tool_is_asked_to_stop_when_the_server_leaves_and_what_it_returns_is_w
 async fn a_tool_that_does_not_stop_is_given_up_after_the_grace_and_settles_its_call_late() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
-    let cancel = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null);
+    let path = format!("/tool_calls/{id}/cancel");
+    let cancel = app.client.post(&path, &Value::Null);
     let (decided, cancelled) = approved_and(&app, &id, async { cancel.await }).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
     assert_eq!(decided.body["state"], "interrupted");
@@ -209,7 +211,8 @@ async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
     });
     let (runs, other) = (runs.await, Embedded::with(change).await);
     let (_, id) = runs.held("heed", "done").await;
-    let cancel = other.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null);
+    let path = format!("/tool_calls/{id}/cancel");
+    let cancel = other.client.post(&path, &Value::Null);
     let (_, cancelled) = approved_and(&runs, &id, async { cancel.await }).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("succeeded")));
 }

@@ -166,6 +166,8 @@ async fn patient() -> Embedded {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.lease = Duration::from_secs(3600);
         config.approval.wait = Duration::ZERO;
+        // Its tools do not stop, and are not given up within a test.
+        config.tools.cancel_grace = Duration::from_secs(3600);
     })
     .await
 }

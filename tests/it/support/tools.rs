@@ -23,7 +23,7 @@ impl Ledger {
         self.lines.lock().unwrap().clone()
     }
 
-    pub(super) fn write(&self, line: String) {
+    pub(crate) fn write(&self, line: String) {
         self.lines.lock().unwrap().push(line);
         self.begun.add_permits(1);
     }
