@@ -294,6 +294,16 @@ impl Calls {
                 "CHECK constraint failed: id = 1",
                 "CHECK ((id = 1))",
             ),
+            (
+                format!("INSERT INTO ticket_keys (id, signing_key) VALUES (2, '{}')", "0".repeat(64)),
+                "CHECK constraint failed: id = 1",
+                "CHECK ((id = 1))",
+            ),
+            (
+                "UPDATE ticket_keys SET signing_key = 'short'".to_owned(),
+                "CHECK constraint failed: length(signing_key) = 64",
+                "CHECK ((length(signing_key) = 64))",
+            ),
             same("UPDATE message_steps SET parts = '[]'".to_owned(), "a step is written once"),
             (
                 vote(succeeded, "user:local", "approve", "TRUE"),

@@ -114,7 +114,7 @@ impl Jwks {
 
     /// The key that a token with this header has to be signed with, and how.
     pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), Refusal> {
-        let wanted = Wanted::of(header).ok_or_else(|| Unknown::Algorithm)?;
+        let wanted = Wanted::of(header).ok_or(Unknown::Algorithm)?;
         let key = match self.0.look(&wanted) {
             Some(key) => key,
             None => self.ask_for(wanted).await?,
