@@ -408,6 +408,7 @@ impl App {
         http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
+            message_bytes: self.config.limits.message_bytes,
             docs: self.config.serves_docs(),
             // With tokens there is a proxy, which may be on this machine and let everybody in.
             metrics: loopback && server.metrics_bind.is_none() && self.config.faces_only_this_machine(),

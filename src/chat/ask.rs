@@ -86,6 +86,16 @@ impl Ask {
         let wants = Wants::Continue { message: None };
         Self { wants, options: RunOptions::default(), answers: Vec::new() }
     }
+
+    /// The words that a user message may get by it.
+    pub(crate) fn said(&self) -> Option<&str> {
+        match &self.wants {
+            Wants::New { text, .. } | Wants::Edit { text, .. } => Some(text),
+            Wants::History { messages } => messages.last()?.user_text.as_deref(),
+            Wants::Regenerate { question, .. } => question.as_ref()?.user_text.as_deref(),
+            Wants::Continue { .. } => None,
+        }
+    }
 }
 
 /// A message as a page posts it.

@@ -15,6 +15,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// `chat_body_bytes`: longest body of a chat, in which pages post their whole conversation.
     pub chat_body_bytes: usize,
+    /// `message_bytes`: longest message of a user.
+    pub message_bytes: usize,
     /// `args_bytes`: longest arguments of one call.
     pub args_bytes: usize,
     /// `result_bytes`: longest answer of a call for the model; a longer one is cut and marked.
@@ -58,6 +60,7 @@ impl Default for Limits {
         Self {
             body_bytes: 256 * KIB,
             chat_body_bytes: 16 * KIB * KIB,
+            message_bytes: 256 * KIB,
             args_bytes: 256 * KIB,
             result_bytes: KIB * KIB,
             json_depth: 32,

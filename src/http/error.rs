@@ -132,6 +132,12 @@ impl ApiError {
         Self::BodyTooLarge(body("body_too_large", message, None))
     }
 
+    /// A user's message is longer than this.
+    pub(super) fn message_too_long(bytes_max: usize) -> Self {
+        let message = format!("The message is longer than {bytes_max} bytes.");
+        Self::BodyTooLarge(body("body_too_large", message, None))
+    }
+
     /// The resource has no such method.
     pub(super) fn method_not_allowed() -> Self {
         Self::MethodNotAllowed(body("method_not_allowed", "The resource has no such method.", None))

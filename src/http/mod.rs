@@ -19,7 +19,9 @@ mod event_stream;
 mod events;
 mod front;
 pub(crate) mod operating;
+mod partial_json;
 mod payload;
+mod posted;
 mod qa;
 mod rates;
 mod request_id;
@@ -61,6 +63,7 @@ use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::{ExtraHeader, OpenApiService};
+use posted::Bounds;
 pub(crate) use rates::Rates;
 use serde_json::Value;
 use std::sync::Arc;
@@ -105,6 +108,8 @@ pub(crate) struct Settings {
     pub(crate) body_bytes: usize,
     /// Longest body of a chat, in bytes: pages post their whole conversation.
     pub(crate) chat_body_bytes: usize,
+    /// Longest message of a user, in bytes.
+    pub(crate) message_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
     /// Whether `/metrics` is, beside the routes.
@@ -216,8 +221,9 @@ fn behind_the_front(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let inner = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let Api { store, rates, clock, metrics, .. } = with;
-    let door = Door { inner, settings, auth, store, rates, tasks, clock, metrics, allowed };
+    let Api { store, rates, clock, metrics, tools, .. } = with;
+    let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
+    let door = Door { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
     Front(Arc::new(door)).boxed()
 }
 

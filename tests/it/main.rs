@@ -35,6 +35,7 @@ mod idempotent;
 mod inbox;
 mod limits;
 mod linear;
+mod memory;
 mod metrics;
 mod moves;
 mod native_approval;
