@@ -182,6 +182,12 @@ impl ApiError {
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
+    /// The bodies of other requests take all the bytes that there are for bodies.
+    pub(super) fn too_many_bodies() -> Self {
+        let message = "The server reads as many bytes of bodies as it may. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
     /// The same as one of several answers.
     pub(super) fn refusal(self) -> Refusal {
         let (status, Json(body), retry_after) = match self {
@@ -236,6 +242,10 @@ impl From<AskError> for ApiError {
             AskError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "turns", seconds),
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
+            }
+            AskError::ThreadFull { max, of } => {
+                let message = format!("The thread is full: it holds up to {max} {of}. Begin a new one.");
+                Self::conflict("thread_full", &message, None)
             }
             AskError::UnknownModel(id) => {
                 Self::Unprocessable(body("unknown_model", format!("model: there is no model {id:?}."), None))

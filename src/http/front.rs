@@ -86,7 +86,7 @@ impl<E: Endpoint<Output = Response>> Door<E> {
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(expiry);
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
-        let body = upload::read(request, max, &self.settings.deadlines).await?;
+        let body = upload::read(request, max, &self.settings.deadlines, self.rates.body()).await?;
         request.set_body(Body::from_bytes(body));
         Ok(())
     }

@@ -7,6 +7,7 @@ mod allow;
 mod approvals;
 mod auth;
 mod body;
+mod budget;
 mod call;
 mod chat_body;
 mod connections;

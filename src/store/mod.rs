@@ -51,9 +51,9 @@ pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
 pub(crate) use listing::ListedCall;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
-pub(crate) use steps::{NewCall, StepResult};
+pub(crate) use steps::{NewCall, StepOpening, StepResult};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
-pub(crate) use threads::{NewThread, Page, Thread};
+pub(crate) use threads::{Extent, NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
 
