@@ -364,6 +364,7 @@ impl App {
             metrics,
             scrape,
             decisions_max,
+            page_bytes: config.limits.page_bytes,
         };
         Ok(Self { config, api, auth, tasks, deadlines })
     }

@@ -208,8 +208,7 @@ impl ChatBody {
         // Where the path names the thread, it is not read.
         let id = given_name(std::mem::take(&mut fields.id));
         let tools = std::mem::take(&mut fields.tool_selection);
-        let tools =
-            tools.given(|| ApiError::bad_request("tool_selection: expected a list of tool names"))?;
+        let tools = tools.given(|| ApiError::bad_request("tool_selection: expected a list of tool names"))?;
         let model = std::mem::take(&mut fields.model);
         let model = model.given(|| ApiError::bad_request("model: expected a string"))?;
         let options = RunOptions {

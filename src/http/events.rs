@@ -5,7 +5,7 @@ use super::auth::{Caller, Expiry};
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::{EventStream, MEDIA_TYPE, told};
-use super::payload::{Json, PageOf, Tag, page_size};
+use super::payload::{Json, PageOf, Paged, Tag, page_size};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::store::{About, Reader};
 use poem::http::header::ACCEPT;
@@ -37,7 +37,7 @@ impl ApiResponse for LiveEvents {
 
 /// A page of events, or events as they happen, whichever is asked for.
 enum SomeEvents {
-    Page(Json<EventPage>),
+    Page(Paged<EventView>),
     Live(Box<EventStream>),
 }
 
@@ -183,11 +183,14 @@ impl Events {
             let wanted = Wanted { reader, about, after: Some(after) };
             return Ok(SomeEvents::Live(Box::new(self.live(&caller, expiry, wanted).await?)));
         }
-        let page = read.events(&reader, &about, after, size).await?;
-        let last = page.items.last().map(|event| event.seq.to_string());
-        let results = page.items.iter().map(EventView::of).collect();
-        let next_cursor = last.filter(|_| page.has_more);
-        Ok(SomeEvents::Page(Json(PageOf { results, has_more: page.has_more, next_cursor })))
+        let page = read.events_page(&reader, &about, after, self.0.page(size)).await?;
+        let mut results = Paged::new(self.0.page_bytes);
+        for event in &page.items {
+            if !results.push(event.seq.to_string(), [EventView::of(event)]) {
+                break;
+            }
+        }
+        Ok(SomeEvents::Page(results.finish(page.has_more)))
     }
 
     async fn live(&self, caller: &Caller, expiry: Expiry, wanted: Wanted) -> Result<EventStream, ApiError> {

@@ -51,7 +51,7 @@ use crate::domain::clock::Clock;
 use crate::feed::Feed;
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{Reader, Store};
+use crate::store::{PageSize, Reader, Store};
 use crate::tools::ToolRegistry;
 use allow::Allowed;
 pub(crate) use auth::Authenticator;
@@ -93,9 +93,16 @@ pub(crate) struct Api {
     pub(crate) streaming: Streaming,
     /// Most decisions of one request.
     pub(crate) decisions_max: usize,
+    /// How long a page of a list gets, in bytes.
+    pub(crate) page_bytes: usize,
 }
 
 impl Api {
+    /// So many items on a page, and no more bytes than any page has.
+    fn page(&self, items: u64) -> PageSize {
+        PageSize { items, bytes: u64::try_from(self.page_bytes).unwrap_or(u64::MAX) }
+    }
+
     /// This principal as one who reads events.
     fn reader(&self, principal: &Principal) -> Reader {
         Reader { principal: principal.clone(), sight: self.approvals.sight(principal) }

@@ -136,8 +136,7 @@ impl Conversation {
     /// The same, with words in its parts. One of `content` alone may be empty, which means to go on.
     fn said(self, place: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(place);
-        let in_content =
-            |posted: &Message| posted.has_content() && matches!(posted.parts, Found::Absent);
+        let in_content = |posted: &Message| posted.has_content() && matches!(posted.parts, Found::Absent);
         let may_be_empty = self.messages.get(place).is_some_and(in_content);
         let message = self.message(place)?;
         if message.user_text.is_none() && !may_be_empty {

@@ -4,14 +4,14 @@
 use super::entity::{event, thread, tool_call};
 use super::inbox::held;
 use super::threads::of_tenant;
-use super::{Page, Read, Sight, StoreError, Thread, Write, rows};
+use super::{Page, PageSize, Read, Sight, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{Event, EventType, system};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
-use sea_orm::{ColumnTrait, Condition, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -94,7 +94,38 @@ impl About {
     }
 }
 
+/// What has a number behind this one, in the order of the numbers.
+fn events_after(reader: &Reader, about: &About, after: i64) -> Select<event::Entity> {
+    let of_thread = event::Entity::belongs_to(thread::Entity)
+        .from(event::Column::ThreadId)
+        .to(thread::Column::ThreadId)
+        .into();
+    let of_call = event::Entity::belongs_to(tool_call::Entity)
+        .from(event::Column::ToolCallId)
+        .to(tool_call::Column::ToolCallId)
+        .into();
+    event::Entity::find()
+        .join(JoinType::InnerJoin, of_thread)
+        .join(JoinType::LeftJoin, of_call)
+        .filter(event::Column::Seq.gt(after))
+        .filter(reader.condition())
+        .filter(about.condition())
+        .order_by_asc(event::Column::Seq)
+}
+
 impl Read {
+    /// A page of what has a number behind this one.
+    pub(crate) async fn events_page(
+        &self,
+        reader: &Reader,
+        about: &About,
+        after: i64,
+        page: PageSize,
+    ) -> Result<Page<Event>, StoreError> {
+        let fitting = self.fitting_events(events_after(reader, about, after), page).await?;
+        self.events(reader, about, after, fitting).await
+    }
+
     /// What has a number behind this one, in the order of the numbers.
     pub(crate) async fn events(
         &self,
@@ -103,24 +134,8 @@ impl Read {
         after: i64,
         size: u64,
     ) -> Result<Page<Event>, StoreError> {
-        let of_thread = event::Entity::belongs_to(thread::Entity)
-            .from(event::Column::ThreadId)
-            .to(thread::Column::ThreadId)
-            .into();
-        let of_call = event::Entity::belongs_to(tool_call::Entity)
-            .from(event::Column::ToolCallId)
-            .to(tool_call::Column::ToolCallId)
-            .into();
-        let found = event::Entity::find()
-            .join(JoinType::InnerJoin, of_thread)
-            .join(JoinType::LeftJoin, of_call)
-            .filter(event::Column::Seq.gt(after))
-            .filter(reader.condition())
-            .filter(about.condition())
-            .order_by_asc(event::Column::Seq)
-            .limit(size.saturating_add(1))
-            .all(&self.tx)
-            .await?;
+        let query = events_after(reader, about, after);
+        let found = query.limit(size.saturating_add(1)).all(&self.tx).await?;
         let page = Page::of(found, size);
         let calls = self.calls_of(&page.items).await?;
         let items = page.items.into_iter().map(|row| event(row, &calls)).collect::<Result<_, _>>()?;

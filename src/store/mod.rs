@@ -21,6 +21,7 @@ mod inbox;
 mod limited;
 mod listing;
 mod moves;
+mod paging;
 #[cfg(feature = "torture")]
 mod planted;
 mod quorum;
@@ -49,6 +50,7 @@ pub(crate) use grants::{Granted, NewGrant};
 pub(crate) use hints::Hints;
 pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
 pub(crate) use listing::ListedCall;
+pub(crate) use paging::PageSize;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepOpening, StepResult};

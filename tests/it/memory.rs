@@ -16,10 +16,15 @@ fn peak_kib(server: &Process) -> u64 {
 
 /// A body that is filled up with these items, one after the other with a comma between them.
 fn filled(begin: &str, item: impl Fn(usize) -> String, end: &str) -> String {
+    filled_to(BODY_BYTES, begin, item, end)
+}
+
+/// The same, of so many bytes.
+fn filled_to(bytes: usize, begin: &str, item: impl Fn(usize) -> String, end: &str) -> String {
     let mut body = begin.to_owned();
     for n in 0.. {
         let item = item(n);
-        if body.len() + item.len() + 1 + end.len() > BODY_BYTES {
+        if body.len() + item.len() + 1 + end.len() > bytes {
             break;
         }
         if n > 0 {
@@ -35,14 +40,19 @@ fn id(n: usize) -> String {
     format!("01890a5d-ac96-774b-bcce-{n:012x}")
 }
 
-/// Sends each body to a server of its own, which answers with the status and grows within the bound.
+/// Sends each body, to be read as a chat's.
 async fn check(bodies: Vec<(&str, String, u16)>) {
+    check_at("/qa/chat_streamed/{thread}", bodies).await;
+}
+
+/// Sends each body to a server of its own, which answers with the status and grows within the bound.
+async fn check_at(path: &str, bodies: Vec<(&str, String, u16)>) {
     for (name, body, status) in bodies {
         let dir = tempfile::tempdir().unwrap();
         let server = Process::start(dir.path(), &[("HOLDPOINT_LOG__LEVEL", "error")]).await;
         let thread = server.client.thread().await;
         let idle = peak_kib(&server);
-        let path = server.client.url(&format!("/qa/chat_streamed/{thread}"));
+        let path = server.client.url(&path.replace("{thread}", &thread));
         let post = server.client.http.post(path).header("content-type", "application/json");
         let response = post.body(body).send().await.unwrap();
         let (answered, said) = (response.status().as_u16(), response.text().await.unwrap());
@@ -122,4 +132,19 @@ async fn names_of_any_number_and_length_take_little_memory() {
         ("a long trigger", format!(r#"{{"trigger":"{long}"}}"#), 400),
     ])
     .await;
+}
+
+#[tokio::test]
+async fn a_body_of_any_other_route_takes_little_memory() {
+    let call = id(0);
+    let begin = format!(r#"{{"toolCallId":"{call}","isValidated":true,"validatedInputs":{{"x":["#);
+    let begin = begin.as_str();
+    let of = |item: &'static str| filled_to(256 << 10, begin, move |_| item.to_owned(), "]}}");
+    let bodies = vec![
+        ("numbers", of("0"), 404),
+        ("lists", of("[0]"), 404),
+        ("objects", of(r#"{"":0}"#), 404),
+        ("empty lists", of("[]"), 404),
+    ];
+    check_at("/qa/validate_tool", bodies).await;
 }
