@@ -113,7 +113,7 @@ async fn a_run_ends_before_the_step_that_has_no_room() {
     assert_eq!(turn.status, 200);
     assert_eq!(turn.one('a')["result"], json!({ "seen": note }));
     let said = turn.one('3').as_str().unwrap();
-    assert_eq!(said, "thread_full: The conversation is full. Begin a new one.", "{}", turn.raw);
+    assert!(said.starts_with("thread_full: The conversation is full. Begin a new one."), "{said}");
     let run = run(&app, &thread).await;
     assert_eq!((&run["status"], &run["error"]["code"]), (&json!("failed"), &json!("thread_full")));
     assert_eq!(app.scene.requests().len(), 1, "the model is not asked again");
