@@ -156,7 +156,8 @@ impl<T: Type + ToJSON + ParseFromJSON> ApiResponse for Paged<T> {
     }
 }
 
-/// A list, a page of it, as it is documented.
+// As it is documented; `Paged` is what is sent.
+/// A list, a page of it.
 #[derive(Debug, poem_openapi::Object)]
 #[oai(skip_serializing_if_is_none)]
 pub(super) struct PageOf<T: Type + ToJSON + ParseFromJSON> {
