@@ -412,7 +412,7 @@ impl App {
         let caps = config.limits.caps(config.auth.mode);
         let approvals = Approvals::new(store.clone(), executor, handler, owner, &config);
         let feed = Feed::new(store.clone(), tasks.clone());
-        let rates = Arc::new(Rates::new(&caps));
+        let rates = Arc::new(Rates::new(&caps, config.limits.bodies_in_flight_bytes));
         let chat =
             Chat::new(store.clone(), tasks.clone(), agent, approvals.clone(), models.clone(), approval, caps);
         let deadlines = Deadlines::default();
@@ -438,6 +438,7 @@ impl App {
             metrics,
             scrape,
             decisions_max,
+            page_bytes: config.limits.page_bytes,
         };
         Ok(Self { config, api, auth, tasks, deadlines })
     }
@@ -499,6 +500,7 @@ impl App {
         http::Settings {
             body_bytes: self.config.limits.body_bytes,
             chat_body_bytes: self.config.limits.chat_body_bytes,
+            message_bytes: self.config.limits.message_bytes,
             docs: self.config.serves_docs(),
             // With tokens there is a proxy, which may be on this machine and let everybody in.
             metrics: loopback && server.metrics_bind.is_none() && self.config.faces_only_this_machine(),

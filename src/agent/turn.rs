@@ -18,7 +18,7 @@ use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
-use crate::store::{Lease, NewCall, StepResult, Store, StoreError, TurnEnd};
+use crate::store::{Lease, NewCall, StepOpening, StepResult, Store, StoreError, TurnEnd};
 use crate::tools::gate::Behalf;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -227,15 +227,19 @@ impl Agent {
             let before = steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
             let n = i32::try_from(steps.len()).unwrap_or(i32::MAX);
             let history = history::project(&transcript, answer, steps.is_empty(), turn.model.origin());
-            let opened = write.open_step(turn.lease, n, &history.seals).await?;
-            if opened && behind_hold {
+            match write.open_step(turn.lease, n, &history.seals, self.limits.thread_bytes).await? {
+                StepOpening::Open => {}
+                StepOpening::Lost => return Ok(Err(TurnError::taken_over())),
+                StepOpening::ThreadFull => return Ok(Err(TurnError::thread_full())),
+            }
+            if behind_hold {
                 // That was about those holds. Who was taken for dead does not forget it: somebody is to go on.
                 write.forget_who_resumes(&turn.lease.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;
-            Ok::<_, StoreError>(opened.then_some((n, whole, before, history.messages)))
+            Ok::<_, StoreError>(Ok((n, whole, before, history.messages)))
         };
-        let (n, whole, before, messages) = open.await.map_err(internal)?.ok_or_else(TurnError::taken_over)?;
+        let (n, whole, before, messages) = open.await.map_err(internal)??;
         let last = whole >= self.model.max_steps;
         let tools = if last { Vec::new() } else { self.offered(turn) };
         let own = turn.lease.run.options.instructions.clone();

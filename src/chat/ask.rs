@@ -13,7 +13,7 @@ use crate::domain::replay::replay;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::domain::turn::TurnEvent;
 use crate::pace::TooOften;
-use crate::store::{Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
+use crate::store::{Extent, Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
 use crate::stream::Dialect;
 use crate::tools::ToolRegistry;
 use std::collections::HashSet;
@@ -86,6 +86,16 @@ impl Ask {
         let wants = Wants::Continue { message: None };
         Self { wants, options: RunOptions::default(), answers: Vec::new() }
     }
+
+    /// The words that a user message may get by it.
+    pub(crate) fn said(&self) -> Option<&str> {
+        match &self.wants {
+            Wants::New { text, .. } | Wants::Edit { text, .. } => Some(text),
+            Wants::History { messages } => messages.last()?.user_text.as_deref(),
+            Wants::Regenerate { question, .. } => question.as_ref()?.user_text.as_deref(),
+            Wants::Continue { .. } => None,
+        }
+    }
 }
 
 /// A message as a page posts it.
@@ -135,6 +145,14 @@ pub(crate) enum AskError {
     /// Calls wait for a person, and a new message may not pass them.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
+    /// The thread has no room for a new message.
+    #[error("the thread holds up to {max} {of}")]
+    ThreadFull {
+        /// As much as it may hold.
+        max: u64,
+        /// Of what.
+        of: &'static str,
+    },
     /// No such model.
     #[error("there is no model {0:?}")]
     UnknownModel(String),
@@ -202,8 +220,9 @@ impl Chat {
         let answered = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &wants).await?;
-        write.lock_thread(&thread).await?;
+        let extent = write.lock_thread(&thread).await?;
         let intent = intent(&write, &thread, wants).await?;
+        self.check_fits(extent, &intent)?;
         // A page of AI SDK 4 reads what follows as a message of its own.
         let lacks_all =
             dialect != Dialect::DataV1 && matches!(intent, Intent::Continue { from_the_start: true, .. });
@@ -251,6 +270,25 @@ impl Chat {
             Some(unknown) => Err(AskError::UnknownTool(unknown.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Whether the thread has room for what a request adds to it. To go on adds nothing.
+    fn check_fits(&self, holds: Extent, intent: &Intent) -> Result<(), AskError> {
+        let (messages, bytes) = match intent {
+            Intent::Continue { .. } => return Ok(()),
+            Intent::New { text, .. } | Intent::Edit { text, .. } => (2, text.len()),
+            Intent::Regenerate { .. } => (1, 0),
+        };
+        let limits = &self.agent.limits;
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        if holds.messages.saturating_add(messages) > limits.thread_messages {
+            return Err(AskError::ThreadFull { max: limits.thread_messages, of: "messages" });
+        }
+        // With as many bytes there would be none for the answer.
+        if holds.bytes.saturating_add(bytes) >= limits.thread_bytes {
+            return Err(AskError::ThreadFull { max: limits.thread_bytes, of: "bytes" });
+        }
+        Ok(())
     }
 
     fn tools(&self) -> &ToolRegistry {

@@ -1,6 +1,6 @@
 //! `[limits]`: how long and how many things may be.
 
-use super::AuthMode;
+use super::{AuthMode, ConfigError, wrong};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
@@ -17,6 +17,17 @@ pub struct Limits {
     pub body_bytes: usize,
     /// `chat_body_bytes`: longest body of a chat, in which pages post their whole conversation.
     pub chat_body_bytes: usize,
+    /// `bodies_in_flight_bytes`: all bodies that one process reads or has yet to parse.
+    pub bodies_in_flight_bytes: usize,
+    /// `message_bytes`: longest message of a user.
+    pub message_bytes: usize,
+    /// `thread_bytes`: how much a thread holds: words, arguments and results. A thread that holds as much takes no new
+    /// message, and a run in it opens no step.
+    pub thread_bytes: u64,
+    /// `thread_messages`: most messages of a thread, those that were cut off too.
+    pub thread_messages: u64,
+    /// `page_bytes`: how long a page of a list gets; one item is on it whatever its length.
+    pub page_bytes: usize,
     /// `args_bytes`: longest arguments of one call.
     pub args_bytes: usize,
     /// `result_bytes`: longest answer of a call for the model; a longer one is cut and marked.
@@ -62,6 +73,11 @@ impl Default for Limits {
         Self {
             body_bytes: 256 * KIB,
             chat_body_bytes: 16 * KIB * KIB,
+            bodies_in_flight_bytes: 128 * KIB * KIB,
+            message_bytes: 256 * KIB,
+            thread_bytes: 64 << 20,
+            thread_messages: 10_000,
+            page_bytes: 4 * KIB * KIB,
             args_bytes: 256 * KIB,
             result_bytes: KIB * KIB,
             json_depth: 32,
@@ -97,6 +113,27 @@ pub(crate) struct Caps {
 }
 
 impl Limits {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let longest = self.body_bytes.max(self.chat_body_bytes);
+        if self.bodies_in_flight_bytes < longest {
+            let why = format!("expected at least {longest}, the longest body: it could never be read");
+            return wrong("limits.bodies_in_flight_bytes", why);
+        }
+        // A question and its answer.
+        if self.thread_messages < 2 {
+            return wrong("limits.thread_messages", "expected at least 2");
+        }
+        let bytes = u64::try_from(self.message_bytes).unwrap_or(u64::MAX);
+        if bytes == 0 {
+            return wrong("limits.message_bytes", "expected at least 1");
+        }
+        if self.thread_bytes <= bytes {
+            let why = format!("expected more than limits.message_bytes, {bytes}: no such message would fit");
+            return wrong("limits.thread_bytes", why);
+        }
+        Ok(())
+    }
+
     /// The same, with what is in force where a key is absent.
     pub(super) fn in_force(&self, mode: AuthMode) -> Self {
         let caps = self.caps(mode);

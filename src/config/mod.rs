@@ -133,6 +133,7 @@ impl Config {
         self.check_people()?;
         self.approval.check()?;
         self.stream.check()?;
+        self.limits.check()?;
         self.log.check()
     }
 

@@ -105,6 +105,12 @@ impl TurnError {
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
+    /// The thread holds as much as it may.
+    pub(crate) fn thread_full() -> Self {
+        let message = "The conversation is full. Begin a new one.".to_owned();
+        Self { code: TurnErrorCode::ThreadFull, message }
+    }
+
     /// The turn was taken for dead, or its thread deleted.
     pub(crate) fn taken_over() -> Self {
         let message = "The answer was ended by somebody else.".to_owned();
@@ -142,18 +148,21 @@ pub(crate) enum TurnErrorCode {
     Interrupted,
     /// The model wanted more steps than are allowed.
     StepLimit,
+    /// The thread holds as much as it may.
+    ThreadFull,
     /// A fault of this server.
     Internal,
 }
 
 impl TurnErrorCode {
     /// All of them.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::UpstreamTimeout,
         Self::UpstreamError,
         Self::UpstreamMalformed,
         Self::Interrupted,
         Self::StepLimit,
+        Self::ThreadFull,
         Self::Internal,
     ];
 
@@ -165,6 +174,7 @@ impl TurnErrorCode {
             Self::UpstreamMalformed => "upstream_malformed",
             Self::Interrupted => "interrupted",
             Self::StepLimit => "step_limit",
+            Self::ThreadFull => "thread_full",
             Self::Internal => "internal",
         }
     }

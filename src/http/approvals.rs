@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::body::JsonObject;
 use super::call::CallView;
 use super::error::ApiError;
-use super::payload::{Json, PageOf, Tag, page_size};
+use super::payload::{Paged, Tag, page_size};
 use crate::approvals::{Approvals, Standing};
 use crate::domain::Principal;
 use crate::domain::call::CALL_STATES;
@@ -78,14 +78,14 @@ impl Inbox {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Json<PageOf<ApprovalView>>, ApiError> {
+    ) -> Result<Paged<ApprovalView>, ApiError> {
         let session = session_id.0.map(|id| id.parse::<ThreadId>()).transpose();
         let session =
             session.map_err(|_| ApiError::bad_request("session_id: expected the id of a session"))?;
         let place = session.map_or(Place::Anywhere, Place::Session);
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
         let asked = Asked { state, tool_name, cursor, page_size };
-        let listing = asked.listing(place)?;
+        let listing = asked.listing(place, &self.0)?;
         self.page(&self.0.store.read().await?, &caller.0, &listing).await
     }
 
@@ -106,7 +106,7 @@ impl Inbox {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Json<PageOf<ApprovalView>>, ApiError> {
+    ) -> Result<Paged<ApprovalView>, ApiError> {
         let id = thread_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
         self.page_of(&caller.0, Place::Thread(id), &Asked { state, tool_name, cursor, page_size }).await
@@ -128,7 +128,7 @@ impl Inbox {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Json<PageOf<ApprovalView>>, ApiError> {
+    ) -> Result<Paged<ApprovalView>, ApiError> {
         let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
         self.page_of(&caller.0, Place::Session(id), &Asked { state, tool_name, cursor, page_size }).await
@@ -142,8 +142,8 @@ impl Inbox {
         principal: &Principal,
         place: Place,
         asked: &Asked,
-    ) -> Result<Json<PageOf<ApprovalView>>, ApiError> {
-        let listing = asked.listing(place)?;
+    ) -> Result<Paged<ApprovalView>, ApiError> {
+        let listing = asked.listing(place, &self.0)?;
         let (read, sight) = (self.0.store.read().await?, self.0.approvals.sight(principal));
         if !read.is_in_sight(principal, &sight, place).await? {
             return Err(ApiError::not_found());
@@ -156,17 +156,21 @@ impl Inbox {
         read: &Read,
         principal: &Principal,
         listing: &Listing<'_>,
-    ) -> Result<Json<PageOf<ApprovalView>>, ApiError> {
+    ) -> Result<Paged<ApprovalView>, ApiError> {
         let approvals = &self.0.approvals;
         let page = read.held_in_sight(principal, &approvals.sight(principal), listing).await?;
-        let next_cursor = page.items.last().filter(|_| page.has_more).map(|last| last.call.id.to_string());
-        let results = page.items.iter().map(|seen| ApprovalView::of(seen, principal, approvals));
-        Ok(Json(PageOf { results: results.collect(), has_more: page.has_more, next_cursor }))
+        let mut results = Paged::new(self.0.page_bytes);
+        for seen in &page.items {
+            if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, principal, approvals)]) {
+                break;
+            }
+        }
+        Ok(results.finish(page.has_more))
     }
 }
 
 impl Asked {
-    fn listing(&self, place: Place) -> Result<Listing<'_>, ApiError> {
+    fn listing(&self, place: Place, api: &Api) -> Result<Listing<'_>, ApiError> {
         let state = self.state.as_deref().unwrap_or("pending");
         if !CALL_STATES.contains(&state) {
             return Err(ApiError::bad_request(format!("state: expected one of {}", CALL_STATES.join(", "))));
@@ -177,6 +181,6 @@ impl Asked {
         }
         let before = self.cursor.as_ref().map(|cursor| cursor.parse::<ToolCallId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        Ok(Listing { place, state, tool, before, size: page_size(self.page_size)? })
+        Ok(Listing { place, state, tool, before, page: api.page(page_size(self.page_size)?) })
     }
 }

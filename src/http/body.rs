@@ -4,7 +4,8 @@ use super::error::ApiError;
 use crate::domain::call::Input;
 use crate::domain::{pointer, strict_json};
 use crate::tools::InputError;
-use poem::{FromRequest, Request, RequestBody, Result};
+use bytes::Bytes;
+use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, MetaSchema, MetaSchemaRef, Registry};
 use poem_openapi::types::{ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
@@ -20,10 +21,10 @@ const DEPTH_MAX: usize = 64;
 /// The content type of every body.
 pub(super) const CONTENT_TYPE: &str = "application/json";
 
-/// Reads a body as JSON text, if it says that it is one. An empty body is none.
-pub(super) async fn text(request: &Request, body: &mut RequestBody) -> Result<Option<String>> {
-    let data = <Vec<u8> as FromRequest>::from_request(request, body).await?;
-    if data.is_empty() {
+/// The body, if it says that it is JSON. An empty body is none.
+pub(super) async fn bytes(request: &Request, body: &mut RequestBody) -> Result<Option<Bytes>> {
+    let bytes = body.take()?.into_bytes().await?;
+    if bytes.is_empty() {
         return Ok(None);
     }
     let json = request.content_type().is_some_and(|content_type| {
@@ -33,8 +34,12 @@ pub(super) async fn text(request: &Request, body: &mut RequestBody) -> Result<Op
     if !json {
         return Err(ApiError::unsupported_media_type().into());
     }
-    let text = String::from_utf8(data).map_err(|_| ApiError::bad_request("body: expected UTF-8"))?;
-    Ok(Some(text))
+    Ok(Some(bytes))
+}
+
+/// The text of a body.
+pub(super) fn utf8(bytes: &[u8]) -> Result<&str, ApiError> {
+    str::from_utf8(bytes).map_err(|_| ApiError::bad_request("body: expected UTF-8"))
 }
 
 /// A JSON body in which no key stands twice and no text holds U+0000; an `Option` may be absent.
@@ -77,8 +82,8 @@ fn inputs_pointer(path: &Path) -> Option<(&str, String)> {
 }
 
 async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestBody) -> Result<T> {
-    match text(request, body).await? {
-        Some(text) => Ok(parse(&text)?),
+    match bytes(request, body).await? {
+        Some(bytes) => Ok(parse(utf8(&bytes)?)?),
         None if T::IS_REQUIRED => Err(ApiError::bad_request("body: expected a JSON object").into()),
         None => Ok(serde_path_to_error::deserialize(Value::Null).map_err(unreadable)?),
     }

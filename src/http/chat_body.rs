@@ -2,33 +2,31 @@
 
 use super::body;
 use super::error::ApiError;
+use super::partial_json::{self, Found};
+use super::posted::{Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Name, Posted, Role, Words};
 use super::ui_body;
 use crate::chat::{Ask, PostedMessage, Wants};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
-use crate::domain::strict_json;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::Type;
 use poem_openapi::{ApiExtractor, ApiExtractorType, Enum, ExtractParamOptions, Object};
-use serde_json::Value;
 use std::collections::HashSet;
-
-/// Longest name a caller may give a thread or a message, in characters.
-const CLIENT_ID_MAX: usize = 64;
 
 /// What to ask. All of it is optional, other fields are ignored: pages post their whole state; of a field that is
 /// there twice the last counts, but a body that says yes to a call is refused then. Nothing at all means to go on.
 #[derive(Debug, Object)]
 struct ChatRequest {
-    /// The words of a new user message; absent, null or empty means to go on.
+    /// The words of a new user message, at most 256 KiB unless `limits.message_bytes` says otherwise; absent, null or
+    /// empty means to go on.
     content: Option<String>,
     /// The model to ask, one of `GET /qa/models`; absent means the default.
     model: Option<String>,
     /// The tools the model may see, of `GET /tools`; absent means all.
     tool_selection: Option<Vec<String>>,
-    /// The conversation as the page holds it, where `content` is absent. Of it are read the words of its user messages,
-    /// the names of messages, and answers to held calls in parts.
+    /// The conversation as the page holds it, where `content` is absent: at most 50000 messages. Of it are read the
+    /// words of its user messages, the names of messages, and answers to held calls in parts.
     messages: Option<Vec<PostedView>>,
     /// The last message of the conversation alone, where `content` is absent.
     message: Option<PostedView>,
@@ -140,18 +138,26 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         body: &mut RequestBody,
         _options: ExtractParamOptions<()>,
     ) -> Result<Self> {
-        let Some(text) = body::text(request, body).await? else {
+        let Some(bytes) = body::bytes(request, body).await? else {
             return Ok(Self::of_data_stream(None, Ask::go_on()));
         };
-        let value = serde_json::from_str(&text)
+        let bounds = request.extensions().get::<Bounds>().copied().ok_or_else(ApiError::internal)?;
+        let (posted, repeated) = partial_json::read(body::utf8(&bytes)?, &bounds)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
-        let chat = Self::read(value)?;
-        if chat.ask.answers.iter().any(|answer| answer.approved) {
-            // What can be read as a yes and as something else is no yes.
-            strict_json::parse_passing_nul(&text)
-                .map_err(|error| ApiError::bad_request(format!("body: {error}")))?;
+        drop(bytes);
+        let chat = Self::read(posted)?;
+        if let Some(said) = chat.ask.said()
+            && said.len() > bounds.message_bytes
+        {
+            return Err(ApiError::message_too_long(bounds.message_bytes).into());
         }
-        Ok(chat)
+        match repeated {
+            // What can be read as a yes and as something else is no yes.
+            Some(why) if chat.ask.answers.iter().any(|answer| answer.approved) => {
+                Err(ApiError::bad_request(format!("body: {why}")).into())
+            }
+            Some(_) | None => Ok(chat),
+        }
     }
 }
 
@@ -183,57 +189,39 @@ impl<'a> ApiExtractor<'a> for ChatByIdBody {
 }
 
 impl ChatBody {
-    fn read(value: Value) -> Result<Self, ApiError> {
-        let fields = match value {
-            Value::String(content) => {
-                let wants = words_or_continue(Some(content), None)?;
+    fn read(posted: Found<Posted>) -> Result<Self, ApiError> {
+        let mut fields = match posted {
+            Found::Is(Posted::Text(words)) => {
+                let wants = words_or_continue(content(words, "content")?, None);
                 let ask = Ask { wants, options: RunOptions::default(), answers: Vec::new() };
                 return Ok(Self::of_data_stream(None, ask));
             }
-            Value::Null => return Ok(Self::of_data_stream(None, Ask::go_on())),
-            Value::Object(fields) => fields,
-            _ => return Err(ApiError::bad_request("body: expected a JSON object or a string")),
+            Found::Is(Posted::Fields(fields)) => *fields,
+            Found::Null => return Ok(Self::of_data_stream(None, Ask::go_on())),
+            Found::Absent | Found::Other => {
+                return Err(ApiError::bad_request("body: expected a JSON object or a string"));
+            }
         };
-        let text = |field: &str| match fields.get(field) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(ApiError::bad_request(format!("{field}: expected a string"))),
+        if fields.messages.as_is().is_some_and(|messages| messages.too_many) {
+            return Err(ApiError::bad_request(format!("messages: expected at most {MESSAGES_MAX}")));
+        }
+        // Where the path names the thread, it is not read.
+        let id = given_name(std::mem::take(&mut fields.id));
+        let tools = std::mem::take(&mut fields.tool_selection);
+        let tools = tools.given(|| ApiError::bad_request("tool_selection: expected a list of tool names"))?;
+        let model = std::mem::take(&mut fields.model);
+        let model = model.given(|| ApiError::bad_request("model: expected a string"))?;
+        let options = RunOptions {
+            model: model.map(|label| label.0),
+            tools: tools.map(|labels| labels.0),
+            ..RunOptions::default()
         };
-        // Where the path names the thread, nobody reads it.
-        let id = name(fields.get("id"));
-        let tools = match fields.get("tool_selection") {
-            None | Some(Value::Null) => None,
-            Some(list) => Some(
-                serde_json::from_value(list.clone())
-                    .map_err(|_| ApiError::bad_request("tool_selection: expected a list of tool names"))?,
-            ),
-        };
-        let options = RunOptions { model: text("model")?, tools, ..RunOptions::default() };
         if ui_body::is_ui(&fields) {
-            let ask = Ask { wants: ui_body::wants(&fields)?, options, answers: ui_body::answers(&fields) };
-            let approved = ui_body::approved(&fields);
+            let (answers, approved) = (ui_body::answers(&mut fields), ui_body::approved(&mut fields));
+            let ask = Ask { wants: ui_body::wants(fields)?, options, answers };
             return Ok(Self { id, is_ui: true, ask, approved });
         }
-        let wants = if let Some(content) = text("content")? {
-            words_or_continue(Some(content), None)?
-        } else if let Some(message) = fields.get("message").filter(|message| !message.is_null()) {
-            let posted = posted(message, "message")?;
-            match posted.user_text {
-                Some(text) => words_or_continue(Some(text), posted.id)?,
-                None => Wants::Continue { message: posted.id },
-            }
-        } else if let Some(messages) = fields.get("messages").filter(|messages| !messages.is_null()) {
-            let messages = messages
-                .as_array()
-                .ok_or_else(|| ApiError::bad_request("messages: expected a list"))?
-                .iter()
-                .enumerate()
-                .map(|(place, message)| posted(message, &format!("messages[{place}]")));
-            Wants::History { messages: messages.collect::<Result<_, _>>()? }
-        } else {
-            Wants::Continue { message: None }
-        };
-        let ask = Ask { wants, options, answers: Vec::new() };
+        let ask = Ask { wants: wants(fields)?, options, answers: Vec::new() };
         Ok(Self::of_data_stream(id, ask))
     }
 
@@ -242,39 +230,57 @@ impl ChatBody {
     }
 }
 
-fn words_or_continue(text: Option<String>, client_id: Option<String>) -> Result<Wants, ApiError> {
-    match text.filter(|text| !text.is_empty()) {
-        None => Ok(Wants::Continue { message: None }),
-        Some(text) => Ok(Wants::New { text: content(&text, "content")?, client_id }),
+/// What a page of AI SDK 4 wants.
+fn wants(fields: Fields) -> Result<Wants, ApiError> {
+    if let Some(words) = fields.content.given(|| ApiError::bad_request("content: expected a string"))? {
+        return Ok(words_or_continue(content(words, "content")?, None));
+    }
+    let message = match fields.message {
+        Found::Absent | Found::Null => None,
+        Found::Other => Some(Message::default()),
+        Found::Is(message) => Some(message),
+    };
+    if let Some(message) = message {
+        let posted = posted(message, || "message".to_owned())?;
+        return Ok(match posted.user_text {
+            Some(text) => words_or_continue(text, posted.id),
+            None => Wants::Continue { message: posted.id },
+        });
+    }
+    let messages = fields.messages.given(|| ApiError::bad_request("messages: expected a list"))?;
+    let Some(messages) = messages else { return Ok(Wants::Continue { message: None }) };
+    let messages = messages.list.into_iter().enumerate();
+    let messages = messages.map(|(place, message)| posted(message, || format!("messages[{place}]")));
+    Ok(Wants::History { messages: messages.collect::<Result<_, _>>()? })
+}
+
+fn words_or_continue(text: String, client_id: Option<String>) -> Wants {
+    match text.is_empty() {
+        true => Wants::Continue { message: None },
+        false => Wants::New { text, client_id },
     }
 }
 
 /// A user's words.
-pub(super) fn content(text: &str, field: &str) -> Result<String, ApiError> {
-    if text.contains('\0') {
-        return Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed")));
-    }
-    Ok(text.to_owned())
-}
-
-/// A name that a page gave something, if it can be one.
-pub(super) fn name(value: Option<&Value>) -> Option<String> {
-    let name = value.and_then(Value::as_str);
-    name.filter(|name| (1..=CLIENT_ID_MAX).contains(&name.chars().count()) && !name.contains('\0'))
-        .map(str::to_owned)
-}
-
-/// The words of a user message: its `content` if that is a text, else those of its text parts.
-fn words(message: &Value, field: &str) -> Result<String, ApiError> {
-    match message.get("content") {
-        Some(Value::String(text)) => content(text, &format!("{field}.content")),
-        _ => ui_body::words(message, field),
+pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
+    match words.nul_at {
+        Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
+        None => Ok(words.text),
     }
 }
 
-/// What is read of a posted message: a user's words and its name.
-fn posted(message: &Value, field: &str) -> Result<PostedMessage, ApiError> {
-    let is_user = ui_body::is_of(message, "user");
-    let user_text = if is_user { Some(words(message, field)?) } else { None };
-    Ok(PostedMessage { user_text, id: name(message.get("id")) })
+/// A name that a page gave something, if it is one.
+pub(super) fn given_name(name: Found<Name>) -> Option<String> {
+    name.is().map(|name| name.0)
+}
+
+/// What is read of a posted message: a user's words and its name. The words are its `content` if that is a text, else
+/// those of its text parts.
+fn posted(mut message: Message, field: impl Fn() -> String) -> Result<PostedMessage, ApiError> {
+    let user_text = match (message.is_of(Role::User), std::mem::take(&mut message.content)) {
+        (false, _) => None,
+        (true, Found::Is(words)) => Some(content(words, &format!("{}.content", field()))?),
+        (true, _) => Some(ui_body::words(&mut message, &field())?),
+    };
+    Ok(PostedMessage { user_text, id: given_name(message.id) })
 }

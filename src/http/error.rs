@@ -150,6 +150,12 @@ impl ApiError {
         Self::BodyTooLarge(body("body_too_large", message, None))
     }
 
+    /// A user's message is longer than this.
+    pub(super) fn message_too_long(bytes_max: usize) -> Self {
+        let message = format!("The message is longer than {bytes_max} bytes.");
+        Self::BodyTooLarge(body("body_too_large", message, None))
+    }
+
     /// The resource has no such method.
     pub(super) fn method_not_allowed() -> Self {
         Self::MethodNotAllowed(body("method_not_allowed", "The resource has no such method.", None))
@@ -191,6 +197,12 @@ impl ApiError {
     /// Nobody can be known: the keys for their tokens cannot be had.
     pub(super) fn keys_unavailable() -> Self {
         let message = "The issuer's keys cannot be had. Asking again is safe.";
+        Self::Unavailable(body("unavailable", message, None), "1".to_owned())
+    }
+
+    /// The bodies of other requests take all the bytes that there are for bodies.
+    pub(super) fn too_many_bodies() -> Self {
+        let message = "The server reads as many bytes of bodies as it may. Asking again is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
@@ -248,6 +260,10 @@ impl From<AskError> for ApiError {
             AskError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "turns", seconds),
             AskError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
+            }
+            AskError::ThreadFull { max, of } => {
+                let message = format!("The thread is full: it holds up to {max} {of}. Begin a new one.");
+                Self::conflict("thread_full", &message, None)
             }
             AskError::UnknownModel(id) => {
                 Self::Unprocessable(body("unknown_model", format!("model: there is no model {id:?}."), None))

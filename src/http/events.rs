@@ -5,9 +5,9 @@ use super::auth::{Caller, Expiry};
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::{EventStream, MEDIA_TYPE, told};
-use super::payload::{Json, PageOf, Tag, page_size};
+use super::payload::{Json, PageOf, Paged, Tag, page_size};
 use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{About, Looked, Range, Reader};
+use crate::store::{About, Looked, Reader};
 use poem::http::header::ACCEPT;
 use poem::{IntoResponse, Request, Response};
 use poem_openapi::param::{Header, Path, Query};
@@ -37,7 +37,7 @@ impl ApiResponse for LiveEvents {
 
 /// A page of events, or events as they happen, whichever is asked for.
 enum SomeEvents {
-    Page(Json<EventPage>),
+    Page(Paged<EventView>),
     Live(Box<EventStream>),
 }
 
@@ -183,10 +183,19 @@ impl Events {
             let wanted = Wanted { reader, about, after: Some(after) };
             return Ok(SomeEvents::Live(Box::new(self.live(&caller, expiry, wanted).await?)));
         }
-        let Looked { events, up_to } = read.events(&reader, &about, Range::after(after), size).await?;
-        let results = events.iter().map(EventView::of).collect();
-        let next_cursor = up_to.map(|seq| seq.to_string());
-        Ok(SomeEvents::Page(Json(PageOf { results, has_more: up_to.is_some(), next_cursor })))
+        let page = self.0.page(size);
+        let Looked { events, up_to } = read.events_page(&reader, &about, after, page).await?;
+        let mut results = Paged::new(self.0.page_bytes);
+        for event in &events {
+            if !results.push(event.seq.to_string(), [EventView::of(event)]) {
+                return Ok(SomeEvents::Page(results.finish(true)));
+            }
+        }
+        if let Some(looked) = up_to {
+            // The last rows may be none of the reader's.
+            results.push(looked.to_string(), []);
+        }
+        Ok(SomeEvents::Page(results.finish(up_to.is_some())))
     }
 
     async fn live(&self, caller: &Caller, expiry: Expiry, wanted: Wanted) -> Result<EventStream, ApiError> {

@@ -10,6 +10,7 @@ use super::allow::Allowed;
 use super::auth::{self, Authenticator, Known};
 use super::error::{self, ApiError};
 use super::operating;
+use super::posted::Bounds;
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
 use super::taking::watched;
@@ -42,6 +43,7 @@ pub(super) struct Front<E>(pub(super) Arc<Door<E>>);
 pub(super) struct Door<E> {
     pub(super) inner: E,
     pub(super) settings: Settings,
+    pub(super) bounds: Bounds,
     pub(super) auth: Arc<Authenticator>,
     pub(super) store: Store,
     pub(super) rates: Arc<Rates>,
@@ -82,11 +84,12 @@ impl<E: Endpoint<Output = Response>> Door<E> {
             // Before the body: so nobody has more of them here than streams.
             let place = self.rates.stream(&principal)?;
             request.extensions_mut().insert(place);
+            request.extensions_mut().insert(self.bounds);
         }
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(expiry);
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
-        let body = upload::read(request, max, &self.settings.deadlines).await?;
+        let body = upload::read(request, max, &self.settings.deadlines, self.rates.body()).await?;
         request.set_body(Body::from_bytes(body));
         Ok(())
     }

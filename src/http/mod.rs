@@ -7,6 +7,7 @@ mod allow;
 mod approvals;
 mod auth;
 mod body;
+mod budget;
 mod call;
 mod chat_body;
 mod connections;
@@ -19,7 +20,9 @@ mod event_stream;
 mod events;
 mod front;
 pub(crate) mod operating;
+mod partial_json;
 mod payload;
+mod posted;
 mod qa;
 mod rates;
 mod request_id;
@@ -48,7 +51,7 @@ use crate::domain::clock::Clock;
 use crate::feed::Feed;
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{Reader, Store};
+use crate::store::{PageSize, Reader, Store};
 use crate::tools::ToolRegistry;
 use allow::Allowed;
 pub(crate) use auth::{Authenticator, Tickets};
@@ -61,6 +64,7 @@ use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::{ExtraHeader, OpenApiService};
+use posted::Bounds;
 pub(crate) use rates::Rates;
 use serde_json::Value;
 use std::sync::Arc;
@@ -90,9 +94,16 @@ pub(crate) struct Api {
     pub(crate) streaming: Streaming,
     /// Most decisions of one request.
     pub(crate) decisions_max: usize,
+    /// How long a page of a list gets, in bytes.
+    pub(crate) page_bytes: usize,
 }
 
 impl Api {
+    /// So many items on a page, and no more bytes than any page has.
+    fn page(&self, items: u64) -> PageSize {
+        PageSize { items, bytes: u64::try_from(self.page_bytes).unwrap_or(u64::MAX) }
+    }
+
     /// This principal as one who reads events.
     fn reader(&self, principal: &Principal) -> Reader {
         Reader { principal: principal.clone(), sight: self.approvals.sight(principal) }
@@ -106,6 +117,8 @@ pub(crate) struct Settings {
     pub(crate) body_bytes: usize,
     /// Longest body of a chat, in bytes: pages post their whole conversation.
     pub(crate) chat_body_bytes: usize,
+    /// Longest message of a user, in bytes.
+    pub(crate) message_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
     /// Whether `/metrics` is, beside the routes.
@@ -217,8 +230,9 @@ fn behind_the_front(
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
     let inner = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
-    let Api { store, rates, clock, metrics, .. } = with;
-    let door = Door { inner, settings, auth, store, rates, tasks, clock, metrics, allowed };
+    let Api { store, rates, clock, metrics, tools, .. } = with;
+    let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
+    let door = Door { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
     Front(Arc::new(door)).boxed()
 }
 

@@ -4,8 +4,10 @@ use super::error::ApiError;
 use poem::{IntoResponse, Response};
 use poem_openapi::payload::Payload;
 use poem_openapi::registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchemaRef, Registry};
-use poem_openapi::types::{ToJSON, Type};
+use poem_openapi::types::{ParseFromJSON, ToJSON, Type};
 use poem_openapi::{ApiResponse, Tags};
+use serde_json::json;
+use std::marker::PhantomData;
 
 /// The resources, as groups of the document.
 #[derive(Tags)]
@@ -26,13 +28,16 @@ pub(super) enum Tag {
     Events,
 }
 
+/// The content type of every answer that is no stream.
+const JSON: &str = "application/json";
+
 /// JSON, documented with its bare content type: some generators take no parameters there. As a whole answer,
 /// status 200.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: ToJSON> Payload for Json<T> {
-    const CONTENT_TYPE: &'static str = "application/json";
+    const CONTENT_TYPE: &'static str = JSON;
 
     fn schema_ref() -> MetaSchemaRef {
         T::schema_ref()
@@ -80,10 +85,82 @@ pub(super) fn page_size(asked: Option<u64>) -> Result<u64, ApiError> {
     }
 }
 
+/// A page of a list, as it is sent. Each item is written once, and what does not fit is left for the next page.
+#[derive(Debug)]
+pub(super) struct Paged<T> {
+    /// As JSON, one for each call of [`push`](Self::push).
+    results: Vec<String>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Of the last item.
+    cursor: Option<String>,
+    has_more: bool,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: ToJSON> Paged<T> {
+    /// An empty page, for so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let results = Vec::new();
+        Self { results, bytes: 0, bytes_max, cursor: None, has_more: false, of: PhantomData }
+    }
+
+    /// Adds what is shown in this place, and where the next page begins behind it. False if it does not fit: the page
+    /// ends before it.
+    pub(super) fn push(&mut self, cursor: String, shown: impl IntoIterator<Item = T>) -> bool {
+        let shown: Vec<String> = shown.into_iter().map(|item| item.to_json_string()).collect();
+        let shown = shown.join(",");
+        let bytes = self.bytes.saturating_add(shown.len());
+        if self.bytes > 0 && bytes > self.bytes_max {
+            self.has_more = true;
+            return false;
+        }
+        (self.bytes, self.cursor) = (bytes, Some(cursor));
+        if !shown.is_empty() {
+            self.results.push(shown);
+        }
+        true
+    }
+
+    /// The whole page, of a list that has more items than were tried, or not.
+    pub(super) fn finish(mut self, has_more: bool) -> Self {
+        self.has_more |= has_more;
+        self
+    }
+
+    /// The same, the last item first.
+    pub(super) fn reversed(mut self) -> Self {
+        self.results.reverse();
+        self
+    }
+}
+
+impl<T> IntoResponse for Paged<T> {
+    fn into_response(self) -> Response {
+        let results = self.results.join(",");
+        let next_cursor = self.cursor.filter(|_| self.has_more);
+        let next_cursor =
+            next_cursor.map_or_else(String::new, |cursor| format!(r#","next_cursor":{}"#, json!(cursor)));
+        let page = format!(r#"{{"results":[{results}],"has_more":{}{next_cursor}}}"#, self.has_more);
+        Response::builder().content_type(JSON).body(page)
+    }
+}
+
+impl<T: Type + ToJSON + ParseFromJSON> ApiResponse for Paged<T> {
+    fn meta() -> MetaResponses {
+        Json::<PageOf<T>>::meta()
+    }
+
+    fn register(registry: &mut Registry) {
+        PageOf::<T>::register(registry);
+    }
+}
+
+// As it is documented; `Paged` is what is sent.
 /// A list, a page of it.
 #[derive(Debug, poem_openapi::Object)]
 #[oai(skip_serializing_if_is_none)]
-pub(super) struct PageOf<T: Type + ToJSON + poem_openapi::types::ParseFromJSON> {
+pub(super) struct PageOf<T: Type + ToJSON + ParseFromJSON> {
     pub(super) results: Vec<T>,
     pub(super) has_more: bool,
     /// Give it as `cursor` to get the page behind this one.

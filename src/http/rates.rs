@@ -1,5 +1,7 @@
-//! How often one user may ask, and how many streams they may read at once, at this process.
+//! How often one user may ask, how many streams they may read at once, and how many bytes of bodies there are, at this
+//! process.
 
+use super::budget::{Budget, Reserved};
 use super::error::ApiError;
 use super::shares::{Share, Shares};
 use crate::config::Caps;
@@ -16,11 +18,21 @@ const STREAM_SECONDS: u64 = 5;
 pub(crate) struct Rates {
     requests: Pace,
     streams: Shares<User>,
+    bodies: Budget,
 }
 
 impl Rates {
-    pub(crate) fn new(caps: &Caps) -> Self {
-        Self { requests: Pace::new(caps.requests_per_minute), streams: Shares::new(caps.streams_per_user) }
+    pub(crate) fn new(caps: &Caps, bodies_in_flight_bytes: usize) -> Self {
+        Self {
+            requests: Pace::new(caps.requests_per_minute),
+            streams: Shares::new(caps.streams_per_user),
+            bodies: Budget::new(bodies_in_flight_bytes),
+        }
+    }
+
+    /// A part of the bytes of bodies, for one.
+    pub(super) fn body(&self) -> Reserved {
+        self.bodies.part()
     }
 
     /// Counts a request.

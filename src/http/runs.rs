@@ -37,7 +37,7 @@ pub(super) struct RunView {
 #[derive(Debug, Object)]
 #[oai(rename = "RunError")]
 struct RunErrorView {
-    /// upstream_timeout, upstream_error, upstream_malformed, interrupted, step_limit or internal.
+    /// upstream_timeout, upstream_error, upstream_malformed, interrupted, step_limit, thread_full or internal.
     code: String,
     message: String,
 }

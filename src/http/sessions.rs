@@ -4,7 +4,7 @@ use super::Api;
 use super::auth::Caller;
 use super::body::Strict;
 use super::error::ApiError;
-use super::payload::{Json, PageOf, Tag, page_size};
+use super::payload::{Json, Paged, Tag, page_size};
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
 use crate::domain::policy::{Mode, SessionPolicy, Word};
@@ -152,15 +152,19 @@ impl Sessions {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Json<PageOf<GrantView>>, ApiError> {
+    ) -> Result<Paged<GrantView>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<GrantId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
         let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let page = self.0.approvals.grants(&caller.0, id, before, size).await?;
-        let results: Vec<_> = page.items.iter().map(GrantView::of).collect();
-        let next_cursor = results.last().filter(|_| page.has_more).map(|last| last.grant_id.clone());
-        Ok(Json(PageOf { results, has_more: page.has_more, next_cursor }))
+        let mut results = Paged::new(self.0.page_bytes);
+        for grant in &page.items {
+            if !results.push(grant.id.to_string(), [GrantView::of(grant)]) {
+                break;
+            }
+        }
+        Ok(results.finish(page.has_more))
     }
 
     /// Have a yes remembered no more

@@ -5,7 +5,7 @@ use super::auth::Caller;
 use super::body::Strict;
 use super::call::CallView;
 use super::error::ApiError;
-use super::payload::{Json, PageOf, Tag, page_size};
+use super::payload::{Json, Paged, Tag, page_size};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::config::UiDialect;
@@ -283,18 +283,20 @@ impl Threads {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Json<PageOf<ThreadView>>, ApiError> {
+    ) -> Result<Paged<ThreadView>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
         let read = self.0.store.read().await?;
         let page = read.threads(&caller.0, before, size).await?;
-        let mut results = Vec::with_capacity(page.items.len());
+        let mut results = Paged::new(self.0.page_bytes);
         for thread in page.items {
-            results.push(view(&read, thread).await?);
+            let id = thread.id.to_string();
+            if !results.push(id, [view(&read, thread).await?]) {
+                break;
+            }
         }
-        let next_cursor = results.last().filter(|_| page.has_more).map(|last| last.thread_id.clone());
-        Ok(Json(PageOf { results, has_more: page.has_more, next_cursor }))
+        Ok(results.finish(page.has_more))
     }
 
     /// One thread
@@ -350,35 +352,38 @@ impl Threads {
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
-    ) -> Result<Json<PageOf<AnyMessage>>, ApiError> {
+    ) -> Result<Paged<AnyMessage>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
         let id = id(&thread_id)?;
         let read = self.0.store.read().await?;
         let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
-        let page = read.messages(&thread, before, size).await?;
-        let oldest = page.items.first().map(|message| message.ordinal.to_string());
-        let mut results = Vec::with_capacity(page.items.len());
-        let held = |message| AnyMessage::Held(Any(message));
-        for message in &page.items {
-            match format.0 {
+        let page = read.messages_page(&thread, before, self.0.page(size)).await?;
+        let mut results = Paged::new(self.0.page_bytes);
+        // The newest first: those that do not fit are on the next page.
+        for message in page.items.iter().rev() {
+            let shown = match format.0 {
                 Some(Format::V4) => {
                     let began = match message.status {
                         MessageStatus::Streaming => read.turn_began(&thread, message.run_id).await?,
                         _ => None,
                     };
-                    results.extend(v4_message(message, began).map(held));
+                    v4_message(message, began).map(|held| AnyMessage::Held(Any(held)))
                 }
-                Some(Format::UiV5) => results.extend(ui_reload(message, UiDialect::V5).map(held)),
-                Some(Format::UiV6) => results.extend(ui_reload(message, UiDialect::V6).map(held)),
-                None => {
-                    results.push(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals)))
+                Some(Format::UiV5) => {
+                    ui_reload(message, UiDialect::V5).map(|held| AnyMessage::Held(Any(held)))
                 }
+                Some(Format::UiV6) => {
+                    ui_reload(message, UiDialect::V6).map(|held| AnyMessage::Held(Any(held)))
+                }
+                None => Some(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals))),
+            };
+            if !results.push(message.ordinal.to_string(), shown) {
+                break;
             }
         }
-        let next_cursor = oldest.filter(|_| page.has_more);
-        Ok(Json(PageOf { results, has_more: page.has_more, next_cursor }))
+        Ok(results.finish(page.has_more).reversed())
     }
 }
 

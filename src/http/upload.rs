@@ -1,5 +1,6 @@
 //! Reading a body: so long, in so much time, and as it comes.
 
+use super::budget::{Exhausted, Reserved};
 use super::deadlines::Deadlines;
 use super::error::ApiError;
 use bytes::{Bytes, BytesMut};
@@ -13,11 +14,13 @@ use tokio::time::{Instant, timeout_at};
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Reads the body of a request to its end. Of one that is too long the rest stays in the request.
+/// Reads the body of a request to its end, with bytes of the budget that it keeps as long as it is there. Of one that is
+/// too long the rest stays in the request.
 pub(super) async fn read(
     request: &mut Request,
     bytes_max: usize,
     deadlines: &Deadlines,
+    mut reserved: Reserved,
 ) -> Result<Bytes, ApiError> {
     let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
     if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
@@ -27,21 +30,30 @@ pub(super) async fn read(
     if declared.is_some_and(|declared| declared > bytes_max) {
         return Err(ApiError::body_too_large(bytes_max));
     }
+    let declared_bytes = declared.unwrap_or_default();
+    reserved.grow(declared_bytes).map_err(|Exhausted| ApiError::too_many_bodies())?;
     let end = Instant::now() + deadlines.body;
     let mut pieces = request.take_body().into_bytes_stream().boxed();
-    let mut body = BytesMut::new();
+    let mut body = BytesMut::with_capacity(declared_bytes);
     while let Some(piece) = next_piece(&mut pieces, end, deadlines).await? {
-        body.extend_from_slice(&piece.map_err(|_| ApiError::bad_request("body: it broke off"))?);
-        if body.len() > bytes_max {
+        let piece = piece.map_err(|_| ApiError::bad_request("body: it broke off"))?;
+        let length = body.len().saturating_add(piece.len());
+        let refused = match reserved.grow(length) {
+            _ if length > bytes_max => Some(ApiError::body_too_large(bytes_max)),
+            Err(Exhausted) => Some(ApiError::too_many_bodies()),
+            Ok(()) => None,
+        };
+        if let Some(refused) = refused {
             request.set_body(Body::from_bytes_stream(pieces));
-            return Err(ApiError::body_too_large(bytes_max));
+            return Err(refused);
         }
+        body.extend_from_slice(&piece);
     }
     // A connection that is given up leaves no error behind it.
     if declared.is_some_and(|declared| body.len() < declared) {
         return Err(ApiError::bad_request("body: it broke off"));
     }
-    Ok(body.freeze())
+    Ok(reserved.hold(body.freeze()))
 }
 
 /// The next piece, for which nobody waits for ever: a client that sends one byte now and then is as late as one that

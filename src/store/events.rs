@@ -4,7 +4,7 @@
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, in_sight};
 use super::threads::{of_tenant, threads_where};
-use super::{Page, Read, Sight, StoreError, Thread, Write, rows};
+use super::{Page, PageSize, Read, Sight, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
@@ -238,6 +238,21 @@ fn rows_for(size: u64) -> u64 {
 }
 
 impl Read {
+    /// A page of what has a number after this one.
+    pub(crate) async fn events_page(
+        &self,
+        reader: &Reader,
+        about: &About,
+        after: i64,
+        page: PageSize,
+    ) -> Result<Looked, StoreError> {
+        let range = Range::after(after);
+        let bytes = self.event_bytes(seen(reader, about, range, page.items), page.items).await?;
+        // Where nothing is seen, the look goes as far as a whole page.
+        let size = if bytes.is_empty() { page.items } else { page.fitting(bytes) };
+        self.events(reader, about, range, size).await
+    }
+
     /// What has a number in this range, in the order of the numbers: at most so many, and no more than are found among
     /// ten times as many rows.
     pub(crate) async fn events(

@@ -2,7 +2,7 @@
 
 use super::entity::{thread, tool_call};
 use super::threads::of_tenant;
-use super::{Page, Read, StoreError, Thread, rows};
+use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::id::{ThreadId, ToolCallId};
@@ -45,7 +45,7 @@ pub(crate) struct Listing<'a> {
     /// Only those before this one.
     pub(crate) before: Option<ToolCallId>,
     /// How many at most.
-    pub(crate) size: u64,
+    pub(crate) page: PageSize,
 }
 
 /// A held call that somebody sees, and its thread; of that nothing else is theirs to read by this.
@@ -129,8 +129,9 @@ impl Read {
             query = query.filter(tool_call::Column::ToolCallId.lt(before.to_string()));
         }
         let newest = query.order_by_desc(tool_call::Column::ToolCallId);
-        let found = newest.limit(listing.size.saturating_add(1)).all(&self.tx).await?;
-        let Page { items, has_more } = Page::of(found, listing.size);
+        let fitting = self.fitting_calls(newest.clone(), listing.page).await?;
+        let found = newest.limit(fitting.saturating_add(1)).all(&self.tx).await?;
+        let Page { items, has_more } = Page::of(found, fitting);
         let ids = items.iter().map(|row| row.tool_call_id.clone()).collect();
         let mut yeses = self.yeses(ids).await?;
         let seen = self.with_threads(items).await?.into_iter().map(|(call, thread)| {

@@ -21,6 +21,7 @@ mod inbox;
 mod limited;
 mod listing;
 mod moves;
+mod paging;
 #[cfg(feature = "torture")]
 mod planted;
 mod quorum;
@@ -50,13 +51,14 @@ pub(crate) use grants::{Granted, NewGrant};
 pub(crate) use hints::{Heard, Hints};
 pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
 pub(crate) use listing::ListedCall;
+pub(crate) use paging::PageSize;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use sequencer::Left;
 pub(crate) use sole::Sole;
-pub(crate) use steps::{NewCall, StepResult};
+pub(crate) use steps::{NewCall, StepOpening, StepResult};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
-pub(crate) use threads::{NewThread, Page, Thread};
+pub(crate) use threads::{Extent, NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
 
@@ -70,7 +72,7 @@ use limited::{Limited, answered};
 use parking_lot::Mutex;
 use sea_orm::sqlx;
 use sea_orm::{
-    AccessMode, ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
+    ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
     FromQueryResult, IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement,
     TransactionOptions, TransactionTrait,
 };

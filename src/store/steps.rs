@@ -2,7 +2,7 @@
 
 use super::entity::{run, sent_answer, step, tool_call};
 use super::events::{OfCall, Subject};
-use super::{Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
+use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::config::Approval;
 use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul, words};
 use crate::domain::decision::{Surface, Verdict};
@@ -17,6 +17,17 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
 use serde_json::{Value, json};
 use std::collections::HashSet;
+
+/// What became of the wish to open a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepOpening {
+    /// It is open.
+    Open,
+    /// The turn was taken for dead meanwhile, or its thread deleted.
+    Lost,
+    /// The thread holds as much as it may.
+    ThreadFull,
+}
 
 /// What a step said.
 #[derive(Debug, Clone)]
@@ -95,11 +106,19 @@ impl Read {
 }
 
 impl Write {
-    /// Opens the next step of a run's message and records what the model is told in it. False if the turn was
-    /// taken for dead meanwhile, or its thread deleted.
-    pub(crate) async fn open_step(&self, lease: &Lease, n: i32, seals: &[Seal]) -> Result<bool, StoreError> {
-        if !self.still_running(lease).await? {
-            return Ok(false);
+    /// Opens the next step of a run's message and records what the model is told in it, unless the thread holds so many
+    /// bytes.
+    pub(crate) async fn open_step(
+        &self,
+        lease: &Lease,
+        n: i32,
+        seals: &[Seal],
+        thread_bytes: u64,
+    ) -> Result<StepOpening, StoreError> {
+        match self.extent_while_running(lease).await? {
+            None => return Ok(StepOpening::Lost),
+            Some(extent) if extent.bytes >= thread_bytes => return Ok(StepOpening::ThreadFull),
+            Some(_) => {}
         }
         #[cfg(feature = "torture")]
         self.name.set("step.opened", None);
@@ -125,7 +144,7 @@ impl Write {
             };
             sent_answer::Entity::insert(row).exec_without_returning(&self.tx).await?;
         }
-        Ok(true)
+        Ok(StepOpening::Open)
     }
 
     /// The calls of these tools about which a person is being asked, while their time lasts. The thread is locked:
@@ -232,14 +251,20 @@ impl Write {
     }
 
     async fn still_running(&self, lease: &Lease) -> Result<bool, StoreError> {
+        Ok(self.extent_while_running(lease).await?.is_some())
+    }
+
+    /// How much the thread of a turn holds. `None` if the turn was taken for dead meanwhile, or its thread deleted.
+    async fn extent_while_running(&self, lease: &Lease) -> Result<Option<Extent>, StoreError> {
         let Lease { thread, run, holder, .. } = lease;
-        self.lock_thread(thread).await?;
+        let extent = self.lock_thread(thread).await?;
         let held = run::Entity::find_by_id(run.id.to_string())
             .filter(run::Column::Status.eq("running"))
             .filter(run::Column::Owner.eq(holder))
             .one(&self.tx)
             .await?;
-        Ok(held.is_some() && !self.is_deleted(thread).await?)
+        let runs = held.is_some() && !self.is_deleted(thread).await?;
+        Ok(runs.then_some(extent))
     }
 
     /// Stores a call as it was judged. If it runs at once, what its permit will be made of.

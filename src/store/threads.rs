@@ -54,6 +54,15 @@ impl Thread {
     }
 }
 
+/// How much a thread holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Its messages, those that were cut off too.
+    pub(crate) messages: u64,
+    /// The bytes of its words, arguments and results.
+    pub(crate) bytes: u64,
+}
+
 /// A thread to make.
 #[derive(Debug, Clone)]
 pub(crate) struct NewThread {
@@ -223,10 +232,14 @@ impl Write {
         theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is there already")))
     }
 
-    /// Locks a thread until the transaction ends, so that what is read of it stays true.
-    pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<(), StoreError> {
-        thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
-        Ok(())
+    /// Locks a thread until the transaction ends, so that what is read of it stays true, and gives how much it holds.
+    pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<Extent, StoreError> {
+        let row = thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
+        let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
+        Ok(row.map_or_else(Extent::default, |row| Extent {
+            messages: count(row.messages),
+            bytes: count(row.bytes),
+        }))
     }
 
     /// Gives a thread another title.

@@ -131,3 +131,75 @@ async fn an_answer_is_cut_between_characters_and_without_being_asked_about_as_we
     assert_eq!(told, [format!("{{\"seen\":\"{} […cut]", "é".repeat(11))]);
     assert_eq!(told[0].len(), 40);
 }
+
+/// Bodies with these words of a user, as pages post them. Between the parts of a message there is a line break.
+fn forms(words: &str) -> Vec<serde_json::Value> {
+    let in_content = json!({ "role": "user", "content": words });
+    let half = words.split_at(words.len() / 2);
+    let parts = json!([{ "type": "text", "text": half.0 }, { "type": "text", "text": &half.1[1..] }]);
+    let in_parts = json!({ "id": "u", "role": "user", "parts": parts });
+    vec![
+        json!(words),
+        json!({ "content": words }),
+        json!({ "message": in_content }),
+        json!({ "messages": [{ "role": "user", "content": "earlier" }, in_content] }),
+        json!({ "messages": [in_parts] }),
+        json!({ "message": in_parts, "trigger": "submit-message" }),
+        json!({ "messages": [in_parts], "trigger": "submit-message", "messageId": "u" }),
+        json!({ "messages": [in_parts], "trigger": "regenerate-message" }),
+        json!({ "content": words, "trigger": "submit-message" }),
+    ]
+}
+
+#[tokio::test]
+async fn a_message_is_so_long_in_every_form() {
+    let app = Embedded::with(|config| config.limits.message_bytes = 40).await;
+    let path = |thread: &str| format!("/qa/chat_streamed/{thread}");
+    for body in forms(&"x".repeat(41)) {
+        let thread = app.client.thread().await;
+        let answer = app.client.post(&path(&thread), &body).await;
+        assert_eq!((answer.status, answer.code()), (413, "body_too_large"), "{body}");
+        assert_eq!(answer.message(), "The message is longer than 40 bytes.", "{body}");
+    }
+    assert_eq!(app.rows.count("messages").await, 0);
+    for body in forms(&("é".repeat(10) + &"x".repeat(20))) {
+        let thread = app.client.thread().await;
+        app.scene.says("ok");
+        let response = app.client.begin(&thread, &body).await;
+        let (status, said) = (response.status(), response.text().await.unwrap());
+        assert_eq!(status, 200, "{body}: {said}");
+        assert!(said.contains("ok"), "{body}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn an_earlier_message_of_a_page_may_be_longer_than_a_new_one() {
+    let app = Embedded::with(|config| config.limits.message_bytes = 40).await;
+    let thread = app.client.thread().await;
+    app.scene.says("ok");
+    let user = |words: &str| json!({ "role": "user", "content": words });
+    let body = json!({ "messages": [user(&"x".repeat(100)), user("hi")] });
+    assert_eq!(app.client.turn(&thread, &body).await.text(), "ok");
+    assert_eq!(app.client.questions(&thread).await, ["hi"]);
+}
+
+#[tokio::test]
+async fn a_selection_of_tools_names_each_once_and_no_more_than_there_are() {
+    let app = Embedded::start().await;
+    let thread = app.client.thread().await;
+    app.scene.says("ok");
+    let names: Vec<&str> = ["look", "pay"].into_iter().cycle().take(10_000).collect();
+    let turn = app.client.turn(&thread, &json!({ "content": "hi", "tool_selection": names })).await;
+    assert_eq!(turn.text(), "ok");
+    assert_eq!(app.rows.all("SELECT tools FROM runs").await, [json!({ "tools": r#"["look","pay"]"# })]);
+
+    let names: Vec<String> = (0..10_000).map(|n| format!("no-{n}")).collect();
+    let selection = ["look".to_owned()].into_iter().chain(names).collect::<Vec<_>>();
+    let body = json!({ "content": "hi", "tool_selection": selection });
+    let answer = app.client.post(&format!("/qa/chat_streamed/{thread}"), &body).await;
+    assert_eq!((answer.status, answer.code()), (422, "unknown_tool"));
+    assert!(answer.message().contains("\"no-0\""), "{}", answer.message());
+    let odd = json!({ "content": "hi", "tool_selection": ["look", 7, "pay"] });
+    let answer = app.client.post(&format!("/qa/chat_streamed/{thread}"), &odd).await;
+    assert_eq!(answer.message(), "tool_selection: expected a list of tool names");
+}

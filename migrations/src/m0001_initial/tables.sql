@@ -10,6 +10,9 @@ CREATE TABLE threads (
     client_id   TEXT,
     title       TEXT NOT NULL,
     policy      TEXT,
+    -- How many messages it has, and how many bytes its words, arguments and results have, counted by triggers.
+    messages    BIGINT NOT NULL DEFAULT 0,
+    bytes       BIGINT NOT NULL DEFAULT 0,
     created_at  BIGINT NOT NULL,
     updated_at  BIGINT NOT NULL,
     deleted_at  BIGINT,
@@ -18,7 +21,8 @@ CREATE TABLE threads (
     CHECK (client_id IS NULL OR length(client_id) BETWEEN 1 AND 64),
     CHECK ((parent_id IS NULL) = (session_id = thread_id)),
     -- A session has one policy, that of its root.
-    CHECK (policy IS NULL OR parent_id IS NULL)
+    CHECK (policy IS NULL OR parent_id IS NULL),
+    CHECK (messages >= 0 AND bytes >= 0)
 );
 CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
     WHERE client_id IS NOT NULL AND deleted_at IS NULL;

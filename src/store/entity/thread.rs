@@ -14,6 +14,8 @@ pub(in crate::store) struct Model {
     pub(in crate::store) client_id: Option<String>,
     pub(in crate::store) title: String,
     pub(in crate::store) policy: Option<String>,
+    pub(in crate::store) messages: i64,
+    pub(in crate::store) bytes: i64,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) updated_at: i64,
     pub(in crate::store) deleted_at: Option<i64>,

@@ -1,0 +1,67 @@
+-- How much a thread holds, counted where it is written. The same as in counts_sqlite.sql.
+
+CREATE FUNCTION holdpoint_message_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads SET messages = messages + 1, bytes = bytes + coalesce(octet_length(NEW.content), 0)
+    WHERE thread_id = NEW.thread_id;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION holdpoint_message_recounted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads
+    SET bytes = bytes + coalesce(octet_length(NEW.content), 0) - coalesce(octet_length(OLD.content), 0)
+    WHERE thread_id = NEW.thread_id;
+    RETURN NULL;
+END $$;
+
+-- What is being written counts once it is whole, or broken off.
+CREATE FUNCTION holdpoint_step_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads
+    SET bytes = bytes + octet_length(NEW.parts) + coalesce(octet_length(NEW.provider_state), 0)
+        - CASE OLD.status WHEN 'streaming' THEN 0
+          ELSE octet_length(OLD.parts) + coalesce(octet_length(OLD.provider_state), 0) END
+    WHERE thread_id = (SELECT thread_id FROM messages WHERE message_id = NEW.message_id);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION holdpoint_call_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads
+    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
+        + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
+    WHERE thread_id = NEW.thread_id;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION holdpoint_call_recounted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads
+    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
+        + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
+        - (octet_length(OLD.arguments) + coalesce(octet_length(OLD.validated_inputs), 0)
+        + coalesce(octet_length(OLD.output), 0) + coalesce(octet_length(OLD.result), 0))
+    WHERE thread_id = NEW.thread_id;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION holdpoint_sent_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads SET bytes = bytes + octet_length(NEW.text)
+    WHERE thread_id = (SELECT thread_id FROM tool_calls WHERE tool_call_id = NEW.tool_call_id);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER messages_counted AFTER INSERT ON messages
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_message_counted();
+CREATE TRIGGER messages_recounted AFTER UPDATE OF content ON messages
+    FOR EACH ROW WHEN (OLD.content IS DISTINCT FROM NEW.content) EXECUTE FUNCTION holdpoint_message_recounted();
+CREATE TRIGGER message_steps_counted AFTER UPDATE OF status, parts, provider_state ON message_steps
+    FOR EACH ROW WHEN (NEW.status <> 'streaming') EXECUTE FUNCTION holdpoint_step_counted();
+CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_call_counted();
+CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, validated_inputs, output, result ON tool_calls
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_call_recounted();
+CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_counted();

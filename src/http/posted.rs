@@ -1,0 +1,492 @@
+//! What is read of a chat's body: the fields that mean something, of each as much as may be of use.
+//!
+//! Pages post their whole state. A text that is longer than anything it could be is cut to a text that is still too
+//! long, and so equals nothing that is stored.
+
+use super::partial_json::{Found, Kept, Reader};
+use super::validate::REASON_MAX;
+use crate::chat::PostedAnswer;
+use crate::domain::id::ToolCallId;
+use serde::de::{MapAccess, SeqAccess};
+use std::collections::HashSet;
+
+/// Longest name a caller may give a thread or a message, in characters.
+pub(super) const CLIENT_ID_MAX: usize = 64;
+/// Most messages of a body.
+pub(super) const MESSAGES_MAX: usize = 50_000;
+/// Longest name of a model or a tool that is read whole, in bytes.
+const LABEL_BYTES: usize = 1024;
+/// Between the text parts of one message. Their borders mean something to whoever made them, and a reload shows them
+/// as one text, in which words must not run together.
+const BETWEEN_PARTS: &str = "\n";
+
+/// How much of a body may be of use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Longest message of a user, in bytes.
+    pub(super) message_bytes: usize,
+    /// How many tools there are.
+    pub(super) tools: usize,
+}
+
+/// A chat's body.
+#[derive(Debug)]
+pub(super) enum Posted {
+    /// The words of a new message alone.
+    Text(Words),
+    Fields(Box<Fields>),
+}
+
+/// The fields of a chat's body.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    pub(super) id: Found<Name>,
+    pub(super) content: Found<Words>,
+    pub(super) model: Found<Label>,
+    pub(super) tool_selection: Found<Labels>,
+    pub(super) messages: Found<Messages>,
+    pub(super) message: Found<Message>,
+    pub(super) trigger: Found<Trigger>,
+    pub(super) message_id: Found<Name>,
+}
+
+/// A name that a page gave something: 1 to 64 characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Name(pub(super) String);
+
+/// The name of a model or a tool.
+#[derive(Debug)]
+pub(super) struct Label(pub(super) String);
+
+/// Names of tools, each once, and no more than one beyond the number of tools: one of those is unknown.
+#[derive(Debug)]
+pub(super) struct Labels(pub(super) Vec<String>);
+
+/// The words of a message.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub(super) text: String,
+    /// The place of the first part that holds U+0000; 0 where there are no parts.
+    pub(super) nul_at: Option<usize>,
+}
+
+/// What a page says it posts for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trigger {
+    Submit,
+    Regenerate,
+}
+
+/// The conversation that a page posts.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    pub(super) list: Vec<Message>,
+    /// There are more, which are not kept.
+    pub(super) too_many: bool,
+}
+
+/// A message as a page posts it; one that is no object has no fields.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    pub(super) role: Found<Role>,
+    pub(super) id: Found<Name>,
+    /// Empty, unless it is a user's.
+    pub(super) content: Found<Words>,
+    pub(super) parts: Found<Parts>,
+}
+
+/// Whose a posted message is; there are others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+/// What is read of a message's parts.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// The words of its texts, if it is a user's.
+    pub(super) words: Words,
+    /// The answers to held calls, if it is the assistant's.
+    pub(super) answers: Vec<PostedAnswer>,
+    /// The calls that are shown as approved, if it is the assistant's.
+    pub(super) approved: Vec<ToolCallId>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    kind: Found<Kind>,
+    text: Found<Words>,
+    state: Found<Responded>,
+    approval: Found<Approval>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text,
+    Call,
+}
+
+/// The state of a call that a person has answered.
+#[derive(Debug)]
+struct Responded;
+
+#[derive(Debug, Default)]
+struct Approval {
+    id: Found<Id>,
+    approved: Found<Approved>,
+    reason: Found<Reason>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Id(ToolCallId);
+
+#[derive(Debug, Clone, Copy)]
+struct Approved(bool);
+
+/// A reason as it can be stored. It is cut, not refused: the page that holds it posts it for ever.
+#[derive(Debug)]
+struct Reason(String);
+
+/// The text, or its beginning that is longer than so many bytes.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.ceil_char_boundary(bytes_max.saturating_add(1))).unwrap_or(text)
+}
+
+impl Words {
+    fn of(text: &str, with: Bounds) -> Self {
+        let nul_at = text.contains('\0').then_some(0);
+        Self { text: cut(text, with.message_bytes).to_owned(), nul_at }
+    }
+
+    /// Adds the text of the part at this place.
+    fn add(&mut self, part: &Self, place: usize, with: Bounds) {
+        if part.text.is_empty() {
+            return;
+        }
+        if part.nul_at.is_some() {
+            self.nul_at.get_or_insert(place);
+        }
+        // Too long already, and no longer for it.
+        if self.text.len() > with.message_bytes {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str(BETWEEN_PARTS);
+        }
+        self.text.push_str(&part.text);
+    }
+}
+
+impl Message {
+    pub(super) fn is_of(&self, role: Role) -> bool {
+        self.role.as_is() == Some(&role)
+    }
+
+    pub(super) fn has_content(&self) -> bool {
+        self.content.as_is().is_some()
+    }
+
+    /// Its name, if it has one.
+    pub(super) fn name(&self) -> Option<&Name> {
+        self.id.as_is()
+    }
+}
+
+impl Kept for Posted {
+    type With = Bounds;
+
+    fn of_text(text: &str, with: &Bounds) -> Option<Self> {
+        Some(Self::Text(Words::of(text, *with)))
+    }
+
+    fn of_object() -> Option<Self> {
+        Some(Self::Fields(Box::default()))
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        let Self::Fields(fields) = self else { return reader.skip(value) };
+        match key {
+            "id" => fields.id = reader.value(value)?,
+            "content" => fields.content = reader.value(value)?,
+            "model" => fields.model = reader.value(value)?,
+            "tool_selection" => fields.tool_selection = reader.value(value)?,
+            "messages" => fields.messages = reader.value(value)?,
+            "message" => fields.message = reader.value(value)?,
+            "trigger" => fields.trigger = reader.value(value)?,
+            "messageId" => fields.message_id = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
+    }
+}
+
+impl Kept for Name {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        let counted = text.chars().take(CLIENT_ID_MAX + 1).count();
+        let fits = (1..=CLIENT_ID_MAX).contains(&counted) && !text.contains('\0');
+        fits.then(|| Self(text.to_owned()))
+    }
+}
+
+impl Kept for Label {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        Some(Self(cut(text, LABEL_BYTES).to_owned()))
+    }
+}
+
+impl Kept for Labels {
+    type With = Bounds;
+
+    fn of_list<'de, A: SeqAccess<'de>>(
+        items: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<Option<Self>, A::Error> {
+        let (mut names, mut known) = (Vec::new(), HashSet::new());
+        while let Some(item) = reader.item::<Label, A>(items)? {
+            let Found::Is(Label(name)) = item else {
+                reader.skip_rest(items)?;
+                return Ok(None);
+            };
+            if names.len() <= reader.with.tools && known.insert(name.clone()) {
+                names.push(name);
+            }
+        }
+        Ok(Some(Self(names)))
+    }
+}
+
+impl Kept for Words {
+    type With = Bounds;
+
+    fn of_text(text: &str, with: &Bounds) -> Option<Self> {
+        Some(Self::of(text, *with))
+    }
+}
+
+impl Kept for Trigger {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        match text {
+            "submit-message" => Some(Self::Submit),
+            "regenerate-message" => Some(Self::Regenerate),
+            _ => None,
+        }
+    }
+}
+
+impl Kept for Messages {
+    type With = Bounds;
+
+    fn of_list<'de, A: SeqAccess<'de>>(
+        items: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<Option<Self>, A::Error> {
+        let mut messages = Self::default();
+        while let Some(message) = reader.item::<Message, A>(items)? {
+            if messages.list.len() == MESSAGES_MAX {
+                messages.too_many = true;
+                reader.skip_rest(items)?;
+                break;
+            }
+            messages.list.push(message.is().unwrap_or_default());
+        }
+        Ok(Some(messages))
+    }
+}
+
+impl Kept for Message {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "role" => self.role = reader.value(value)?,
+            "id" => self.id = reader.value(value)?,
+            "content" => self.content = reader.value(value)?,
+            "parts" => self.parts = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        let (of_user, of_assistant) = (self.is_of(Role::User), self.is_of(Role::Assistant));
+        if let (Found::Is(words), false) = (&mut self.content, of_user) {
+            *words = Words::default();
+        }
+        if let Found::Is(parts) = &mut self.parts {
+            if !of_user {
+                parts.words = Words::default();
+            }
+            if !of_assistant {
+                (parts.answers, parts.approved) = (Vec::new(), Vec::new());
+            }
+        }
+    }
+}
+
+impl Kept for Role {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        match text {
+            "user" => Some(Self::User),
+            "assistant" => Some(Self::Assistant),
+            _ => None,
+        }
+    }
+}
+
+impl Kept for Parts {
+    type With = Bounds;
+
+    fn of_list<'de, A: SeqAccess<'de>>(
+        items: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<Option<Self>, A::Error> {
+        let mut parts = Self::default();
+        let mut place = 0;
+        while let Some(item) = reader.item::<Part, A>(items)? {
+            if let Found::Is(part) = item {
+                if let (Found::Is(Kind::Text), Found::Is(text)) = (&part.kind, &part.text) {
+                    parts.words.add(text, place, *reader.with);
+                }
+                parts.approved.extend(part.approved());
+                parts.answers.extend(part.answer());
+            }
+            place += 1;
+        }
+        Ok(Some(parts))
+    }
+}
+
+impl Kept for Part {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "type" => self.kind = reader.value(value)?,
+            "text" => self.text = reader.value(value)?,
+            "state" => self.state = reader.value(value)?,
+            "approval" => self.approval = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// The call that it shows a person's yes to, however far it shows the call.
+    fn approved(&self) -> Option<ToolCallId> {
+        let approval = self.approval.as_is()?;
+        approval.approved.as_is().filter(|approved| approved.0)?;
+        approval.id.as_is().map(|id| id.0)
+    }
+
+    /// A person's answer. What is not wholly of its shape is none: least of all a yes.
+    fn answer(self) -> Option<PostedAnswer> {
+        let (Found::Is(Kind::Call), Found::Is(Responded)) = (self.kind, self.state) else { return None };
+        let approval = self.approval.is()?;
+        let reason = approval.reason.given(|| ()).ok()?.map(|reason| reason.0);
+        Some(PostedAnswer {
+            tool_call_id: approval.id.is()?.0,
+            approved: approval.approved.is()?.0,
+            reason: reason.filter(|reason| !reason.trim().is_empty()),
+        })
+    }
+}
+
+impl Kept for Kind {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        match text {
+            "text" => Some(Self::Text),
+            "dynamic-tool" => Some(Self::Call),
+            other => other.starts_with("tool-").then_some(Self::Call),
+        }
+    }
+}
+
+impl Kept for Responded {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        (text == "approval-responded").then_some(Self)
+    }
+}
+
+impl Kept for Approval {
+    type With = Bounds;
+
+    fn of_object() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn field<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        value: &mut A,
+        reader: &mut Reader<'_, Bounds>,
+    ) -> Result<(), A::Error> {
+        match key {
+            "id" => self.id = reader.value(value)?,
+            "approved" => self.approved = reader.value(value)?,
+            "reason" => self.reason = reader.value(value)?,
+            _ => reader.skip(value)?,
+        }
+        Ok(())
+    }
+}
+
+impl Kept for Id {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        text.parse().ok().map(Self)
+    }
+}
+
+impl Kept for Approved {
+    type With = Bounds;
+
+    fn of_bool(value: bool) -> Option<Self> {
+        Some(Self(value))
+    }
+}
+
+impl Kept for Reason {
+    type With = Bounds;
+
+    fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
+        Some(Self(text.chars().filter(|char| *char != '\0').take(REASON_MAX).collect()))
+    }
+}

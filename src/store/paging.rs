@@ -1,0 +1,115 @@
+//! Pages that end before they hold too many bytes. The database counts those of the rows, so that no more rows are read
+//! than fit.
+
+use super::entity::{event, message, tool_call};
+use super::{Page, Read, StoreError, Thread};
+use crate::domain::message::Message;
+use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+
+/// The bytes of a call, in a statement that has its row.
+const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
+    + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
+    + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
+
+/// The bytes of an event with its call, if it has one.
+const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_length(tool_calls.arguments), 0) \
+    + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
+    + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
+
+/// The bytes of a message with its steps and calls.
+const MESSAGE_BYTES: &str = "CAST(COALESCE(octet_length(messages.content), 0) \
+    + COALESCE((SELECT SUM(octet_length(parts)) FROM message_steps \
+        WHERE message_steps.message_id = messages.message_id), 0) \
+    + COALESCE((SELECT SUM(octet_length(arguments) + COALESCE(octet_length(validated_inputs), 0) \
+        + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)) FROM tool_calls \
+        WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)";
+
+/// How long a page may be. One item is on it whatever its length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageSize {
+    /// Most items.
+    pub(crate) items: u64,
+    /// Most bytes of their rows.
+    pub(crate) bytes: u64,
+}
+
+impl PageSize {
+    /// How many of the items with these bytes fit.
+    pub(super) fn fitting(self, bytes: Vec<i64>) -> u64 {
+        let mut left = self.bytes;
+        let fits = |bytes: &i64| {
+            let rest = left.checked_sub(u64::try_from(*bytes).unwrap_or_default());
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        };
+        let fitting = u64::try_from(bytes.into_iter().take_while(fits).count());
+        fitting.unwrap_or(u64::MAX).clamp(1, Ord::max(self.items, 1))
+    }
+}
+
+impl Read {
+    /// How many of the first calls of a query fit on a page.
+    pub(super) async fn fitting_calls(
+        &self,
+        query: Select<tool_call::Entity>,
+        page: PageSize,
+    ) -> Result<u64, StoreError> {
+        let bytes = query.select_only().column_as(Expr::cust(CALL_BYTES), "bytes").limit(page.items);
+        Ok(page.fitting(bytes.into_tuple().all(&self.tx).await?))
+    }
+
+    /// The bytes of the first of these events, each with those of its call.
+    pub(super) async fn event_bytes(
+        &self,
+        events: SelectStatement,
+        most: u64,
+    ) -> Result<Vec<i64>, StoreError> {
+        let of_call = Expr::col((tool_call::Entity, tool_call::Column::ToolCallId))
+            .equals((event::Entity, event::Column::ToolCallId));
+        let bytes = Query::select()
+            .expr(Expr::cust(EVENT_BYTES))
+            .from_subquery(events, event::Entity)
+            .left_join(tool_call::Entity, of_call)
+            .order_by((event::Entity, event::Column::Seq), Order::Asc)
+            .limit(most)
+            .to_owned();
+        let found = self.tx.query_all_raw(self.tx.get_database_backend().build(&bytes)).await?;
+        found.iter().map(|row| Ok(row.try_get_by_index(0)?)).collect()
+    }
+
+    /// A page of the messages a person sees: the newest page first, each page oldest first.
+    pub(crate) async fn messages_page(
+        &self,
+        thread: &Thread,
+        before: Option<i64>,
+        page: PageSize,
+    ) -> Result<Page<Message>, StoreError> {
+        let mut query = message::Entity::find()
+            .select_only()
+            .column_as(Expr::cust(MESSAGE_BYTES), "bytes")
+            .filter(message::Column::ThreadId.eq(thread.id.to_string()))
+            .filter(message::Column::Status.ne("superseded"));
+        if let Some(before) = before {
+            query = query.filter(message::Column::Ordinal.lt(before));
+        }
+        let newest = query.order_by_desc(message::Column::Ordinal).limit(page.items);
+        let fitting = page.fitting(newest.into_tuple().all(&self.tx).await?);
+        self.messages(thread, before, fitting).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_holds_what_fits_and_at_least_one() {
+        let page = |items, bytes| PageSize { items, bytes };
+        assert_eq!(page(50, 10).fitting(vec![4, 6, 1]), 2);
+        assert_eq!(page(50, 10).fitting(vec![11, 1]), 1);
+        assert_eq!(page(50, 0).fitting(vec![1]), 1);
+        assert_eq!(page(50, 10).fitting(vec![]), 1);
+        assert_eq!(page(2, 10).fitting(vec![1, 1]), 2);
+    }
+}

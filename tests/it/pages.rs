@@ -1,0 +1,128 @@
+//! Pages of lists: they end early where their items are long, and miss none.
+
+use crate::support::{Embedded, call};
+use serde_json::{Value, json};
+
+const PAGE_BYTES: usize = 2000;
+
+async fn short() -> Embedded {
+    Embedded::with(|config| config.limits.page_bytes = PAGE_BYTES).await
+}
+
+/// All pages of a list.
+async fn pages(app: &Embedded, path: &str) -> Vec<Vec<Value>> {
+    let with = if path.contains('?') { '&' } else { '?' };
+    let (mut pages, mut cursor): (Vec<Vec<Value>>, Option<String>) = (Vec::new(), None);
+    loop {
+        let page = match &cursor {
+            None => app.client.get(path).await,
+            Some(cursor) => app.client.get(&format!("{path}{with}cursor={cursor}")).await,
+        };
+        assert_eq!(page.status, 200, "{path}: {:?}", page.body);
+        let results = page.body["results"].as_array().unwrap().clone();
+        let bytes: usize = results.iter().map(|item| item.to_string().len()).sum();
+        assert!(results.len() == 1 || bytes <= PAGE_BYTES, "{path}: {bytes} bytes");
+        pages.push(results);
+        assert_eq!(page.body["has_more"] == json!(true), page.body.get("next_cursor").is_some());
+        match page.body.get("next_cursor") {
+            Some(next) => cursor = Some(next.as_str().unwrap().to_owned()),
+            None => return pages,
+        }
+        assert!(pages.len() < 200, "{path} has no end");
+    }
+}
+
+/// The values of a field of the items on all pages, which are several, one of them with several items.
+fn all_of(pages: &[Vec<Value>], field: &str) -> Vec<Value> {
+    assert!(pages.len() > 1, "{pages:?}");
+    assert!(pages.iter().any(|page| page.len() > 1), "{pages:?}");
+    assert!(pages.iter().all(|page| !page.is_empty()), "{pages:?}");
+    pages.iter().flatten().map(|item| item[field].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_page_of_messages_ends_where_they_get_too_long() {
+    let app = short().await;
+    let thread = app.client.thread().await;
+    let words: Vec<String> = (0..8).map(|n| format!("{n} {}", "x".repeat(300))).collect();
+    for words in &words {
+        app.scene.says("ok");
+        app.client.say(&thread, words).await;
+    }
+    // One that is longer than a page by itself.
+    let long = "y".repeat(3000);
+    app.scene.says(&long);
+    app.client.say(&thread, "long").await;
+
+    for (format, id) in
+        [("", "message_id"), ("?format=v4", "id"), ("?format=ui-v5", "id"), ("?format=ui-v6", "id")]
+    {
+        let pages = pages(&app, &format!("/threads/{thread}/messages{format}")).await;
+        assert_eq!(pages[0].len(), 1, "{format}: the newest message is a page of its own");
+        assert!(pages[0][0].to_string().contains(&long), "{format}");
+        let ids = all_of(&pages, id);
+        assert_eq!(ids.len(), 18, "{format}");
+        // The newest page first, each page oldest first.
+        let oldest_first: Vec<Value> = pages.into_iter().rev().flatten().collect();
+        let texts = oldest_first.iter().map(Value::to_string).filter(|message| message.contains("xxx"));
+        for (words, message) in words.iter().zip(texts) {
+            assert!(message.contains(words), "{format}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_held_calls_ends_where_they_get_too_long() {
+    let app = short().await;
+    let thread = app.client.thread().await;
+    let calls: Vec<_> = (0..7).map(|n| call("", "pay", &json!({ "note": format!("{n}") }))).collect();
+    app.scene.calls(&calls);
+    let held = app.client.say(&thread, "pay").await.pending();
+    assert_eq!(held.len(), 7);
+    let newest_first: Vec<Value> = held.iter().rev().map(|id| json!(id)).collect();
+    for path in [
+        "/approvals".to_owned(),
+        format!("/threads/{thread}/approvals"),
+        format!("/sessions/{thread}/approvals"),
+    ] {
+        assert_eq!(all_of(&pages(&app, &path).await, "tool_call_id"), newest_first, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_events_and_of_threads_and_grants_ends_where_they_get_too_long() {
+    let app = short().await;
+    let thread = app.client.thread().await;
+    let calls: Vec<_> = (0..4).map(|n| call("", "look", &json!({ "note": format!("{n}") }))).collect();
+    app.scene.calls(&calls).says("ok");
+    app.client.say(&thread, "look").await;
+    let messages = app.client.get(&format!("/threads/{thread}/messages?page_size=1")).await.body;
+    let run = messages["results"][0]["run_id"].as_str().unwrap();
+    let events = pages(&app, &format!("/runs/{run}/events")).await;
+    let seqs: Vec<i64> = all_of(&events, "seq").iter().map(|seq| seq.as_i64().unwrap()).collect();
+    assert!(seqs.is_sorted() && seqs.len() == 14, "{seqs:?}");
+
+    for n in 0..12 {
+        app.client.post("/threads", &json!({ "title": format!("{n} {}", "t".repeat(150)) })).await;
+    }
+    let titles = all_of(&pages(&app, "/threads").await, "title");
+    assert_eq!(titles.len(), 13);
+    for (n, title) in (0..12).rev().zip(&titles) {
+        assert!(title.as_str().unwrap().starts_with(&format!("{n} ")), "{title}");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_longer_than_a_page_are_not_read_for_it() {
+    // What is counted of a message beside its words: arguments and results, which `format` may leave out.
+    let app = short().await;
+    let thread = app.client.thread().await;
+    for n in 0..4 {
+        let calls: Vec<_> = (0..5).map(|_| call("", "look", &json!({ "note": "z".repeat(100) }))).collect();
+        app.scene.calls(&calls).says(&format!("{n}"));
+        app.client.say(&thread, "look").await;
+    }
+    let pages = pages(&app, &format!("/threads/{thread}/messages")).await;
+    assert_eq!(pages.iter().map(Vec::len).sum::<usize>(), 8);
+    assert!(pages.len() >= 4, "{}", pages.len());
+}
