@@ -399,15 +399,14 @@ impl Store {
 
     #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
     async fn begin_over(&self, db: &DatabaseConnection, mode: Mode) -> Result<DatabaseTransaction, DbErr> {
-        let first = match (mode, db.get_database_backend(), self.shared_sessions) {
-            (Mode::Read, _, true) => Some(BEGIN_SHARED_READ),
-            (Mode::Write, _, true) => Some(BEGIN_SHARED_WRITE),
-            (Mode::Read, DbBackend::Postgres, false) => Some(BEGIN_READ),
-            _ => None,
-        };
-        if let Some(first) = first {
+        let is_postgres = db.get_database_backend() == DbBackend::Postgres;
+        if self.shared_sessions || (is_postgres && matches!(mode, Mode::Read)) {
             let tx = db.begin().await?;
-            tx.execute_unprepared(first).await?;
+            match (mode, self.shared_sessions) {
+                (Mode::Read, false) => tx.execute_unprepared(BEGIN_READ).await?,
+                (Mode::Read, true) => tx.execute_unprepared(BEGIN_SHARED_READ).await?,
+                (Mode::Write, _) => tx.execute_unprepared(BEGIN_SHARED_WRITE).await?,
+            };
             return Ok(tx);
         }
         db.begin_with_options(mode.options(db.get_database_backend())).await
