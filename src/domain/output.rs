@@ -90,10 +90,11 @@ mod tests {
     use serde_json::json;
 
     fn nested(depth: usize) -> Value {
-        (0..depth).fold(
-            json!(1),
-            |inner, level| if level % 2 == 0 { json!([2, inner]) } else { json!({ "a": inner }) },
-        )
+        // `json!` would serialise what is inside, which is a recursion.
+        (0..depth).fold(json!(1), |inner, level| match level % 2 {
+            0 => Value::Array(vec![json!(2), inner]),
+            _ => Value::Object([("a".to_owned(), inner)].into_iter().collect()),
+        })
     }
 
     #[test]

@@ -38,7 +38,7 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
 
 #[tokio::test]
 async fn a_thread_with_more_messages_and_calls_than_a_statement_has_parameters_takes_a_turn_and_is_listed() {
-    let app = Embedded::start().await;
+    let app = Embedded::with(|config| config.limits.thread_messages = 1_000_000).await;
     let many = if app.rows.is_postgres() { 66_000 } else { 33_000 };
     let thread = app.client.thread().await;
     app.scene.says("Hello.");

@@ -3,6 +3,7 @@
 mod claims;
 mod jwks;
 pub(super) mod loopback;
+mod signatures;
 mod ticket;
 mod token;
 mod unknown;

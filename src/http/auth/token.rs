@@ -5,6 +5,7 @@
 
 use super::claims::Claims;
 use super::jwks::Jwks;
+use super::signatures;
 use super::unknown::{Refusal, Unknown};
 use super::{Expiry, Known};
 use crate::agent::Tasks;
@@ -43,6 +44,7 @@ enum Keys {
 
 impl Tokens {
     pub(super) fn new(auth: &Auth, clock: Arc<dyn Clock>, tasks: Tasks) -> Result<Self, String> {
+        signatures::check_with_ring();
         let keys = match (&auth.secret, &auth.jwks_url) {
             (Some(secret), None) => Keys::Secret(DecodingKey::from_secret(secret.expose_secret().as_bytes())),
             (None, Some(url)) => Keys::Published(Jwks::new(url.clone(), clock.clone(), tasks)?),
