@@ -27,6 +27,7 @@ async fn a_migration_that_fails_leaves_nothing_behind_and_the_next_start_makes_i
     assert_eq!(rows.count(tables).await, 1, "what is theirs");
 
     rows.change("DROP TABLE events").await.unwrap();
+    rows.close().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let (thread, id) = app.held("pay", "10").await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");

@@ -22,6 +22,11 @@ impl Rows {
         Self(Database::connect(options).await.unwrap())
     }
 
+    /// Closes the connection, for what may not have another beside it.
+    pub(crate) async fn close(self) {
+        self.0.close().await.unwrap();
+    }
+
     pub(crate) fn is_postgres(&self) -> bool {
         self.0.get_database_backend() == sea_orm::DbBackend::Postgres
     }

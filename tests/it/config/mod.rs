@@ -1,5 +1,7 @@
 //! Configuration: the file, then the environment, then flags; what is wrong is named, what is secret is not.
 
+mod wrong_values;
+
 use crate::support::{Process, Upstream};
 use futures::FutureExt;
 use poem::IntoResponse;
@@ -8,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use wrong_values::rules;
 
 /// A folder to start the server in.
 struct Place(TempDir);
@@ -76,206 +79,6 @@ fn without_any_configuration_it_starts() {
     let place = Place::new();
     place.migrate(&[], &[]).went_well();
     assert_eq!(place.databases(), ["holdpoint.db"]);
-}
-
-/// Something wrong for each key.
-const WRONG: &[(&str, &str)] = &[
-    ("server.bind", "\"nowhere\""),
-    ("server.bind", "8080"),
-    ("server.cors_origins", "5"),
-    ("server.cors_origins", "[[\"https://a.example\"]]"),
-    ("server.docs", "\"maybe\""),
-    ("server.metrics_bind", "\"localhost:9090\""),
-    ("server.grace", "\"soon\""),
-    ("server.grace", "\"4000 days\""),
-    ("database.url", "7.5"),
-    ("database.url", "[\"sqlite://x.db\"]"),
-    ("database.direct_url", "5"),
-    ("database.direct_url", "\"sqlite://x.db\""),
-    ("database.direct_url_file", "\"/nowhere/secret\""),
-    ("database.max_connections", "0"),
-    ("database.max_connections", "-1"),
-    ("database.max_connections", "4294967296"),
-    ("model.provider", "\"oracle\""),
-    ("model.name", "[]"),
-    ("model.base_url", "{}"),
-    ("model.api_key", "{}"),
-    ("model.allow_insecure", "\"perhaps\""),
-    ("model.system_prompt", "[\"Be kind.\"]"),
-    ("model.max_steps", "1.5"),
-    ("model.max_steps", "-1"),
-    ("model.first_byte_timeout", "5"),
-    ("model.idle_timeout", "\"5 parsecs\""),
-    ("model.retries", "11"),
-    ("model.options", "5"),
-    ("model.options", "\"5\""),
-    ("model.options", "\"{\""),
-    ("model.options", "{ messages = [] }"),
-    ("tools.files_dir", "[]"),
-    ("tools.timeout", "60"),
-    ("tools.timeout", "\"4000 days\""),
-    ("tools.cancel_grace", "5"),
-    ("tools.cancel_grace", "\"4000 days\""),
-    ("tools.timeouts", "\"60s\""),
-    ("tools.pay.run_rolls", "\"admin\""),
-    ("tools.pay.run_roles", "5"),
-    ("tools.pay.approve_roles", "{}"),
-    ("tools.pay.other_person", "\"perhaps\""),
-    ("tools.pay.exact_numbers", "true"),
-    ("tools.pay.approvals", "0"),
-    ("tools.pay.approvals", "\"two\""),
-    ("tools.pay.approvals", "1.5"),
-    ("auth.mode", "\"hope\""),
-    ("auth.allow_insecure", "\"perhaps\""),
-    ("auth.secret", "[]"),
-    ("auth.jwks_url", "[]"),
-    ("auth.issuer", "[]"),
-    ("auth.audience", "[]"),
-    ("auth.user_claim", "[]"),
-    ("auth.tenant_claim", "[]"),
-    ("auth.default_tenant", "[]"),
-    ("auth.roles_claim", "[]"),
-    ("auth.operator_roles", "{}"),
-    ("approval.pending_ttl", "\"4000 days\""),
-    ("approval.handler_timeout", "\"0s\""),
-    ("approval.handler_timeout", "\"soon\""),
-    ("approval.start_deadline", "\"soon\""),
-    ("approval.lease", "\"soon\""),
-    ("approval.lease", "5"),
-    ("approval.lease", "\"0s\""),
-    ("approval.sweep", "\"0s\""),
-    ("approval.wait", "\"-1s\""),
-    ("approval.while_pending", "\"maybe\""),
-    ("approval.remember", "\"disk\""),
-    ("approval.remember_inputs", "\"some\""),
-    ("approval.exact_numbers", "\"sometimes\""),
-    ("approval.mode", "\"yolo\""),
-    ("approval.always_allow", "[5]"),
-    ("approval.always_allow", "\"pay it\""),
-    ("approval.always_deny", "{}"),
-    ("approval.rules", "\"none\""),
-    ("stream.default_ui_dialect", "\"ui-v7\""),
-    ("stream.default_ui_dialect", "\"data-v1\""),
-    ("stream.default_ui_dialect", "6"),
-    ("stream.keep_alive", "15"),
-    ("stream.keep_alive", "\"often\""),
-    ("stream.keep_alive", "\"4000 days\""),
-    ("limits.body_bytes", "\"many\""),
-    ("limits.body_bytes", "-1"),
-    ("limits.chat_body_bytes", "true"),
-    ("limits.chat_body_bytes", "[]"),
-    ("limits.bodies_in_flight_bytes", "\"many\""),
-    ("limits.bodies_in_flight_bytes", "16777215"),
-    ("limits.message_bytes", "-1"),
-    ("limits.message_bytes", "0"),
-    ("limits.thread_bytes", "{}"),
-    ("limits.thread_bytes", "262144"),
-    ("limits.thread_messages", "1"),
-    ("limits.page_bytes", "-1"),
-    ("limits.args_bytes", "1.5"),
-    ("limits.result_bytes", "\"1 MiB\""),
-    ("limits.json_depth", "-1"),
-    ("limits.calls_per_step", "{}"),
-    ("limits.agent_depth", "0"),
-    ("limits.agents_per_run", "0"),
-    ("limits.pending_per_thread", "1.5"),
-    ("limits.batch", "-1"),
-    ("limits.stream_buffer_bytes", "\"\""),
-    ("limits.requests_per_minute", "-1"),
-    ("limits.turns_per_minute", "4294967296"),
-    ("limits.decisions_per_minute", "\"many\""),
-    ("limits.turns_per_user", "1.5"),
-    ("limits.turns_per_tenant", "[]"),
-    ("limits.streams_per_user", "-5"),
-    ("limits.connections", "\"all\""),
-    ("limits.connections_per_ip", "99999999999"),
-    ("log.format", "\"xml\""),
-    ("log.level", "\"a=b=c\""),
-    ("log.level", "\"inof\""),
-    ("log.level", "[]"),
-    ("log.otlp_endpoint", "\"collector\""),
-    ("auth.secret_file", "\"/nowhere/secret\""),
-    ("model.api_key_file", "\"/nowhere/secret\""),
-    ("database.url_file", "\"/nowhere/secret\""),
-    ("database.url_file", "[]"),
-    ("limits.body_bites", "1"),
-];
-
-#[test]
-fn a_wrong_value_of_any_key_is_an_error_that_names_it() {
-    let mut unnamed = Vec::new();
-    for (key, value) in WRONG {
-        let place = Place::with_file(&format!("{key} = {value}"));
-        let ended = place.migrate(&[], &[]);
-        assert!(!ended.ok, "{key} = {value}");
-        assert_eq!(place.databases(), Vec::<String>::new(), "{key} = {value}");
-        if !ended.said.contains(key) {
-            unnamed.push(format!("{key} = {value}: {}", ended.said));
-        }
-    }
-    assert!(unnamed.is_empty(), "{}", unnamed.concat());
-}
-
-#[test]
-fn there_is_a_wrong_value_for_every_key() {
-    let secret = format!("secret = \"{}\"", "s".repeat(32));
-    let printed = [&secret, "jwks_url = \"https://j\""].map(|keys| {
-        let place = Place::with_file(&format!(
-            "model = {{ name = \"m\", base_url = \"https://m\", api_key = \"k\", system_prompt = \"s\" }}\n\
-             log = {{ format = \"json\", level = \"info\" }}\ntools.pay.run_roles = \"a\"\n\
-             server.metrics_bind = \"127.0.0.1:0\"\n\
-             auth = {{ mode = \"jwt\", issuer = \"i\", audience = \"a\", default_tenant = \"t\", {keys} }}",
-        ));
-        place.in_force(&[])
-    });
-    let mut section = String::new();
-    let mut missing = Vec::new();
-    for line in printed.concat().lines() {
-        if let Some(name) = line.strip_prefix('[') {
-            section = name.trim_end_matches(']').to_owned();
-        } else if let Some((key, _)) = line.split_once(" = ") {
-            let key = format!("{section}.{key}");
-            if !WRONG.iter().any(|(wrong, _)| *wrong == key) {
-                missing.push(key);
-            }
-        }
-    }
-    assert_eq!(missing, Vec::<String>::new());
-}
-
-/// A rule, with these lines in the place of its own.
-fn rules(lines: &str) -> String {
-    let own = ["name = \"a\"", "effect = \"ask\"", "tools = [\"*\"]"];
-    let keeps = |own: &&str| !lines.lines().any(|line| line.split(' ').next() == own.split(' ').next());
-    let kept: Vec<&str> = own.into_iter().filter(keeps).collect();
-    format!("[[approval.rules]]\n{}\n{lines}", kept.join("\n"))
-}
-
-#[test]
-fn values_that_do_not_go_together_are_named() {
-    for (toml, key) in [
-        ("[model]\nprovider = \"gemini\"", "model.name"),
-        ("[model]\nprovider = \"openai\"\nname = \"m\"", "model.base_url"),
-        ("[auth]\nissuer = \"https://issuer.example\"", "auth.mode"),
-        ("[tools.pay]\nother_person = true", "tools.pay.approve_roles"),
-        ("[tools.pay]\napprovals = 2", "tools.pay.approve_roles"),
-        ("[tools.pay]\napprovals = 2\napprove_roles = \"chief\"", "tools.pay.approvals"),
-        ("limits = 3", "limits"),
-        (&rules("effect = \"maybe\""), "approval.rules[0].effect"),
-        (&rules("who = \"me\""), "approval.rules[0].who"),
-        (&rules("name = \"a b\""), "approval.rules[0].name"),
-        (&rules("name = \"a\"\ntools = []"), "approval.rules[0].tools"),
-        (&rules("name = \"a\"\ntools = [\"pay?\", \"a/b\"]"), "approval.rules[0].tools"),
-        (&rules("when = [{ argument = \"amount\", above = 5 }]"), "approval.rules[0].when[0].argument"),
-        (&rules("when = [{ argument = \"/amount\" }]"), "approval.rules[0].when[0]"),
-        (&rules("when = [{ argument = \"/a\", above = 5, below = 9 }]"), "approval.rules[0].when[0]"),
-        (&format!("{0}\n{0}", rules("")), "approval.rules[1].name"),
-        ("[database]\nurl = \"sqlite://x.db\"\nurl_file = \"url\"", "database.url_file"),
-    ] {
-        let place = Place::with_file(toml);
-        place.migrate(&[], &[]).refused_for(key);
-        assert_eq!(place.databases(), Vec::<String>::new(), "{toml}");
-    }
 }
 
 #[test]
