@@ -1,6 +1,6 @@
 //! How the fuzz targets run: a property, over random cases, for a while.
 //!
-//! `HOLDPOINT_FUZZ_SECONDS` says how long (2 if absent), `HOLDPOINT_FUZZ_SEED` where chance begins, to see a failure
+//! `FUZZ_SECONDS` says how long (2 if absent), `FUZZ_SEED` where chance begins, to see a failure
 //! again. A case that fails is made as small as it can be.
 
 use proptest::strategy::Strategy;
@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-const SECONDS: &str = "HOLDPOINT_FUZZ_SECONDS";
-const SEED: &str = "HOLDPOINT_FUZZ_SEED";
+const SECONDS: &str = "FUZZ_SECONDS";
+const SEED: &str = "FUZZ_SEED";
 /// Cases of one seed.
 const BATCH: u32 = 64;
 

@@ -199,7 +199,7 @@ fn postgres(root: &Path, args: &[String]) -> Result<()> {
     run(cargo(root, &["build", "--workspace", "--examples", "--locked"]).args(WITH_ALL))?;
     // As part of the workspace, so that the features are those of the build that is there already.
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
-    command.env("HOLDPOINT_TEST_DATABASE", "postgres").args(WITH_ALL).args(for_cargo);
+    command.env("TEST_DATABASE", "postgres").args(WITH_ALL).args(for_cargo);
     command.args(["--", "--skip", "on_sqlite", "--skip", "on_postgres"]).args(for_tests.iter().skip(1));
     run(&mut command)
 }
@@ -214,7 +214,7 @@ fn fuzz(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
     // As part of the workspace, so that the features are those of the build that is there already.
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--lib", "fuzz_"]);
-    run(command.args(WITH_ALL).args(["--", "--nocapture"]).env("HOLDPOINT_FUZZ_SECONDS", seconds))
+    run(command.args(WITH_ALL).args(["--", "--nocapture"]).env("FUZZ_SECONDS", seconds))
 }
 
 fn kubernetes(root: &Path, args: &[String]) -> Result<()> {

@@ -1,9 +1,13 @@
 -- How much a thread holds, counted where it is written. The same as in counts_sqlite.sql.
 
-CREATE FUNCTION holdpoint_message_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Rows that are inserted are counted once for each statement: an update of the thread for each row would leave as many
+-- versions of it behind, and each of them is looked at by the next.
+CREATE FUNCTION holdpoint_messages_counted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE threads SET messages = messages + 1, bytes = bytes + coalesce(octet_length(NEW.content), 0)
-    WHERE thread_id = NEW.thread_id;
+    UPDATE threads SET messages = threads.messages + counted.rows, bytes = threads.bytes + counted.bytes
+    FROM (SELECT thread_id, count(*) AS rows, sum(coalesce(octet_length(content), 0)) AS bytes
+          FROM added GROUP BY thread_id) AS counted
+    WHERE threads.thread_id = counted.thread_id;
     RETURN NULL;
 END $$;
 
@@ -26,12 +30,13 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION holdpoint_call_counted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION holdpoint_calls_counted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE threads
-    SET bytes = bytes + octet_length(NEW.arguments) + coalesce(octet_length(NEW.validated_inputs), 0)
-        + coalesce(octet_length(NEW.output), 0) + coalesce(octet_length(NEW.result), 0)
-    WHERE thread_id = NEW.thread_id;
+    UPDATE threads SET bytes = threads.bytes + counted.bytes
+    FROM (SELECT thread_id, sum(octet_length(arguments) + coalesce(octet_length(validated_inputs), 0)
+              + coalesce(octet_length(output), 0) + coalesce(octet_length(result), 0)) AS bytes
+          FROM added GROUP BY thread_id) AS counted
+    WHERE threads.thread_id = counted.thread_id;
     RETURN NULL;
 END $$;
 
@@ -53,14 +58,14 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER messages_counted AFTER INSERT ON messages
-    FOR EACH ROW EXECUTE FUNCTION holdpoint_message_counted();
+CREATE TRIGGER messages_counted AFTER INSERT ON messages REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_messages_counted();
 CREATE TRIGGER messages_recounted AFTER UPDATE OF content ON messages
     FOR EACH ROW WHEN (OLD.content IS DISTINCT FROM NEW.content) EXECUTE FUNCTION holdpoint_message_recounted();
 CREATE TRIGGER message_steps_counted AFTER UPDATE OF status, parts, provider_state ON message_steps
     FOR EACH ROW WHEN (NEW.status <> 'streaming') EXECUTE FUNCTION holdpoint_step_counted();
-CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls
-    FOR EACH ROW EXECUTE FUNCTION holdpoint_call_counted();
+CREATE TRIGGER tool_calls_counted AFTER INSERT ON tool_calls REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_calls_counted();
 CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, validated_inputs, output, result ON tool_calls
     FOR EACH ROW EXECUTE FUNCTION holdpoint_call_recounted();
 CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers

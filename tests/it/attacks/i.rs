@@ -214,7 +214,6 @@ async fn i3_on_sqlite_nobody_else_reads_the_files_and_no_second_process_serves_t
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env("HOLDPOINT_DATABASE__URL", url)
             .env_remove("DATABASE_URL")
-            .env_remove("HOLDPOINT_TEST_DATABASE")
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&second.stderr).into_owned();

@@ -16,9 +16,6 @@ fn holdpoint(command: Option<&str>, database: &str) -> Output {
         .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
         .env("HOLDPOINT_DATABASE__URL", database)
         .env_remove("DATABASE_URL")
-        .env_remove("HOLDPOINT_TEST_DATABASE")
-        .env_remove("HOLDPOINT_FUZZ_SECONDS")
-        .env_remove("HOLDPOINT_FUZZ_SEED")
         .output()
         .unwrap()
 }

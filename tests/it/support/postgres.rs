@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// `postgres`: whatever does not insist on a database stands on Postgres. Anything else: on SQLite.
-const CHOICE: &str = "HOLDPOINT_TEST_DATABASE";
+const CHOICE: &str = "TEST_DATABASE";
 
 const MISSING: &str =
     "these tests need Postgres (Debian: apt install postgresql); what went wrong stands above";

@@ -64,10 +64,6 @@ impl Process {
         let mut child = command
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env_remove("DATABASE_URL")
-            // The tests' own; the server takes no `HOLDPOINT_…` that it does not know.
-            .env_remove("HOLDPOINT_TEST_DATABASE")
-            .env_remove("HOLDPOINT_FUZZ_SECONDS")
-            .env_remove("HOLDPOINT_FUZZ_SEED")
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(stderr)
