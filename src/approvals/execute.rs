@@ -86,7 +86,7 @@ impl Approvals {
     ) -> Result<Option<Permit>, StoreError> {
         let lease = self.times.lease;
         match claimed {
-            Claimed::Taken(permit) => Ok(Some(permit)),
+            Claimed::Taken(permit) => Ok(Some(*permit)),
             Claimed::Nothing => Ok(None),
             Claimed::Unknown(execution, error) => {
                 tracing::warn!(tool_call_id = %call.id, %error, "whether a call was claimed is looked up");

@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum Claimed {
     /// It is this execution's.
-    Taken(Permit),
+    Taken(Box<Permit>),
     /// It is not approved any more, or its time to begin is over: nobody may run it on this wish.
     Nothing,
     /// The commit was asked for, and whether it was made the database did not say. Only who finds this execution in the
@@ -93,7 +93,7 @@ impl Write {
         let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
         self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
         Ok(match self.commit().await {
-            Ok(()) => Claimed::Taken(permit(thread, stored, execution)),
+            Ok(()) => Claimed::Taken(Box::new(permit(thread, stored, execution))),
             Err(error) => Claimed::Unknown(execution, error),
         })
     }

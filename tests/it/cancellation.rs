@@ -81,7 +81,7 @@ async fn what_a_tool_returns_when_it_is_asked_to_stop_is_its_outcome() {
         let (_, id) = app.held("heed", note).await;
         let path = format!("/tool_calls/{id}/cancel");
         let cancel = app.client.post(&path, &Value::Null);
-        let (decided, cancelled) = approved_and(&app, &id, async { cancel.await }).await;
+        let (decided, cancelled) = Box::pin(approved_and(&app, &id, cancel)).await;
         let expected = json!({ "success": false, "tool_call_id": id, "state": state });
         assert_eq!((cancelled.status, &cancelled.body), (200, &expected));
         assert_eq!(
@@ -181,7 +181,7 @@ async fn a_tool_that_does_not_stop_is_given_up_after_the_grace_and_settles_its_c
     let (thread, id) = app.held("wait_for_me", "10").await;
     let path = format!("/tool_calls/{id}/cancel");
     let cancel = app.client.post(&path, &Value::Null);
-    let (decided, cancelled) = approved_and(&app, &id, async { cancel.await }).await;
+    let (decided, cancelled) = Box::pin(approved_and(&app, &id, cancel)).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("interrupted")));
     assert_eq!(decided.body["state"], "interrupted");
     app.scene.says("I see.");
@@ -213,7 +213,7 @@ async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
     let (_, id) = runs.held("heed", "done").await;
     let path = format!("/tool_calls/{id}/cancel");
     let cancel = other.client.post(&path, &Value::Null);
-    let (_, cancelled) = approved_and(&runs, &id, async { cancel.await }).await;
+    let (_, cancelled) = Box::pin(approved_and(&runs, &id, cancel)).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("succeeded")));
 }
 

@@ -178,6 +178,18 @@ async fn lapse(app: &Embedded, id: &str) {
     assert_eq!(app.rows.change(&lapse).await, Ok(1));
 }
 
+/// The execution of a call that was asked to stop is taken for dead. Its process renews the lease when it is asked, maybe
+/// after this began.
+async fn lapse_while_stopping(app: &Embedded, id: &str) {
+    let executing = format!("tool_call_id = '{id}' AND state = 'executing'");
+    let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE {executing}");
+    let ended = async || {
+        app.rows.change(&lapse).await.unwrap();
+        (app.rows.count(&format!("tool_calls WHERE {executing}")).await == 0).then_some(())
+    };
+    eventually(&format!("{id} is not executing"), ended).await;
+}
+
 /// An approved `restock` whose first execution was taken for dead, and that nobody has begun again.
 async fn cut_off(app: &Embedded) -> (String, String) {
     cut_off_with(app, "10", &json!({})).await
@@ -319,7 +331,7 @@ async fn one_of_a_deleted_thread_is_not_begun_again() {
     for thread in [thread, other] {
         assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     }
-    lapse(&app, &running).await;
+    lapse_while_stopping(&app, &running).await;
     let both = "tool_calls WHERE state = 'interrupted' AND exec_attempt = 1";
     let ended = async || (app.rows.count(both).await == 2).then_some(());
     eventually(&format!("{id} and {running} are interrupted"), ended).await;
@@ -336,7 +348,7 @@ async fn one_of_a_run_that_was_stopped_is_not_begun_again() {
     let stopped = async || (app.client.get(&run).await.body["status"] == "cancelled").then_some(());
     eventually("the run is cancelled", stopped).await;
     assert_eq!(app.client.call(&id).await["state"], "executing", "the tool goes on");
-    lapse(&app, &id).await;
+    lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.go.add_permits(1);
 }
@@ -363,7 +375,7 @@ async fn one_that_another_answer_was_asked_for_is_not_begun_again() {
     let again = json!({ "messages": [{ "role": "user", "content": "tidy up" }] });
     assert_eq!(app.client.turn(&thread, &again).await.text(), "All is tidy.");
     assert_eq!(app.rows.count("messages WHERE status = 'superseded'").await, 1);
-    lapse(&app, &id).await;
+    lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.go.add_permits(1);
 }
