@@ -6,6 +6,8 @@ use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 use crate::metrics::{CONTENT_TYPE, Found, Metrics};
 use crate::store::{Store, StoreError};
+use futures::FutureExt;
+use futures::future::{BoxFuture, WeakShared};
 use poem::endpoint::make;
 use poem::{IntoResponse, PathPattern, Response, Result, Route, get};
 use std::sync::Arc;
@@ -73,12 +75,42 @@ impl Scrape {
     }
 }
 
+/// Whether the database answers. Anybody may ask that, so requests that ask at a time wait for one answer: however many
+/// they are, they take one connection.
+#[derive(Clone)]
+struct Readiness {
+    store: Store,
+    asked: Arc<parking_lot::Mutex<Option<WeakShared<BoxFuture<'static, bool>>>>>,
+}
+
+impl Readiness {
+    async fn database_answers(&self) -> bool {
+        let answer = {
+            let mut asked = self.asked.lock();
+            asked.as_ref().and_then(WeakShared::upgrade).unwrap_or_else(|| {
+                let answer = ping(self.store.clone()).boxed().shared();
+                *asked = answer.downgrade();
+                answer
+            })
+        };
+        answer.await
+    }
+}
+
+async fn ping(store: Store) -> bool {
+    let answered = store.ping().await;
+    if let Err(error) = &answered {
+        tracing::warn!(%error, "not ready");
+    }
+    answered.is_ok()
+}
+
 /// `/healthz` and `/readyz`.
 pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
-    let store = with.store.clone();
+    let readiness = Readiness { store: with.store.clone(), asked: Arc::default() };
     Route::new()
         .at("/healthz", get(make(async |_| Ok::<_, poem::Error>("ok"))))
-        .at("/readyz", get(make(move |_| ready(store.clone(), tasks.clone()))))
+        .at("/readyz", get(make(move |_| ready(readiness.clone(), tasks.clone()))))
 }
 
 /// The routes with `/metrics`.
@@ -90,15 +122,11 @@ pub(super) fn metrics(routes: Route, scrape: Scrape) -> Route {
     routes.at("/metrics", get(answer))
 }
 
-async fn ready(store: Store, tasks: Tasks) -> Result<Response> {
+async fn ready(readiness: Readiness, tasks: Tasks) -> Result<Response> {
     if tasks.is_stopping() {
         return Ok(ApiError::stopping().into_response());
     }
-    let ready = store.ping().await;
-    if let Err(error) = &ready {
-        tracing::warn!(%error, "not ready");
-    }
-    Ok(error::readiness(ready.is_ok()))
+    Ok(error::readiness(readiness.database_answers().await))
 }
 
 /// A route by its template, which is the same under `/api`. Where there is none, the router names what it looked in.
