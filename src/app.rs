@@ -217,7 +217,7 @@ fn database_error(config: &Config, error: &StoreError) -> AppError {
     }
 }
 
-/// A key for tickets, which nobody can guess.
+/// A fresh random key for tickets.
 fn fresh_key(clock: &dyn Clock) -> Result<SecretString, AppError> {
     let key = clock.secret().ok_or_else(|| AppError::new("tickets", "the system gives no random numbers"))?;
     Ok(key.into())

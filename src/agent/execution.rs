@@ -147,7 +147,7 @@ impl Executor {
         cancellation.cancel();
         let (unknown, grace) = match halt {
             Some(Halt::Cancelled) | None => (Outcome::Interrupted, Some(self.gate.cancel_grace())),
-            // Its effect cannot be stopped, and its outcome, though late, can still be told.
+            // The effect of the tool cannot be stopped, and its late outcome can still be stored.
             Some(Halt::Lost | Halt::Leaving) => (Outcome::Lost, None),
         };
         let over = async {

@@ -115,7 +115,7 @@ pub(crate) enum DecideError {
     /// Something else was decided, or time or somebody else ended it; how, is in the call.
     #[error("the call is decided")]
     Closed(Box<ToolCall>),
-    /// Its stored inputs cannot be read, and nobody can say yes to what cannot be shown. The call stays pending.
+    /// The stored inputs cannot be read, so they cannot be shown to an approver. The call stays pending.
     #[error("the stored inputs of the call cannot be read")]
     Unreadable,
     /// The tool is not there now. The call stays pending.

@@ -145,7 +145,7 @@ impl Approvals {
             let begins = !self.tasks().is_stopping();
             let read = self.store.urgent_read().await?;
             for call in calls.iter_mut().filter(|call| is_under_way(call)) {
-                // Where the thread was deleted since, nobody finds the call; but it was this principal's to decide.
+                // After the deletion of its thread a call is not visible; but this principal has decided it.
                 let now = match self.seen(&read, principal, call.id).await? {
                     Some((now, _)) => Some(now),
                     None => read.any_call(call.id).await?,

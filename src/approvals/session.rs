@@ -41,8 +41,8 @@ impl Approvals {
         write.lock_thread(&root).await?;
         let before = write.session_policy(&root).await?;
         let registry = self.gate().registry();
-        // What holds already may be about tools of another build; and of a tool that is not there for somebody they learn
-        // nothing here.
+        // The stored policy may name tools of another build. A tool that the principal may not run is answered as one that
+        // does not exist.
         let is_known = |name: &str| {
             before.tools.contains_key(name)
                 || registry.get(name).is_some_and(|tool| operates || tool.is_shown_to(principal))

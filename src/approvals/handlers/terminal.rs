@@ -116,7 +116,7 @@ impl<R: BufRead, W: Write> Asked<R, W> {
         let why = request.reason.as_deref().map(visible).unwrap_or_default();
         self.show(&format!("\n{tool} ({risk:?} risk) wants to run with\n  {}\n{why}\n", visible(&input)))?;
         loop {
-            // Behind the words that are to be answered, and before whoever sits there can know that they are.
+            // After the inputs are shown, and before the prompt: what was typed until then answers nothing.
             (self.discard)(&mut self.lines)?;
             self.show(QUESTION)?;
             let mut line = String::new();
