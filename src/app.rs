@@ -19,7 +19,7 @@ use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
 use crate::llm::scripted::Scripted;
 use crate::metrics::Metrics;
 pub use crate::operator::{
-    CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, WAITING_STATES,
+    CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, Purged, WAITING_STATES,
 };
 use crate::store::{AgentLimits, Hints, Recovered, Sole, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};

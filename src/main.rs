@@ -3,10 +3,11 @@
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use holdpoint::app::{self, App, CALL_STATES, CallLine, Fenced, Finding, WAITING_STATES};
+use holdpoint::app::{self, App, CALL_STATES, CallLine, Fenced, Finding, Purged, WAITING_STATES};
 use holdpoint::config::{Config, Flags};
 use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
+use humantime_serde::re::humantime;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
 use std::path::PathBuf;
@@ -56,6 +57,15 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         by: String,
     },
+    /// Erase what deleted threads hold: texts, titles, and the inputs and results of calls
+    ///
+    /// The rows stay as evidence: ids, states, decisions with their reasons, events, hashes. What is erased is gone for
+    /// good. Servers may be running meanwhile. May be interrupted, and run again.
+    Purge {
+        /// Only threads that were deleted at least this long ago: "30d", "12h"
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        older_than: Duration,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,7 +109,7 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// A fence that is done sooner shows no progress.
+/// A command that is done sooner shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
 /// Prints an error with its causes, and no backtrace: it is for the operator.
@@ -133,6 +143,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
             return resolve(&config, tool_call_id, by, finding, reason.as_deref()).await;
         }
         Some(Command::Fence { by }) => return fence(&config, by).await,
+        Some(Command::Purge { older_than }) => return purge(&config, *older_than).await,
         Some(Command::Serve | Command::Migrate | Command::Openapi) | None => {}
     }
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
@@ -223,16 +234,8 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
             "warning: {leases} turns or tools hold leases: servers may be at work; what they run is told late"
         );
     }
-    // It draws on a terminal alone.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} threads")?);
-    let fenced = fencer.fence(by, |done, all| {
-        if bar.is_hidden() && bar.elapsed() > SHOW_AFTER {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        bar.set_length(all);
-        bar.set_position(done);
-    });
+    let bar = progress_bar()?;
+    let fenced = fencer.fence(by, |done, all| advance(&bar, done, all));
     let fenced = fenced.await.context("not all of it is fenced; it is safe to run this again")?;
     bar.finish_and_clear();
     let Fenced { pending, approved, interrupted, turns, grants } = fenced;
@@ -242,4 +245,31 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     println!("{turns} turns that were under way are closed");
     println!("{grants} yeses that were to be remembered are revoked");
     Ok(())
+}
+
+async fn purge(config: &Config, older_than: Duration) -> anyhow::Result<()> {
+    let operator = app::operator(config).await?;
+    let bar = progress_bar()?;
+    let purged = operator.purge(older_than, |done, all| advance(&bar, done, all));
+    let Purged { threads, unfinished } =
+        purged.await.context("not everything is purged; it is safe to run this again")?;
+    bar.finish_and_clear();
+    println!("{threads} deleted threads are purged");
+    println!("{unfinished} deleted threads are purged except for what is still under way");
+    Ok(())
+}
+
+fn progress_bar() -> anyhow::Result<ProgressBar> {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} threads")?);
+    Ok(bar)
+}
+
+/// Moves the bar, and shows it on a terminal if the command takes long.
+fn advance(bar: &ProgressBar, done: u64, all: u64) {
+    if bar.is_hidden() && bar.elapsed() > SHOW_AFTER {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    bar.set_length(all);
+    bar.set_position(done);
 }

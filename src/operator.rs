@@ -9,6 +9,7 @@ use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
 use crate::domain::visible::visible;
 use crate::store::{FencedThread, ListedCall, Store, StoreError};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Longest name of an operator, and longest reason, in characters.
 const TEXT_MAX: usize = 2000;
@@ -64,6 +65,15 @@ pub struct Fenced {
     pub grants: u64,
 }
 
+/// What a purge did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Deleted threads that hold nothing any more.
+    pub threads: u64,
+    /// Deleted threads in which something is still under way: what had finished is erased, the rest is not.
+    pub unfinished: u64,
+}
+
 /// Why something was not done. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
@@ -78,6 +88,9 @@ pub enum OperatorError {
     /// No such call.
     #[error("there is no tool call {0}")]
     NoCall(String),
+    /// Its payload is erased, and nothing of it changes any more.
+    #[error("the tool call {0} was purged; its outcome can no longer be recorded")]
+    Purged(String),
     /// It does not stand where it could be resolved.
     #[error("the tool call {id} is {state}; only an interrupted one can be resolved")]
     NotInterrupted {
@@ -147,8 +160,41 @@ impl Operator {
         if write.resolve(id, *execution, &outcome, &result, &actor, facts).await? {
             return Ok(write.commit().await?);
         }
-        // Its own late result was faster.
-        Err(write.any_call(id).await?.map_or_else(no_call, |call| not_interrupted(&call)))
+        Err(match write.any_call(id).await? {
+            None => no_call(),
+            Some(call) if matches!(call.state, State::Interrupted(..)) => {
+                OperatorError::Purged(tool_call_id.to_owned())
+            }
+            // Its own late result was faster.
+            Some(call) => not_interrupted(&call),
+        })
+    }
+
+    /// Erases what the threads hold that were deleted at least this long ago: texts, titles, and the inputs and results
+    /// of calls. A transaction per thread; may be interrupted and started again. `progress` gets the number of
+    /// threads that are done, and of all.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn purge(
+        &self,
+        deleted_for: Duration,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Purged, OperatorError> {
+        let all = self.store.write().await?.count_threads_to_purge(deleted_for).await?;
+        let (mut purged, mut after) = (Purged::default(), None);
+        loop {
+            let threads = self.store.write().await?.threads_to_purge(deleted_for, after).await?;
+            let Some(last) = threads.last() else { return Ok(purged) };
+            after = Some(*last);
+            for thread in threads {
+                let write = self.store.write().await?;
+                let is_whole = write.purge_thread(thread).await?;
+                write.commit().await?;
+                *(if is_whole { &mut purged.threads } else { &mut purged.unfinished }) += 1;
+                progress(purged.threads + purged.unfinished, all);
+            }
+        }
     }
 }
 

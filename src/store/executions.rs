@@ -263,25 +263,23 @@ impl Write {
         Ok(tool_call::Entity::find_by_id(id.to_string()).one(&self.tx).await?)
     }
 
-    /// The move to an outcome, if it is one.
+    /// The move to an outcome, if it is one. A call that was purged keeps the state that it has.
     pub(super) fn known<From: Becomes<Succeeded> + Becomes<Failed>>(
         &self,
         outcome: &Outcome,
         result: &str,
     ) -> Option<Settling> {
         let result = result.to_owned();
-        match outcome {
+        let (moved, event) = match outcome {
             Outcome::Succeeded(output) => {
                 let output = Expr::value(output.as_value().to_string());
                 let moved = self.ended::<From, Succeeded>(result).set(tool_call::Column::Output, output);
-                Some(Settling { moved: unleased(moved), event: EventType::ToolSucceeded })
+                (moved, EventType::ToolSucceeded)
             }
-            Outcome::Failed(_) => {
-                let moved = unleased(self.ended::<From, Failed>(result));
-                Some(Settling { moved, event: EventType::ToolFailed })
-            }
-            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => None,
-        }
+            Outcome::Failed(_) => (self.ended::<From, Failed>(result), EventType::ToolFailed),
+            Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => return None,
+        };
+        Some(Settling { moved: unleased(moved).only(tool_call::Column::ErasedAt.is_null()), event })
     }
 
     /// The move of an execution whose outcome nobody knows.

@@ -24,6 +24,7 @@ mod moves;
 mod paging;
 #[cfg(feature = "torture")]
 mod planted;
+mod purge;
 mod quorum;
 mod resuming;
 mod rows;

@@ -239,6 +239,7 @@ impl Write {
             client_id: Set(client_id),
             content: Set(text),
             created_at: Set(self.now.as_micros()),
+            erased_at: Set(None),
         };
         message::Entity::insert(row).exec_without_returning(&self.tx).await?;
         Ok(())

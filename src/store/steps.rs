@@ -141,6 +141,7 @@ impl Write {
                 message_id: Set(message_id.clone()),
                 step: Set(n),
                 at: Set(self.now.as_micros()),
+                erased_at: Set(None),
             };
             sent_answer::Entity::insert(row).exec_without_returning(&self.tx).await?;
         }

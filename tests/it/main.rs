@@ -56,6 +56,7 @@ mod planted;
 mod policy;
 mod pool;
 mod provider_state;
+mod purge;
 mod quorum;
 mod races;
 mod readme;

@@ -251,10 +251,15 @@ impl Calls {
                 "what the model was told is never deleted",
                 "rows of sent_answers are never deleted",
             ),
-            (
-                "UPDATE sent_answers SET text = 'x'".to_owned(),
+            same("UPDATE sent_answers SET text = 'x'".to_owned(), "what the model was told does not change"),
+            same(
+                "UPDATE sent_answers SET text = '', erased_at = 1, kind = 'note'".to_owned(),
                 "what the model was told does not change",
-                "rows of sent_answers never change",
+            ),
+            (
+                "UPDATE sent_answers SET erased_at = 1".to_owned(),
+                "CHECK constraint failed: (length(text) > 0) = (erased_at IS NULL)",
+                "CHECK (((length(text) > 0) = (erased_at IS NULL)))",
             ),
             // What is remembered is a yes that somebody gave, until it is revoked.
             same(granted(succeeded, "NULL", "'user:local'", "'other'"), forged),

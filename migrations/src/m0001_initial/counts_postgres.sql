@@ -70,3 +70,12 @@ CREATE TRIGGER tool_calls_recounted AFTER UPDATE OF arguments, validated_inputs,
     FOR EACH ROW EXECUTE FUNCTION holdpoint_call_recounted();
 CREATE TRIGGER sent_answers_counted AFTER INSERT ON sent_answers
     FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_counted();
+
+CREATE FUNCTION holdpoint_sent_recounted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE threads SET bytes = bytes + octet_length(NEW.text) - octet_length(OLD.text)
+    WHERE thread_id = (SELECT thread_id FROM tool_calls WHERE tool_call_id = NEW.tool_call_id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER sent_answers_recounted AFTER UPDATE OF text ON sent_answers
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_recounted();

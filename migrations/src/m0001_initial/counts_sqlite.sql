@@ -47,3 +47,9 @@ BEGIN
     UPDATE threads SET bytes = bytes + octet_length(NEW.text)
     WHERE thread_id = (SELECT thread_id FROM tool_calls WHERE tool_call_id = NEW.tool_call_id);
 END;
+
+CREATE TRIGGER sent_answers_recounted AFTER UPDATE OF text ON sent_answers
+BEGIN
+    UPDATE threads SET bytes = bytes + octet_length(NEW.text) - octet_length(OLD.text)
+    WHERE thread_id = (SELECT thread_id FROM tool_calls WHERE tool_call_id = NEW.tool_call_id);
+END;

@@ -27,7 +27,7 @@ DECLARE
     erasing BOOLEAN := OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL;
 BEGIN
     -- What is erased stays erased, and erasing changes nothing but payloads.
-    IF OLD.erased_at IS DISTINCT FROM NEW.erased_at AND (NOT erasing OR OLD.state <> NEW.state)
+    IF OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND (NOT erasing OR OLD.state <> NEW.state))
     THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
 
     IF (OLD.tool_call_id, OLD.thread_id, OLD.tenant_id, OLD.message_id, OLD.step, OLD.ordinal, OLD.run_id,
@@ -114,6 +114,16 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION holdpoint_sent_answer_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.erased_at IS NOT NULL OR NEW.erased_at IS NULL
+       OR (OLD.tool_call_id, OLD.n, OLD.kind, OLD.message_id, OLD.step, OLD.at)
+          IS DISTINCT FROM
+          (NEW.tool_call_id, NEW.n, NEW.kind, NEW.message_id, NEW.step, NEW.at)
+    THEN RAISE EXCEPTION 'what the model was told does not change'; END IF;
+    RETURN NEW;
+END $$;
+
 CREATE FUNCTION holdpoint_message_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.message_id, OLD.thread_id, OLD.run_id, OLD.ordinal, OLD.role, OLD.client_id, OLD.created_at)
@@ -190,7 +200,7 @@ CREATE TRIGGER decisions_fixed BEFORE UPDATE ON decisions
 CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
 CREATE TRIGGER sent_answers_fixed BEFORE UPDATE ON sent_answers
-    FOR EACH ROW EXECUTE FUNCTION holdpoint_never_changed();
+    FOR EACH ROW EXECUTE FUNCTION holdpoint_sent_answer_fixed();
 CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
 CREATE TRIGGER events_fixed BEFORE UPDATE ON events

@@ -98,6 +98,9 @@ CREATE TRIGGER decisions_kept BEFORE DELETE ON decisions
 BEGIN SELECT RAISE(ABORT, 'decisions are never deleted'); END;
 
 CREATE TRIGGER sent_answers_fixed BEFORE UPDATE ON sent_answers
+WHEN OLD.erased_at IS NOT NULL OR NEW.erased_at IS NULL
+  OR OLD.tool_call_id IS NOT NEW.tool_call_id OR OLD.n IS NOT NEW.n OR OLD.kind IS NOT NEW.kind
+  OR OLD.message_id IS NOT NEW.message_id OR OLD.step IS NOT NEW.step OR OLD.at IS NOT NEW.at
 BEGIN SELECT RAISE(ABORT, 'what the model was told does not change'); END;
 CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
 BEGIN SELECT RAISE(ABORT, 'what the model was told is never deleted'); END;
@@ -117,9 +120,8 @@ BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
 
 -- What is erased stays erased, and erasing changes nothing but payloads.
 CREATE TRIGGER tool_calls_erased BEFORE UPDATE ON tool_calls
-WHEN (OLD.erased_at IS NOT NULL AND OLD.erased_at IS NOT NEW.erased_at)
-  OR (OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL
-      AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
+WHEN OLD.erased_at IS NOT NULL
+  OR (NEW.erased_at IS NOT NULL AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
 BEGIN SELECT RAISE(ABORT, 'only what has ended is erased, once'); END;
 CREATE TRIGGER message_steps_erased BEFORE UPDATE ON message_steps
 WHEN OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND

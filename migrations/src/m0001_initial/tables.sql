@@ -16,18 +16,22 @@ CREATE TABLE threads (
     created_at  BIGINT NOT NULL,
     updated_at  BIGINT NOT NULL,
     deleted_at  BIGINT,
+    -- When the payloads of everything in it were erased.
+    erased_at   BIGINT,
     -- What calls refer to.
     UNIQUE (thread_id, tenant_id),
     CHECK (client_id IS NULL OR length(client_id) BETWEEN 1 AND 64),
     CHECK ((parent_id IS NULL) = (session_id = thread_id)),
     -- A session has one policy, that of its root.
     CHECK (policy IS NULL OR parent_id IS NULL),
-    CHECK (messages >= 0 AND bytes >= 0)
+    CHECK (messages >= 0 AND bytes >= 0),
+    CHECK (erased_at IS NULL OR deleted_at IS NOT NULL)
 );
 CREATE UNIQUE INDEX threads_client_id ON threads (tenant_id, user_id, client_id)
     WHERE client_id IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX threads_owner ON threads (tenant_id, user_id, thread_id);
 CREATE INDEX threads_session ON threads (session_id);
+CREATE INDEX threads_to_erase ON threads (thread_id) WHERE deleted_at IS NOT NULL AND erased_at IS NULL;
 
 CREATE TABLE messages (
     message_id  TEXT NOT NULL PRIMARY KEY,
@@ -214,11 +218,12 @@ CREATE TABLE sent_answers (
     message_id   TEXT NOT NULL,
     step         INTEGER NOT NULL,
     at           BIGINT NOT NULL,
+    erased_at    BIGINT,
     PRIMARY KEY (tool_call_id, n),
     FOREIGN KEY (message_id, step) REFERENCES message_steps (message_id, n),
     CHECK (kind IN ('answer', 'placeholder', 'note')),
     CHECK (n >= 0 AND (n = 0 OR kind = 'note')),
-    CHECK (length(text) > 0)
+    CHECK ((length(text) > 0) = (erased_at IS NULL))
 );
 CREATE INDEX sent_answers_step ON sent_answers (message_id, step);
 

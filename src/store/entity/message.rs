@@ -15,6 +15,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) client_id: Option<String>,
     pub(in crate::store) content: Option<String>,
     pub(in crate::store) created_at: i64,
+    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

@@ -14,6 +14,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) message_id: String,
     pub(in crate::store) step: i32,
     pub(in crate::store) at: i64,
+    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

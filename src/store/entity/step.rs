@@ -18,6 +18,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) provider_state: Option<String>,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) finished_at: Option<i64>,
+    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

@@ -19,6 +19,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) created_at: i64,
     pub(in crate::store) updated_at: i64,
     pub(in crate::store) deleted_at: Option<i64>,
+    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

@@ -40,6 +40,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) result: Option<String>,
     pub(in crate::store) created_at: i64,
     pub(in crate::store) finished_at: Option<i64>,
+    pub(in crate::store) erased_at: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]

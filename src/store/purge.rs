@@ -1,0 +1,144 @@
+//! Erases what deleted threads hold: the words of people and models, and the inputs and results of calls. The rows
+//! stay as evidence: ids, states, decisions and hashes.
+
+use super::entity::{message, run, sent_answer, step, thread, tool_call};
+use super::{StoreError, Write, rows};
+use crate::domain::id::ThreadId;
+use sea_orm::sea_query::{Expr, Query, SelectStatement, SimpleExpr};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
+use std::time::Duration;
+
+/// Threads that one statement reads.
+const PAGE: u64 = 500;
+
+/// The deleted threads that still hold something. A literal, so that the partial index `threads_to_erase` is usable.
+const TO_ERASE: &str = "deleted_at IS NOT NULL AND erased_at IS NULL";
+
+impl Write {
+    /// How many threads were deleted at least this long ago and still hold something.
+    pub(crate) async fn count_threads_to_purge(&self, deleted_for: Duration) -> Result<u64, StoreError> {
+        Ok(self.threads_to_erase(deleted_for).count(&self.tx).await?)
+    }
+
+    /// The next of these threads after `after`, in the order of their ids. Empty: there are no more.
+    pub(crate) async fn threads_to_purge(
+        &self,
+        deleted_for: Duration,
+        after: Option<ThreadId>,
+    ) -> Result<Vec<ThreadId>, StoreError> {
+        let mut found = self.threads_to_erase(deleted_for);
+        if let Some(after) = after {
+            found = found.filter(thread::Column::ThreadId.gt(after.to_string()));
+        }
+        let found = found.select_only().column(thread::Column::ThreadId);
+        let found = found.order_by_asc(thread::Column::ThreadId).limit(PAGE);
+        let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
+        ids.iter().map(|id| rows::id("threads", id)).collect()
+    }
+
+    fn threads_to_erase(&self, deleted_for: Duration) -> sea_orm::Select<thread::Entity> {
+        let until = self.now.minus(deleted_for).as_micros();
+        thread::Entity::find().filter(Expr::cust(TO_ERASE)).filter(thread::Column::DeletedAt.lte(until))
+    }
+
+    /// Erases what the finished rows of a deleted thread hold. False: something in the thread is still under way, and
+    /// the thread has to be purged again after it ends.
+    pub(crate) async fn purge_thread(&self, id: ThreadId) -> Result<bool, StoreError> {
+        let thread = self.any_thread(id).await?;
+        self.lock_thread(&thread).await?;
+        self.erase_messages(id).await?;
+        self.erase_calls(id).await?;
+        let of_thread = || thread::Column::ThreadId.eq(id.to_string());
+        thread::Entity::update_many()
+            .col_expr(thread::Column::Title, Expr::value(""))
+            .filter(of_thread())
+            .exec(&self.tx)
+            .await?;
+        if self.is_anything_under_way(id).await? {
+            return Ok(false);
+        }
+        self.erasing::<thread::Entity>(thread::Column::ErasedAt).filter(of_thread()).exec(&self.tx).await?;
+        Ok(true)
+    }
+
+    async fn erase_messages(&self, id: ThreadId) -> Result<(), StoreError> {
+        let of_thread = || message::Column::ThreadId.eq(id.to_string());
+        self.erasing::<message::Entity>(message::Column::ErasedAt)
+            .col_expr(message::Column::Content, emptied(message::Column::Content, ""))
+            .filter(of_thread())
+            .filter(message::Column::Status.ne("streaming"))
+            .exec(&self.tx)
+            .await?;
+        self.erasing::<step::Entity>(step::Column::ErasedAt)
+            .col_expr(step::Column::Parts, Expr::value("[]"))
+            .col_expr(step::Column::ProviderState, Expr::value(None::<String>))
+            .filter(step::Column::MessageId.in_subquery(messages_of(id)))
+            .filter(step::Column::FinishedAt.is_not_null())
+            .exec(&self.tx)
+            .await?;
+        run::Entity::update_many()
+            .col_expr(run::Column::Instructions, Expr::value(None::<String>))
+            .col_expr(run::Column::ErrorMessage, emptied(run::Column::ErrorMessage, ""))
+            .filter(run::Column::ThreadId.eq(id.to_string()))
+            .filter(run::Column::FinishedAt.is_not_null())
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+
+    async fn erase_calls(&self, id: ThreadId) -> Result<(), StoreError> {
+        let calls = Query::select()
+            .column(tool_call::Column::ToolCallId)
+            .from(tool_call::Entity)
+            .and_where(tool_call::Column::ThreadId.eq(id.to_string()))
+            .to_owned();
+        self.erasing::<sent_answer::Entity>(sent_answer::Column::ErasedAt)
+            .col_expr(sent_answer::Column::Text, Expr::value(""))
+            .filter(sent_answer::Column::ToolCallId.in_subquery(calls))
+            .exec(&self.tx)
+            .await?;
+        self.erasing::<tool_call::Entity>(tool_call::Column::ErasedAt)
+            .col_expr(tool_call::Column::Arguments, Expr::value("{}"))
+            .col_expr(tool_call::Column::ValidatedInputs, emptied(tool_call::Column::ValidatedInputs, "{}"))
+            .col_expr(tool_call::Column::Reason, Expr::value(None::<String>))
+            .col_expr(tool_call::Column::Output, emptied(tool_call::Column::Output, "null"))
+            .col_expr(tool_call::Column::Result, Expr::value(""))
+            .filter(tool_call::Column::ThreadId.eq(id.to_string()))
+            .filter(tool_call::Column::FinishedAt.is_not_null())
+            .exec(&self.tx)
+            .await?;
+        Ok(())
+    }
+
+    async fn is_anything_under_way(&self, id: ThreadId) -> Result<bool, StoreError> {
+        let calls = tool_call::Entity::find()
+            .filter(tool_call::Column::ThreadId.eq(id.to_string()))
+            .filter(tool_call::Column::FinishedAt.is_null());
+        let runs = run::Entity::find()
+            .filter(run::Column::ThreadId.eq(id.to_string()))
+            .filter(run::Column::Status.eq("running"));
+        let steps = step::Entity::find()
+            .filter(step::Column::MessageId.in_subquery(messages_of(id)))
+            .filter(step::Column::FinishedAt.is_null());
+        let (calls, runs) = (calls.count(&self.tx).await?, runs.count(&self.tx).await?);
+        Ok(calls + runs + steps.count(&self.tx).await? > 0)
+    }
+
+    /// An update that erases the rows that are not erased yet, at this time.
+    fn erasing<E: EntityTrait>(&self, erased_at: E::Column) -> UpdateMany<E> {
+        E::update_many().col_expr(erased_at, Expr::value(self.now.as_micros())).filter(erased_at.is_null())
+    }
+}
+
+/// What an erased column holds: nothing where it held nothing, else this.
+fn emptied(column: impl ColumnTrait, empty: &'static str) -> SimpleExpr {
+    Expr::case(column.is_null(), Expr::value(None::<String>)).finally(Expr::value(empty)).into()
+}
+
+fn messages_of(id: ThreadId) -> SelectStatement {
+    Query::select()
+        .column(message::Column::MessageId)
+        .from(message::Entity)
+        .and_where(message::Column::ThreadId.eq(id.to_string()))
+        .to_owned()
+}

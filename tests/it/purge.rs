@@ -1,0 +1,148 @@
+//! `holdpoint purge`: what deleted threads hold is erased, and what was decided stays.
+
+use crate::support::{Place, Rows, eventually};
+use serde_json::{Value, json};
+
+const SECRET: &str = "heron";
+
+const ALL: [&str; 3] = ["purge", "--older-than", "0s"];
+
+/// How many threads were purged, and how many in part.
+fn purge(place: &Place, args: &[&str]) -> [u64; 2] {
+    let ended = place.operate(args);
+    assert_eq!(ended.stderr, "", "no bar without a terminal");
+    let numbers: Vec<u64> =
+        ended.said().lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+/// Every row of these tables.
+async fn rows_of(rows: &Rows, tables: &[&str]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for table in tables {
+        all.extend(rows.all(&format!("SELECT * FROM {table} ORDER BY 1, 2")).await);
+    }
+    all
+}
+
+const PAYLOADS: [&str; 6] = ["threads", "messages", "message_steps", "runs", "tool_calls", "sent_answers"];
+const EVIDENCE: [&str; 3] = ["decisions", "events", "grants"];
+
+#[tokio::test]
+async fn deleted_threads_hold_no_words_inputs_or_results_any_more_and_others_hold_all_of_theirs() {
+    let place = Place::new().await;
+    place.go();
+    let server = place.start("30s");
+    let client = &server.client;
+    let rows = place.rows().await;
+    let mut threads = Vec::new();
+    for note in [SECRET, "kept"] {
+        let thread = client.thread().await;
+        let title = json!({ "title": format!("about {note}") });
+        assert_eq!(client.patch(&format!("/threads/{thread}"), &title).await.status, 200);
+        let id = place.hold(client, &thread, note).await;
+        let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": format!("{note}-2") } });
+        assert_eq!(client.validate(&edited).await.body["state"], "succeeded");
+        assert!(client.go_on(&thread).await.text().contains(note), "the model speaks of the result");
+        threads.push(thread);
+    }
+    let [deleted, kept] = &threads[..] else { unreachable!() };
+    let before = client.messages(kept).await;
+    let deletion = client.delete(&format!("/threads/{deleted}")).await;
+    assert_eq!(deletion.status, 204);
+    let full = rows_of(&rows, &PAYLOADS).await;
+    let evidence = rows_of(&rows, &EVIDENCE).await;
+    for table in PAYLOADS {
+        let holds = json!(rows_of(&rows, &[table]).await).to_string().contains(SECRET);
+        assert_eq!(holds, table != "runs", "{table}: otherwise this test shows nothing");
+    }
+
+    assert_eq!(purge(&place, &["purge", "--older-than", "1h"]), [0, 0], "it was deleted just now");
+    assert_eq!(rows_of(&rows, &PAYLOADS).await, full);
+
+    assert_eq!(purge(&place, &ALL), [1, 0]);
+    let erased = rows_of(&rows, &PAYLOADS).await;
+    // The model of these tests makes a call's id from its note.
+    let ids = format!("\"p-{SECRET}\"");
+    assert!(!json!(erased).to_string().replace(&ids, "").contains(SECRET), "{erased:#?}");
+    assert_eq!(erased.len(), full.len(), "the rows stay");
+    assert_eq!(rows_of(&rows, &EVIDENCE).await, evidence);
+    assert_eq!(client.messages(kept).await, before);
+    let call = rows.all("SELECT name, state, decided_by FROM tool_calls WHERE erased_at IS NOT NULL").await;
+    assert_eq!(call, [json!({ "name": "transfer", "state": "succeeded", "decided_by": "user:local" })]);
+    let bytes = rows.all("SELECT bytes FROM threads WHERE erased_at IS NOT NULL").await;
+    assert!(bytes[0]["bytes"].as_i64().unwrap() < 20, "the counter follows: {bytes:?}");
+
+    assert_eq!(purge(&place, &ALL), [0, 0], "once");
+    assert_eq!(rows_of(&rows, &PAYLOADS).await, erased);
+    assert_eq!(client.get(&format!("/threads/{deleted}")).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_still_under_way_is_purged_after_it_has_ended() {
+    let place = Place::new().await;
+    // The deletion asks the tool to stop, and the tool does not.
+    let server = place.start_with("0s", &[("HOLDPOINT_TOOLS__CANCEL_GRACE", "10m")]);
+    let thread = server.client.thread().await;
+    let id = place.hold(&server.client, &thread, "10").await;
+    assert_eq!(server.client.approve(&id).await.status, 202);
+    place.wait_begun(&["transfer 10"]).await;
+    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    assert_eq!(purge(&place, &ALL), [0, 1]);
+    let rows = place.rows().await;
+    let call = format!("SELECT state, arguments FROM tool_calls WHERE tool_call_id = '{id}'");
+    assert_eq!(rows.all(&call).await, [json!({ "state": "executing", "arguments": r#"{"note":"10"}"# })]);
+
+    place.go();
+    let whole = async || (purge(&place, &ALL) == [1, 0]).then_some(());
+    eventually("the call ends, and the purge finds it ended", whole).await;
+    let erased = "SELECT arguments, validated_inputs, output, result FROM tool_calls";
+    let empty = json!({ "arguments": "{}", "validated_inputs": null, "output": "null", "result": "" });
+    assert_eq!(rows.all(erased).await, [empty]);
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_a_purged_call() {
+    let place = Place::new().await;
+    let (mut server, thread, id) = place.in_mid_tool().await;
+    server.kill();
+    let server = place.start("30s");
+    server.client.becomes(&id, "interrupted").await;
+    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    assert_eq!(purge(&place, &ALL), [1, 0]);
+    let rows = place.rows().await;
+    let before = rows_of(&rows, &PAYLOADS).await;
+
+    place
+        .operate(&["approvals", "resolve", &id, "--by", "mel", "--succeeded", r#"{"found":1}"#])
+        .refused_for(&format!("the tool call {id} was purged"));
+    for (table, change) in [
+        ("tool_calls", "result = 'x'"),
+        ("tool_calls", "arguments = '[]'"),
+        ("tool_calls", "state = 'failed'"),
+        ("tool_calls", "erased_at = NULL"),
+        ("messages", "content = 'x'"),
+        ("message_steps", "parts = '[1]'"),
+    ] {
+        let sql = format!(
+            "UPDATE {table} SET {change} WHERE erased_at IS NOT NULL AND {}",
+            match table {
+                "messages" => "content IS NOT NULL",
+                _ => "1 = 1",
+            }
+        );
+        let refused = rows.change(&sql).await.expect_err(&sql);
+        assert!(
+            ["erased, once", "does not change", "written once"].iter().any(|words| refused.contains(words)),
+            "{sql}: {refused}"
+        );
+    }
+    assert_eq!(rows_of(&rows, &PAYLOADS).await, before);
+}
+
+#[tokio::test]
+async fn an_age_that_is_none_is_refused_by_name() {
+    let place = Place::new().await;
+    place.operate(&["purge"]).refused_for("--older-than");
+    place.operate(&["purge", "--older-than", "soon"]).refused_for("--older-than");
+}
