@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 pub use crate::operator::{
     CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, Purged, WAITING_STATES,
 };
+pub use crate::startup::summary;
 use crate::store::{AgentLimits, Hints, Recovered, Sole, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;

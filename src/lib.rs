@@ -88,6 +88,7 @@ pub mod llm;
 mod metrics;
 mod operator;
 mod pace;
+mod startup;
 mod store;
 mod stream;
 pub mod telemetry;
@@ -95,7 +96,7 @@ pub mod tools;
 
 pub use approvals::handlers;
 
-/// The examples of the README, compiled.
+/// The examples of the documentation, compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/library.md")]
+struct Documentation;

@@ -109,6 +109,9 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
     serde_json::from_str(text)
 }
 
+/// The exit code of a process that a second signal ended: 128 and the number of SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+
 /// A command that is done sooner shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
@@ -162,26 +165,37 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let bind = config.server.bind;
     // Building puts in order what an earlier process left behind. One that has the address is no earlier one.
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let summary = app::summary(&config, &tools, model.as_ref(), &url);
     let app = tokio::select! {
         built = App::builder(config).tools(tools).model(model).handler(Deferred).build() => built?,
         () = &mut stop => return Ok(()),
     };
-    println!("holdpoint listens on http://{}", listener.local_addr()?);
+    println!("holdpoint listens on {url}\n{summary}");
     let served = app.serve(listener, stop).await;
     telemetry.end().await;
     Ok(served?)
 }
 
-/// Comes back once somebody asks the process to stop. It listens from the first moment on: as the first process of a
-/// container it would not be ended by a signal that nobody listens to.
+/// Completes when the first signal asks the process to stop. The second one ends the process at once.
+///
+/// The handlers are installed before anything else: the first process of a container ignores signals without a handler.
 fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
+    let mut next = async move || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        tracing::info!("stopping");
+    };
+    Ok(async move {
+        next().await;
+        tracing::info!("stopping; a second signal ends the process at once");
+        tokio::spawn(async move {
+            next().await;
+            eprintln!("stopped at once; what was running is found by its lease at the next start");
+            std::process::exit(EXIT_INTERRUPTED);
+        });
     })
 }
 

@@ -28,6 +28,11 @@ impl Default for Database {
 }
 
 impl Database {
+    /// The URL with its password masked, for an operator to read.
+    pub(crate) fn masked_url(&self) -> String {
+        super::shown::masked(self.url.expose_secret())
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let scheme = self.url.expose_secret().split_once(':').map(|(scheme, _)| scheme);
         if !matches!(scheme, Some("sqlite" | "postgres" | "postgresql")) {

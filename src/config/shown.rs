@@ -77,7 +77,7 @@ pub(super) fn url<S: Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S
 }
 
 /// The URL without its password. What is none may be anything, and is masked as a whole.
-fn masked(url: &str) -> String {
+pub(super) fn masked(url: &str) -> String {
     let Ok(mut parsed) = Url::parse(url) else { return MASK.to_owned() };
     let is_secret = |field: &str| SECRET_FIELDS.iter().any(|part| field.to_ascii_lowercase().contains(part));
     let in_query = parsed.query_pairs().any(|(field, _)| is_secret(&field));

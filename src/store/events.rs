@@ -3,12 +3,13 @@
 
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, in_sight};
+use super::reached::Reached;
 use super::threads::{of_tenant, threads_where};
 use super::{Page, PageSize, Read, Sight, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
-use crate::domain::event::{Event, EventType, system};
+use crate::domain::event::{Event, EventType};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement, SimpleExpr, UnionType};
@@ -18,6 +19,7 @@ use sea_orm::{
 };
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 /// Rows that one statement looks at, for each event that it is to find.
 const ROWS_PER_EVENT: u64 = 10;
@@ -75,7 +77,8 @@ impl Write {
         #[cfg(feature = "torture")]
         self.name.set(event_type.as_str(), subject.call.as_ref().map(|call| &call.id as _));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        self.count(event_type, actor, &data);
+        self.has_events.store(true, Ordering::Relaxed);
+        self.reached.lock().extend(Reached::by(event_type, actor, subject, &data));
         Ok(())
     }
 }
@@ -360,31 +363,6 @@ fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> 
         data,
         call: row.tool_call_id.as_ref().and_then(|id| calls.get(id).cloned()),
         tool_call_id: row.tool_call_id,
-    })
-}
-
-/// The state that an event says a call has come to.
-pub(super) fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<&'static str> {
-    Some(match event {
-        EventType::ToolRequiresApproval => "pending",
-        EventType::ToolApproved => "approved",
-        EventType::ToolRejected | EventType::ToolBlocked => "rejected",
-        EventType::ToolExpired => "expired",
-        EventType::ToolCancelled => "cancelled",
-        EventType::ToolStarted => "executing",
-        EventType::ToolSucceeded => "succeeded",
-        EventType::ToolFailed if actor == system::INVALID => "invalid",
-        EventType::ToolFailed => "failed",
-        // It will be begun again.
-        EventType::ToolInterrupted if data.get("state").is_some_and(|it| it == "approved") => "approved",
-        EventType::ToolInterrupted => "interrupted",
-        EventType::ToolCalled
-        | EventType::RunStarted
-        | EventType::RunWaiting
-        | EventType::RunResumed
-        | EventType::RunCompleted
-        | EventType::RunFailed
-        | EventType::RunCancelled => return None,
     })
 }
 

@@ -26,6 +26,7 @@ mod paging;
 mod planted;
 mod purge;
 mod quorum;
+mod reached;
 mod resuming;
 mod rows;
 mod runs;
@@ -64,20 +65,19 @@ pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
 pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
-use crate::domain::event::EventType;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, CommitName, Passed};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use limited::{Limited, answered};
 use parking_lot::Mutex;
+use reached::Reached;
 use sea_orm::sqlx;
 use sea_orm::{
     ConnAcquireErr, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
     FromQueryResult, IsolationLevel, QueryResult, RuntimeErr, SqliteTransactionMode, Statement,
     TransactionOptions, TransactionTrait,
 };
-use serde_json::Value;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -261,8 +261,8 @@ pub(crate) struct Write {
     /// The time of everything that this transaction writes.
     now: Timestamp,
     metrics: Metrics,
-    /// What its events say that calls, by their tools, have come to; counted when it is true.
-    reached: Mutex<Vec<(String, &'static str)>>,
+    /// The states that calls reach in it; reported after the commit.
+    reached: Mutex<Vec<Reached>>,
     /// Whether it has events, and who is told then.
     has_events: AtomicBool,
     news: Arc<Notify>,
@@ -474,21 +474,13 @@ impl Write {
         if point.after().await == Passed::Failed {
             return Err(planted::cut_off());
         }
-        for (tool, state) in self.reached.into_inner() {
-            self.metrics.call_reached(&tool, state);
+        for reached in self.reached.into_inner() {
+            reached.report(&self.metrics);
         }
         if has_events {
             self.news.notify_one();
         }
         Ok(())
-    }
-
-    fn count(&self, event: EventType, actor: &str, data: &Value) {
-        self.has_events.store(true, Ordering::Relaxed);
-        let tool = data.get("tool_name").and_then(Value::as_str);
-        if let (Some(state), Some(tool)) = (events::state_reached(event, actor, data), tool) {
-            self.reached.lock().push((tool.to_owned(), state));
-        }
     }
 
     /// The time of this transaction: the database's on Postgres, the process's on SQLite.

@@ -68,6 +68,7 @@ mod resolve;
 mod roles;
 mod runs;
 mod schema;
+mod startup;
 mod stopping;
 mod stored;
 mod stories;

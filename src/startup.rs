@@ -1,0 +1,35 @@
+//! What a server prints when it starts to serve: the answers to an operator's first questions.
+
+use crate::config::{ApprovalMode, AuthMode, Config};
+use crate::domain::visible::visible;
+use crate::llm::LanguageModel;
+use crate::tools::ToolRegistry;
+
+/// The database, the model, the callers, the tools and the documents of a server at this URL, a line each. Passwords
+/// are masked.
+pub fn summary(config: &Config, tools: &ToolRegistry, model: &dyn LanguageModel, url: &str) -> String {
+    let callers = match config.auth.mode {
+        AuthMode::None => "every process of this machine, as one user (auth.mode = \"none\")",
+        AuthMode::Jwt => "holders of a token (auth.mode = \"jwt\")",
+    };
+    let mode = match config.approval.mode {
+        ApprovalMode::Manual => "held for an approval",
+        ApprovalMode::AutoApprove => "run without an approval (approval.mode = \"auto-approve\")",
+        ApprovalMode::AutoDeny => "denied (approval.mode = \"auto-deny\")",
+    };
+    let named = |hil: bool| {
+        let names: Vec<&str> = tools.specs().filter(|tool| tool.hil == hil).map(|tool| &*tool.name).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    let has_page = config.server.docs.unwrap_or_else(|| config.server.bind.ip().is_loopback());
+    let lines = [
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("database", config.database.masked_url()),
+        ("model", format!("{} (model.provider = \"{}\")", model.id(), model.provider())),
+        ("callers", callers.to_owned()),
+        ("tools that ask", format!("{}: {mode}", named(true))),
+        ("other tools", named(false)),
+        ("documents", format!("{url}/{}", if has_page { "docs" } else { "openapi.json" })),
+    ];
+    lines.map(|(name, value)| format!("  {name:<15} {}\n", visible(&value))).concat()
+}

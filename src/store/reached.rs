@@ -1,0 +1,74 @@
+//! The states that calls reach in a transaction. They are counted and logged after its commit, when they are true.
+
+use super::events::Subject;
+use crate::domain::event::{EventType, system};
+use crate::domain::id::{RunId, ThreadId, ToolCallId};
+use crate::metrics::Metrics;
+use serde_json::Value;
+
+/// A state that a call reaches.
+#[derive(Debug)]
+pub(super) struct Reached {
+    tool: String,
+    state: &'static str,
+    line: &'static str,
+    actor: String,
+    tool_call_id: ToolCallId,
+    run_id: RunId,
+    thread_id: ThreadId,
+}
+
+impl Reached {
+    /// What this event says, if it says that a call reaches a state.
+    pub(super) fn by(event: EventType, actor: &str, subject: &Subject<'_>, data: &Value) -> Option<Self> {
+        let (state, line) = state_reached(event, actor, data)?;
+        let tool = data.get("tool_name").and_then(Value::as_str)?;
+        Some(Self {
+            tool: tool.to_owned(),
+            state,
+            line,
+            actor: actor.to_owned(),
+            tool_call_id: subject.call.as_ref()?.id,
+            run_id: subject.run_id,
+            thread_id: subject.thread.id,
+        })
+    }
+
+    /// Counts the state, and writes a line of the log: ids, tool and actor, never arguments.
+    pub(super) fn report(&self, metrics: &Metrics) {
+        let Self { tool, state, line, actor, tool_call_id, run_id, thread_id } = self;
+        metrics.call_reached(tool, state);
+        tracing::info!(%tool_call_id, %run_id, %thread_id, tool, state, actor, "{line}");
+    }
+}
+
+/// The state that a call reaches by an event, and the line of the log.
+fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<(&'static str, &'static str)> {
+    const HELD: &str = "a call is held";
+    const DECIDED: &str = "a call is decided";
+    const STARTED: &str = "a call has started";
+    const ENDED: &str = "a call has ended";
+    Some(match event {
+        EventType::ToolRequiresApproval => ("pending", HELD),
+        EventType::ToolApproved => ("approved", DECIDED),
+        EventType::ToolRejected | EventType::ToolBlocked => ("rejected", DECIDED),
+        EventType::ToolExpired => ("expired", DECIDED),
+        EventType::ToolCancelled => ("cancelled", DECIDED),
+        EventType::ToolStarted => ("executing", STARTED),
+        EventType::ToolSucceeded => ("succeeded", ENDED),
+        EventType::ToolFailed if actor == system::INVALID => ("invalid", ENDED),
+        EventType::ToolFailed => ("failed", ENDED),
+        // An idempotent call, which the next claim starts again.
+        EventType::ToolInterrupted if data.get("state").is_some_and(|it| it == "approved") => {
+            ("approved", "a call was cut off and will start again")
+        }
+        EventType::ToolInterrupted => ("interrupted", ENDED),
+        EventType::ToolCalled
+        | EventType::RunStarted
+        | EventType::RunWaiting
+        | EventType::RunResumed
+        | EventType::RunCompleted
+        | EventType::RunFailed
+        | EventType::RunCancelled => return None,
+    })
+}
