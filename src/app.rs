@@ -12,7 +12,7 @@ use crate::domain::clock::{Clock, SystemClock};
 use crate::faults;
 use crate::feed::Feed;
 pub use crate::http::Deadlines;
-use crate::http::operating::Scrape;
+use crate::http::health::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming, Tickets};
 use crate::llm::LanguageModel;
 use crate::llm::remote::{Remote, RemoteConfig, RemoteError, Wire};
@@ -22,7 +22,7 @@ pub use crate::operator::{
     CALL_STATES, CallLine, Fenced, Fencer, Finding, Operator, OperatorError, Purged, WAITING_STATES,
 };
 pub use crate::startup::summary;
-use crate::store::{AgentLimits, Hints, Recovered, Sole, Store, StoreError};
+use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry, Unmatched};
@@ -175,7 +175,7 @@ pub async fn operator(config: &Config) -> Result<Operator, AppError> {
 pub async fn fencer(config: &Config) -> Result<Fencer, AppError> {
     is_there(config)?;
     // Before this process has the database open itself.
-    let sole = Sole::take(config.database.url.expose_secret()).await;
+    let sole = ProcessLock::take(config.database.url.expose_secret()).await;
     let sole = sole.map_err(|error| database_error(config, &error))?;
     Ok(Fencer::new(up_to_date(config).await?.held_by(sole)))
 }
@@ -292,7 +292,7 @@ impl AppBuilder {
         self.config.check()?;
         self.tools.check()?;
         self.check_handler()?;
-        self.tools.put_under(&self.config.tools.rules)?;
+        self.tools.apply_rules(&self.config.tools.rules)?;
         for Unmatched { key, why } in self.tools.check_policy(&self.config.approval)? {
             tracing::warn!(key, "{why}");
         }
@@ -351,7 +351,7 @@ impl App {
         let clock = clock();
         let names = parts.tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
-        let sole = Sole::take(config.database.url.expose_secret());
+        let sole = ProcessLock::take(config.database.url.expose_secret());
         let sole = sole.await.map_err(|error| database_error(config, &error))?;
         let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?.held_by(sole);
         store.migrate().await.map_err(|error| database_error(config, &error))?;
@@ -364,10 +364,10 @@ impl App {
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
         app.tasks.spawn(async move { approvals.keep_swept(every).await });
         let (feed, database) = (app.api.feed.clone(), &app.config.database);
-        let hints = Hints::at(&database.url, database.direct_url.as_ref());
+        let hints = Notifications::at(&database.url, database.direct_url.as_ref());
         app.tasks.spawn(async move { feed.keep_going(hints).await });
         let chat = app.api.chat.clone();
-        app.tasks.spawn(async move { chat.keep_going_on(every).await });
+        app.tasks.spawn(async move { chat.keep_resuming(every).await });
         Ok(app)
     }
 

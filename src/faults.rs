@@ -151,8 +151,8 @@ impl Fault {
         let hit = self.hits.fetch_add(1, Ordering::Relaxed);
         (seed, hit, self.side == Side::Before, &self.point, self.action.to_string()).hash(&mut hasher);
         // The upper half is a number from 0 up to 1 in steps that a float has.
-        let luck = f64::from((hasher.finish() >> 32) as u32) / (f64::from(u32::MAX) + 1.0);
-        luck < self.probability
+        let chance = f64::from((hasher.finish() >> 32) as u32) / (f64::from(u32::MAX) + 1.0);
+        chance < self.probability
     }
 }
 

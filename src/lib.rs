@@ -87,7 +87,7 @@ mod http;
 pub mod llm;
 mod metrics;
 mod operator;
-mod pace;
+mod rate_limit;
 mod startup;
 mod store;
 mod stream;

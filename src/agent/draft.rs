@@ -46,12 +46,12 @@ impl Drafts {
     }
 
     /// Comes back once a draft of what there is should be written; never, if it was.
-    pub(super) async fn due(&mut self, said: Length) {
-        if said == self.written {
+    pub(super) async fn due(&mut self, length: Length) {
+        if length == self.written {
             return std::future::pending().await;
         }
-        let unwritten = said.bytes.saturating_sub(self.written.bytes);
-        if unwritten < BYTES.max(said.bytes / SHARE) {
+        let unwritten = length.bytes.saturating_sub(self.written.bytes);
+        if unwritten < BYTES.max(length.bytes / SHARE) {
             sleep_until(self.next).await;
         }
         if let Some(under_way) = &mut self.under_way {
@@ -62,9 +62,9 @@ impl Drafts {
     }
 
     /// Has these parts written.
-    pub(super) fn write(&mut self, said: Length, parts: Vec<Part>) {
-        self.written = said;
-        let times = u32::try_from(said.bytes / PAUSE_BYTES).unwrap_or(u32::MAX).saturating_add(1);
+    pub(super) fn write(&mut self, length: Length, parts: Vec<Part>) {
+        self.written = length;
+        let times = u32::try_from(length.bytes / PAUSE_BYTES).unwrap_or(u32::MAX).saturating_add(1);
         self.next = Instant::now() + PAUSE.saturating_mul(times);
         let (store, step) = (self.store.clone(), self.step.clone());
         self.under_way = Some(self.tasks.spawn(async move {

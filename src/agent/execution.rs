@@ -1,13 +1,13 @@
 //! Running what is permitted, and writing down how it went.
 
 use super::heartbeat::{Halt, Heartbeat};
-use super::persist::persist;
+use super::retry::persist;
 use super::tasks::{Tasks, Work};
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Execution, Input, Outcome, words};
+use crate::domain::call::{Execution, Input, Outcome, model_texts};
 use crate::domain::id::ToolCallId;
 use crate::domain::permit::Permit;
-use crate::domain::turn::Shown;
+use crate::domain::turn::RenderedResult;
 use crate::metrics::Metrics;
 use crate::store::{AgentLimits, Delegated, Store, StoreError};
 use crate::tools::gate::Gate;
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 /// How long a tool may take to return when the process leaves: well within the time that is there to write its outcome.
-const LAST_CHANCE: Duration = Duration::from_secs(1);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What came of running a permit.
 #[derive(Debug)]
 pub(crate) enum Ran {
     /// The call has ended, and this is what a page shows of it.
-    Ended(Shown),
+    Ended(RenderedResult),
     /// It has not: it is to be begun again.
     Again,
     /// It has not: a child does it.
@@ -83,9 +83,9 @@ impl Executor {
                     self.delegated.notify_one();
                     return Ok(Ran::Delegated);
                 }
-                Delegated::TooDeep => Outcome::Failed(words::TOO_DEEP.to_owned()),
-                Delegated::TooMany => Outcome::Failed(words::TOO_MANY.to_owned()),
-                Delegated::Unwanted => Outcome::Failed(words::CHILD_UNWANTED.to_owned()),
+                Delegated::TooDeep => Outcome::Failed(model_texts::TOO_DEEP.to_owned()),
+                Delegated::TooMany => Outcome::Failed(model_texts::TOO_MANY.to_owned()),
+                Delegated::Unwanted => Outcome::Failed(model_texts::CHILD_UNWANTED.to_owned()),
                 Delegated::Lost => Outcome::Lost,
             },
             Err(why) => Outcome::Failed(why),
@@ -159,11 +159,11 @@ impl Executor {
         tokio::select! {
             biased;
             returned = &mut *tool => return Ok(outcome(returned, execution)),
-            () = over, if !self.tasks.is_cut() => return Err(unknown),
-            () = self.tasks.cut() => {}
+            () = over, if !self.tasks.is_aborted() => return Err(unknown),
+            () = self.tasks.aborted() => {}
         }
         // The process leaves, and what is not written soon is not written at all.
-        match timeout(self.gate.cancel_grace().min(LAST_CHANCE), &mut *tool).await {
+        match timeout(self.gate.cancel_grace().min(FINAL_WRITE_TIMEOUT), &mut *tool).await {
             Ok(returned) => Ok(outcome(returned, execution)),
             Err(_elapsed) => {
                 tool.abort();
@@ -184,7 +184,7 @@ impl Executor {
         let outcome = tokio::select! {
             biased;
             returned = &mut tool => outcome(returned, execution),
-            () = self.tasks.cut() => return tool.abort(),
+            () = self.tasks.aborted() => return tool.abort(),
         };
         if !matches!(outcome, Outcome::Succeeded(_) | Outcome::Failed(_)) {
             return;
@@ -204,15 +204,15 @@ impl Executor {
         ran: &Input,
         outcome: Outcome,
     ) -> Result<Ran, StoreError> {
-        let result = self.gate.words(&outcome, asked, ran);
+        let result = self.gate.result_text(&outcome, asked, ran);
         let settle = || self.settle(tool_call_id, execution, &outcome, &result);
         let settled = persist(self.lease, settle).await?;
         match outcome {
             Outcome::Succeeded(output) if settled.value => {
-                return Ok(Ran::Ended(Shown::Output(output.into_value())));
+                return Ok(Ran::Ended(RenderedResult::Output(output.into_value())));
             }
             Outcome::Failed(_) | Outcome::FailedAgain(_) | Outcome::Interrupted if settled.value => {
-                return Ok(Ran::Ended(Shown::Error(result)));
+                return Ok(Ran::Ended(RenderedResult::Error(result)));
             }
             _ => {}
         }
@@ -222,7 +222,7 @@ impl Executor {
         if !settled.value && !settled.tried_before {
             tracing::warn!(state = stored.state.as_str(), "an outcome came too late and changes nothing");
         }
-        Ok(match Shown::of(&stored) {
+        Ok(match RenderedResult::of(&stored) {
             Some(shown) => Ran::Ended(shown),
             None if stored.is_delegated() => Ran::Delegated,
             None => Ran::Again,
@@ -230,10 +230,10 @@ impl Executor {
     }
 
     async fn begin(&self, permit: Permit) -> Outcome {
-        if self.tasks.is_cut() && permit.execution().attempt > 1 {
+        if self.tasks.is_aborted() && permit.execution().attempt > 1 {
             return Outcome::Lost;
         }
-        if self.tasks.is_cut() {
+        if self.tasks.is_aborted() {
             return Outcome::Failed("the server stopped before it began; it did not run".to_owned());
         }
         self.gate.run(permit).await

@@ -41,13 +41,13 @@ impl Heartbeat {
         let (said, halt) = watch::channel(None);
         let until = CancellationToken::new();
         let over = until.clone();
-        let mut wishes = tasks.wishes();
+        let mut wishes = tasks.wake_signals();
         let metrics = metrics.clone();
         tasks.spawn(async move {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(lease / BEATS_PER_LEASE) => {}
-                    () = wished(&mut wishes, work) => {}
+                    () = woken(&mut wishes, work) => {}
                     () = over.cancelled() => return,
                 }
                 match renew().await {
@@ -81,13 +81,13 @@ impl Heartbeat {
         };
         tokio::select! {
             halt = said => halt,
-            () = self.tasks.cut() => Halt::Leaving,
+            () = self.tasks.aborted() => Halt::Leaving,
         }
     }
 }
 
 /// Comes back once somebody wishes this work to end, or may have.
-async fn wished(wishes: &mut broadcast::Receiver<Work>, work: Work) {
+async fn woken(wishes: &mut broadcast::Receiver<Work>, work: Work) {
     loop {
         match wishes.recv().await {
             Ok(other) if other != work => {}

@@ -7,7 +7,7 @@
 //! A note is a user message to the model, because no wire has another place for it. What begins it is therefore told
 //! of nobody else: in a user's own words, and in what a tool says within a note, it is marked as quoted.
 
-use crate::domain::call::{ToolCall, words};
+use crate::domain::call::{ToolCall, model_texts};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
 use crate::llm::{ModelCall, ModelMessage, Speaker};
@@ -65,7 +65,7 @@ impl Projection<'_> {
         let mut calls = Vec::with_capacity(step.calls.len());
         let mut answers = Vec::with_capacity(step.calls.len());
         for call in &step.calls {
-            let (kind, told) = self.answer(call);
+            let (kind, sent_texts) = self.answer(call);
             // What was shown with a placeholder stays as it was shown; the note tells of the edit.
             let input = match kind {
                 SealKind::Placeholder => &call.input,
@@ -79,7 +79,7 @@ impl Projection<'_> {
             answers.push(ModelMessage::Tool {
                 call_id: call.wire_call_id.clone(),
                 tool_name: call.name.clone(),
-                text: told,
+                text: sent_texts,
             });
         }
         let speaker = if step.origin.as_deref() == Some(self.origin) {
@@ -93,7 +93,7 @@ impl Projection<'_> {
 
     /// The one answer of a call: what was told first, else what there is to tell now.
     fn answer(&mut self, call: &ToolCall) -> (SealKind, String) {
-        if let Some(first) = self.transcript.told(call.id).first() {
+        if let Some(first) = self.transcript.texts_of(call.id).first() {
             return (first.kind, first.text.clone());
         }
         let (kind, text) = match call.end() {
@@ -112,9 +112,9 @@ impl Projection<'_> {
                 continue;
             }
             for (call, sent) in self.transcript.sent.iter() {
-                let told_there = sent.iter().filter(|sent| sent.message_id == message.id);
-                let told_there = told_there.filter(|sent| sent.kind == SealKind::Note);
-                notes.extend(told_there.map(|sent| (place, *call, sent.text.clone())));
+                let sent_there = sent.iter().filter(|sent| sent.message_id == message.id);
+                let sent_there = sent_there.filter(|sent| sent.kind == SealKind::Note);
+                notes.extend(sent_there.map(|sent| (place, *call, sent.text.clone())));
             }
         }
         notes.sort();
@@ -131,7 +131,7 @@ impl Projection<'_> {
         }
         due.sort_by_key(|(id, _)| *id);
         for (tool_call_id, text) in due {
-            let n = i32::try_from(self.transcript.told(tool_call_id).len()).unwrap_or(i32::MAX);
+            let n = i32::try_from(self.transcript.texts_of(tool_call_id).len()).unwrap_or(i32::MAX);
             self.history.seals.push(Seal { tool_call_id, n, kind: SealKind::Note, text: text.clone() });
             self.history.messages.push(ModelMessage::User(text));
         }
@@ -145,8 +145,8 @@ impl Projection<'_> {
     ) -> Option<(ToolCallId, String)> {
         let end = call.end()?;
         let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, end.result));
-        let note = format!("{} {outcome}", words::NOTE);
-        let told = self.transcript.told(call.id);
+        let note = format!("{} {outcome}", model_texts::NOTE);
+        let sent_texts = self.transcript.texts_of(call.id);
         let stands = |sent: &Sent| {
             let question = self.transcript.questions.get(&sent.message_id);
             question.is_some_and(|question| standing.contains(question))
@@ -154,11 +154,11 @@ impl Projection<'_> {
         if cut_off {
             // What the branch that was cut off knew, this one does not; only an effect is worth telling.
             call.execution()?;
-            let known = told.iter().any(|sent| sent.text == note && stands(sent));
+            let known = sent_texts.iter().any(|sent| sent.text == note && stands(sent));
             return (!known).then_some((call.id, note));
         }
         // A note before a message that was cut off is not told any more.
-        let last = told.iter().rfind(|sent| sent.kind != SealKind::Note || stands(sent))?;
+        let last = sent_texts.iter().rfind(|sent| sent.kind != SealKind::Note || stands(sent))?;
         (last.text != end.result && last.text != note).then_some((call.id, note))
     }
 }
@@ -167,9 +167,9 @@ impl Projection<'_> {
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
-    for (at, found) in text.to_ascii_lowercase().match_indices(words::NOTE) {
+    for (at, found) in text.to_ascii_lowercase().match_indices(model_texts::NOTE) {
         out.push_str(text.get(from..at).unwrap_or_default());
-        out.push_str(words::QUOTED_NOTE);
+        out.push_str(model_texts::QUOTED_NOTE);
         from = at + found.len();
     }
     out.push_str(text.get(from..).unwrap_or_default());

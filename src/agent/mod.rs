@@ -9,15 +9,15 @@ mod draft;
 mod execution;
 mod heartbeat;
 mod history;
-mod persist;
 #[cfg(feature = "torture")]
 mod planted;
+mod retry;
 mod step;
 mod tasks;
 mod turn;
 
 pub(crate) use execution::Executor;
 pub(crate) use heartbeat::Heartbeat;
-pub(crate) use persist::persist;
-pub(crate) use tasks::{LOOK_AGAIN, Tasks, Work};
-pub(crate) use turn::{Agent, AsksAbout, Ended, Turn};
+pub(crate) use retry::persist;
+pub(crate) use tasks::{POLL_INTERVAL, Tasks, Work};
+pub(crate) use turn::{Agent, AskHandler, Ended, Turn};

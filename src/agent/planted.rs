@@ -1,14 +1,14 @@
 //! Bugs of the agent, for the torture run.
 
 use super::execution::Executor;
-use super::step::AskedCall;
+use super::step::ProposedCall;
 use super::turn::Agent;
 use crate::domain::call::Outcome;
 use crate::domain::permit::Permit;
 use crate::domain::policy::{Judgement, SessionPolicy};
-use crate::domain::turn::{Standing, Stands, TurnEvent};
+use crate::domain::turn::{HeldCallStatus, HoldProgress, TurnEvent};
 use crate::store::StoreError;
-use crate::tools::gate::Behalf;
+use crate::tools::gate::PolicyContext;
 
 impl Executor {
     /// [`Bug::ClaimAfterTool`](crate::faults::Bug): the outcome of what ran before anybody had the right to it.
@@ -17,31 +17,31 @@ impl Executor {
         permit: &Permit,
         outcome: &Outcome,
     ) -> Result<bool, StoreError> {
-        let result = self.gate.words(outcome, permit.asked(), permit.input());
+        let result = self.gate.result_text(outcome, permit.asked(), permit.input());
         self.settle(permit.tool_call_id(), permit.execution(), outcome, &result).await
     }
 }
 
 impl Agent {
     /// [`Bug::TellBeforeCommit`](crate::faults::Bug): what a person is going to be asked, told before it is stored.
-    pub(super) fn tell_too_early(&self, calls: &[AskedCall], say: &(dyn Fn(TurnEvent<'static>) + Sync)) {
+    pub(super) fn tell_too_early(&self, calls: &[ProposedCall], emit: &(dyn Fn(TurnEvent<'static>) + Sync)) {
         let held = calls.iter().filter(|call| {
             let session = SessionPolicy::default();
-            let behalf = Behalf { roles: &[], session: &session, requester: "", grants: &[] };
-            let judged = self.executor.gate.judge(&call.name, &call.arguments, behalf, |_| true);
+            let context = PolicyContext { roles: &[], session: &session, requester: "", grants: &[] };
+            let judged = self.executor.gate.judge(&call.name, &call.arguments, context, |_| true);
             matches!(judged.judgement, Judgement::Held { .. })
         });
         let held: Vec<_> = held
-            .map(|call| Standing {
+            .map(|call| HeldCallStatus {
                 tool_call_id: call.id,
                 tool_name: call.name.clone(),
-                shown_anew: None,
-                word: "pending",
-                stands: Stands::Pending,
+                input_to_show: None,
+                label: "pending",
+                progress: HoldProgress::Pending,
             })
             .collect();
         if !held.is_empty() {
-            say(TurnEvent::Held(held));
+            emit(TurnEvent::Held(held));
         }
     }
 }

@@ -22,25 +22,25 @@ use tracing::Instrument;
 use tracing::field::Empty;
 
 /// More words, thoughts and files than this, in bytes, are no mistake any more but a broken server.
-const WORDS_BYTES_MAX: usize = 4 << 20;
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
 /// As many sources are told of a step; nobody looks at more.
 const SOURCES_MAX: usize = 256;
 /// Signs of life stretch `idle_timeout` so many times: some models think for long, and some servers never end.
 const ALIVE_TIMES: u32 = 10;
 /// The longest first pause before a model is asked again, and the longest of all.
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(8);
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// Who wants to be left alone for longer is not asked again: a person waits.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What a model said in one step.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ModelOutput {
     pub(super) parts: Vec<Part>,
-    pub(super) calls: Vec<AskedCall>,
+    pub(super) calls: Vec<ProposedCall>,
     pub(super) end: Option<StepEnd>,
     /// Bytes of words, thoughts and files so far.
-    words_bytes: usize,
+    output_bytes: usize,
     /// The addresses of the sources so far.
     named: HashSet<String>,
     /// Sources that are not told yet.
@@ -57,7 +57,7 @@ pub(super) struct StepEnd {
 
 /// A call as the model asked for it.
 #[derive(Debug)]
-pub(super) struct AskedCall {
+pub(super) struct ProposedCall {
     pub(super) id: ToolCallId,
     pub(super) provider_call_id: String,
     pub(super) name: String,
@@ -70,24 +70,24 @@ pub(super) struct AskedCall {
 
 /// Why a turn goes no further.
 #[derive(Debug)]
-pub(super) enum Broke {
+pub(super) enum Stopped {
     /// Something failed.
     Failed(TurnError),
     /// It has to end.
     Halted(Halt),
 }
 
-impl From<TurnError> for Broke {
+impl From<TurnError> for Stopped {
     fn from(error: TurnError) -> Self {
         Self::Failed(error)
     }
 }
 
 /// How a model is asked.
-pub(super) struct Asking<'a> {
+pub(super) struct ModelCaller<'a> {
     pub(super) model: &'a dyn LanguageModel,
     /// How long it may be silent, and how often it is asked again.
-    pub(super) patience: &'a config::Model,
+    pub(super) timeouts: &'a config::Model,
     pub(super) limits: &'a config::Limits,
     pub(super) clock: &'a dyn Clock,
     pub(super) heartbeat: &'a Heartbeat,
@@ -95,54 +95,54 @@ pub(super) struct Asking<'a> {
 }
 
 /// Asks the model and tells live what it says. What it said comes back even where it broke off.
-pub(super) async fn ask(
-    with: &Asking<'_>,
+pub(super) async fn call_model(
+    with: &ModelCaller<'_>,
     request: &ModelRequest,
     drafts: &mut Drafts,
-    say: &(dyn Fn(TurnEvent<'static>) + Sync),
-) -> (Said, Result<(), Broke>) {
-    let mut said = Said::default();
+    emit: &(dyn Fn(TurnEvent<'static>) + Sync),
+) -> (ModelOutput, Result<(), Stopped>) {
+    let mut output = ModelOutput::default();
     // Who is halted drops the model's stream, and with it the request.
     let result = tokio::select! {
-        result = with.ask_until_told(request, &mut said, drafts, say) => result.map_err(Broke::Failed),
-        halt = with.heartbeat.halt() => Err(Broke::Halted(halt)),
+        result = with.call_with_retry(request, &mut output, drafts, emit) => result.map_err(Stopped::Failed),
+        halt = with.heartbeat.halt() => Err(Stopped::Halted(halt)),
     };
-    said.tell_sources(say);
-    (said, result)
+    output.emit_sources(emit);
+    (output, result)
 }
 
-impl Asking<'_> {
+impl ModelCaller<'_> {
     /// Asks again while the model cannot be had, as long as nobody was told anything.
-    async fn ask_until_told(
+    async fn call_with_retry(
         &self,
         request: &ModelRequest,
-        said: &mut Said,
+        output: &mut ModelOutput,
         drafts: &mut Drafts,
-        say: &(dyn Fn(TurnEvent<'static>) + Sync),
+        emit: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
-        for pause in pauses(self.patience.retries, self.clock) {
-            let (why, retry_after) = match self.listen(request, said, drafts, say).await {
+        for pause in backoff(self.timeouts.retries, self.clock) {
+            let (why, retry_after) = match self.attempt(request, output, drafts, emit).await {
                 Err(Failure::Model(ModelError::Unavailable { why, retry_after })) => (why, retry_after),
                 other => return other.map_err(TurnError::from),
             };
-            let wanted = retry_after.unwrap_or_default();
-            if !said.is_empty() || wanted > RETRY_AFTER_MAX {
-                return Err(broken_off(&ModelError::Unavailable { why, retry_after }));
+            let requested = retry_after.unwrap_or_default();
+            if !output.is_empty() || requested > RETRY_AFTER_MAX {
+                return Err(model_failure(&ModelError::Unavailable { why, retry_after }));
             }
-            let pause = pause.saturating_add(wanted);
+            let pause = pause.saturating_add(requested);
             tracing::info!(%why, ?pause, "the model cannot be had now; it is asked again");
             tokio::time::sleep(pause).await;
             self.metrics.model_retried(self.model.provider());
         }
-        self.listen(request, said, drafts, say).await.map_err(TurnError::from)
+        self.attempt(request, output, drafts, emit).await.map_err(TurnError::from)
     }
 
-    async fn listen(
+    async fn attempt(
         &self,
         request: &ModelRequest,
-        said: &mut Said,
+        output: &mut ModelOutput,
         drafts: &mut Drafts,
-        say: &(dyn Fn(TurnEvent<'static>) + Sync),
+        emit: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), Failure> {
         let mut timed = TimedCall::begin(self);
         let span = tracing::error_span!(
@@ -158,57 +158,57 @@ impl Asking<'_> {
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
         );
-        let heard = self.hear(request, said, drafts, say, &mut timed).instrument(span.clone()).await;
-        if let Some(usage) = said.end.as_ref().and_then(|end| end.usage) {
+        let read = self.read_stream(request, output, drafts, emit, &mut timed).instrument(span.clone()).await;
+        if let Some(usage) = output.end.as_ref().and_then(|end| end.usage) {
             // Unsigned numbers go out as texts.
             let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
             span.record("gen_ai.usage.input_tokens", signed(usage.input_tokens));
             span.record("gen_ai.usage.output_tokens", signed(usage.output_tokens));
         }
-        if let Err(failure) = &heard {
+        if let Err(failure) = &read {
             span.record("otel.status_code", "ERROR").record("error.type", failure.outcome());
         }
-        timed.outcome = heard.as_ref().map_or_else(Failure::outcome, |()| "completed");
-        heard
+        timed.outcome = read.as_ref().map_or_else(Failure::outcome, |()| "completed");
+        read
     }
 
-    async fn hear(
+    async fn read_stream(
         &self,
         request: &ModelRequest,
-        said: &mut Said,
+        output: &mut ModelOutput,
         drafts: &mut Drafts,
-        say: &(dyn Fn(TurnEvent<'static>) + Sync),
+        emit: &(dyn Fn(TurnEvent<'static>) + Sync),
         timed: &mut TimedCall<'_>,
     ) -> Result<(), Failure> {
         let mut stream = self.model.stream(request);
-        let mut patience = self.patience.first_byte_timeout;
-        let mut said_nothing_since = Instant::now();
+        let mut limit = self.timeouts.first_byte_timeout;
+        let mut last_output = Instant::now();
         loop {
-            let next = tokio::time::timeout(patience, stream.next());
+            let next = tokio::time::timeout(limit, stream.next());
             tokio::pin!(next);
             let next = loop {
                 tokio::select! {
                     biased;
                     // A model that pauses has its words kept too.
-                    () = drafts.due(said.length()) => drafts.write(said.length(), said.parts.clone()),
+                    () = drafts.due(output.length()) => drafts.write(output.length(), output.parts.clone()),
                     next = &mut next => break next,
                 }
             };
-            patience = self.patience.idle_timeout;
+            limit = self.timeouts.idle_timeout;
             if let Ok(Some(Ok(_))) = &next {
-                timed.answers();
+                timed.responded();
             }
             match next.map_err(|_elapsed| Failure::Silent)? {
                 Some(Ok(ModelEvent::Alive)) => {
-                    if said_nothing_since.elapsed() > patience.saturating_mul(ALIVE_TIMES) {
+                    if last_output.elapsed() > limit.saturating_mul(ALIVE_TIMES) {
                         return Err(Failure::Silent);
                     }
                 }
                 Some(event) => {
-                    said.take(event?, self.limits, self.clock, say)?;
-                    said_nothing_since = Instant::now();
+                    output.apply(event?, self.limits, self.clock, emit)?;
+                    last_output = Instant::now();
                 }
-                None if said.end.is_some() => return Ok(()),
+                None if output.end.is_some() => return Ok(()),
                 None => return Err(ModelError::Malformed("no end".to_owned()).into()),
             }
         }
@@ -219,36 +219,36 @@ impl Asking<'_> {
 struct TimedCall<'a> {
     metrics: &'a Metrics,
     provider: &'a str,
-    asked: Instant,
-    answers: bool,
+    started: Instant,
+    has_responded: bool,
     outcome: &'static str,
 }
 
 impl<'a> TimedCall<'a> {
-    fn begin(with: &Asking<'a>) -> Self {
+    fn begin(with: &ModelCaller<'a>) -> Self {
         let (metrics, provider) = (with.metrics, with.model.provider());
-        Self { metrics, provider, asked: Instant::now(), answers: false, outcome: "cancelled" }
+        Self { metrics, provider, started: Instant::now(), has_responded: false, outcome: "cancelled" }
     }
 
-    fn answers(&mut self) {
-        if !self.answers {
-            self.answers = true;
-            self.metrics.model_began(self.provider, self.asked.elapsed());
+    fn responded(&mut self) {
+        if !self.has_responded {
+            self.has_responded = true;
+            self.metrics.model_began(self.provider, self.started.elapsed());
         }
     }
 }
 
 impl Drop for TimedCall<'_> {
     fn drop(&mut self) {
-        self.metrics.model_ended(self.provider, self.outcome, self.asked.elapsed());
+        self.metrics.model_ended(self.provider, self.outcome, self.started.elapsed());
     }
 }
 
 /// The pauses before a model is asked again: each twice as long as the one before it, and up to half of it left to
 /// chance, so that many who were refused at once do not come back at once.
-fn pauses(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
+fn backoff(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
     (0..retries).map(move |n| {
-        let longest = PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(PAUSE_MAX);
+        let longest = BACKOFF_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(BACKOFF_MAX);
         longest.mul_f64(0.5 + clock.chance() / 2.0)
     })
 }
@@ -289,28 +289,28 @@ impl From<TurnError> for Failure {
 impl From<Failure> for TurnError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Model(error) => broken_off(&error),
+            Failure::Model(error) => model_failure(&error),
             Failure::Silent => silent(),
             Failure::Turn(error) => error,
         }
     }
 }
 
-impl Said {
+impl ModelOutput {
     fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     fn length(&self) -> Length {
-        Length { parts: self.parts.len(), bytes: self.words_bytes }
+        Length { parts: self.parts.len(), bytes: self.output_bytes }
     }
 
-    fn take(
+    fn apply(
         &mut self,
         event: ModelEvent,
         limits: &config::Limits,
         clock: &dyn Clock,
-        say: &(dyn Fn(TurnEvent<'static>) + Sync),
+        emit: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
         match event {
             ModelEvent::Alive => {}
@@ -322,10 +322,10 @@ impl Said {
                 if let Some(Part::Text { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
                 } else {
-                    self.tell_sources(say);
+                    self.emit_sources(emit);
                     self.parts.push(Part::Text { text: delta.clone() });
                 }
-                say(TurnEvent::Text(delta.into()));
+                emit(TurnEvent::Text(delta.into()));
             }
             ModelEvent::Reasoning(delta) => {
                 let delta = as_stored(delta);
@@ -333,10 +333,10 @@ impl Said {
                 if let Some(Part::Reasoning { text }) = self.parts.last_mut() {
                     text.push_str(&delta);
                 } else {
-                    self.tell_sources(say);
+                    self.emit_sources(emit);
                     self.parts.push(Part::Reasoning { text: delta.clone() });
                 }
-                say(TurnEvent::Reasoning(delta.into()));
+                emit(TurnEvent::Reasoning(delta.into()));
             }
             ModelEvent::Source { url, title } => {
                 if let Some(source) = Source::new(&url, title)
@@ -345,27 +345,27 @@ impl Said {
                 {
                     self.sources.push(source);
                     if !matches!(self.parts.last(), Some(Part::Text { .. } | Part::Reasoning { .. })) {
-                        self.tell_sources(say);
+                        self.emit_sources(emit);
                     }
                 }
             }
             ModelEvent::File { media_type, data } => {
                 if let Some(file) = File::new(&media_type, &data) {
                     self.count(file.url.len())?;
-                    self.tell_sources(say);
+                    self.emit_sources(emit);
                     self.parts.push(Part::File(file.clone()));
-                    say(TurnEvent::File(file));
+                    emit(TurnEvent::File(file));
                 }
             }
             ModelEvent::CallStarted { index, provider_call_id, tool_name } => {
                 if index != self.calls.len() || index >= CALLS_MAX {
                     let why = format!("call {index} after {} calls", self.calls.len());
-                    return Err(broken_off(&ModelError::Malformed(why)));
+                    return Err(model_failure(&ModelError::Malformed(why)));
                 }
-                self.tell_sources(say);
+                self.emit_sources(emit);
                 let id = ToolCallId::new(clock.uuid());
                 self.parts.push(Part::ToolCall { tool_call_id: id });
-                self.calls.push(AskedCall {
+                self.calls.push(ProposedCall {
                     id,
                     provider_call_id,
                     name: tool_name.clone(),
@@ -373,7 +373,7 @@ impl Said {
                     nesting: Nesting::default(),
                     whole: false,
                 });
-                say(TurnEvent::CallStarted { tool_call_id: id, tool_name });
+                emit(TurnEvent::CallStarted { tool_call_id: id, tool_name });
             }
             ModelEvent::CallArguments { index, mut delta } => {
                 let call = self.call(index)?;
@@ -388,7 +388,7 @@ impl Said {
                 delta.truncate(call.nesting.within(&delta, limits.json_depth).len());
                 if !delta.is_empty() {
                     let tool_call_id = call.id;
-                    say(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
+                    emit(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
                 }
             }
             ModelEvent::CallFinished { index } => self.call(index)?.whole = true,
@@ -414,24 +414,24 @@ impl Said {
     }
 
     /// Tells the sources that came in the midst of words, behind them: they would cut them in two.
-    fn tell_sources(&mut self, say: &(dyn Fn(TurnEvent<'static>) + Sync)) {
+    fn emit_sources(&mut self, emit: &(dyn Fn(TurnEvent<'static>) + Sync)) {
         for source in self.sources.drain(..) {
             self.parts.push(Part::Source(source.clone()));
-            say(TurnEvent::Source(source));
+            emit(TurnEvent::Source(source));
         }
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), TurnError> {
-        self.words_bytes = self.words_bytes.saturating_add(bytes);
-        if self.words_bytes > WORDS_BYTES_MAX {
-            return Err(broken_off(&ModelError::Malformed(format!("more than {WORDS_BYTES_MAX} bytes"))));
+        self.output_bytes = self.output_bytes.saturating_add(bytes);
+        if self.output_bytes > OUTPUT_BYTES_MAX {
+            return Err(model_failure(&ModelError::Malformed(format!("more than {OUTPUT_BYTES_MAX} bytes"))));
         }
         Ok(())
     }
 
-    fn call(&mut self, index: usize) -> Result<&mut AskedCall, TurnError> {
+    fn call(&mut self, index: usize) -> Result<&mut ProposedCall, TurnError> {
         self.calls.get_mut(index).ok_or_else(|| {
-            broken_off(&ModelError::Malformed(format!("arguments for an unknown call {index}")))
+            model_failure(&ModelError::Malformed(format!("arguments for an unknown call {index}")))
         })
     }
 }
@@ -450,7 +450,7 @@ fn silent() -> TurnError {
 }
 
 /// The failure as clients read it: what the provider said stays in the log.
-fn broken_off(error: &ModelError) -> TurnError {
+fn model_failure(error: &ModelError) -> TurnError {
     tracing::warn!(%error, "a model call failed");
     match error {
         ModelError::Unavailable { .. } | ModelError::Upstream(_) => TurnError {
@@ -472,9 +472,9 @@ mod tests {
 
     /// The machine's clock, with luck of this much.
     #[derive(Debug)]
-    struct Luck(f64);
+    struct FixedChance(f64);
 
-    impl Clock for Luck {
+    impl Clock for FixedChance {
         fn now(&self) -> Timestamp {
             SystemClock.now()
         }
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_a_longest_and_half_of_each_is_left_to_chance() {
-        let millis = |luck| pauses(7, &Luck(luck)).map(|pause| pause.as_millis()).collect::<Vec<_>>();
+        let millis = |luck| backoff(7, &FixedChance(luck)).map(|pause| pause.as_millis()).collect::<Vec<_>>();
         assert_eq!(millis(0.0), [250, 500, 1000, 2000, 4000, 4000, 4000]);
         assert_eq!(millis(0.5), [375, 750, 1500, 3000, 6000, 6000, 6000]);
     }

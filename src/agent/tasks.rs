@@ -10,14 +10,14 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 /// How long what was cut off may take to write down how it stands.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of that those who wait for it may use, so that they can still be answered.
-const LAST_LOOK: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often somebody who waits for what another process may do looks whether it has.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Wishes that a heartbeat may be behind by; one that is further behind just looks.
-const WISHES: usize = 64;
+const WAKE_CAPACITY: usize = 64;
 
 /// What is done under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +46,9 @@ pub(crate) struct Tasks {
     /// Nothing new is begun.
     stopping: CancellationToken,
     /// What still runs is given up.
-    cut: CancellationToken,
+    aborted: CancellationToken,
     /// What somebody here wishes to end, so that whoever holds its lease looks now.
-    wishes: broadcast::Sender<Work>,
+    wake: broadcast::Sender<Work>,
 }
 
 impl Tasks {
@@ -56,8 +56,8 @@ impl Tasks {
         Self {
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
-            cut: CancellationToken::new(),
-            wishes: broadcast::Sender::new(WISHES),
+            aborted: CancellationToken::new(),
+            wake: broadcast::Sender::new(WAKE_CAPACITY),
         }
     }
 
@@ -72,7 +72,7 @@ impl Tasks {
 
     /// How many are not at their end.
     #[cfg(test)]
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn active(&self) -> usize {
         self.tracker.len()
     }
 
@@ -87,20 +87,20 @@ impl Tasks {
     }
 
     /// Whether the grace time is over: what runs now ends without an outcome.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut.is_cancelled()
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.is_cancelled()
     }
 
     /// Comes back once that is so.
-    pub(crate) async fn cut(&self) {
-        self.cut.cancelled().await;
+    pub(crate) async fn aborted(&self) {
+        self.aborted.cancelled().await;
     }
 
     /// Comes back when somebody has waited long enough for what others do: after `wait`, or soon after the cut.
-    pub(crate) async fn patience(&self, wait: Duration) {
+    pub(crate) async fn wait_limit(&self, wait: Duration) {
         let cut = async {
-            self.cut().await;
-            tokio::time::sleep(LAST_LOOK).await;
+            self.aborted().await;
+            tokio::time::sleep(REPLY_TIMEOUT).await;
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -109,14 +109,14 @@ impl Tasks {
     }
 
     /// Has whoever does this work here look whether it should end.
-    pub(crate) fn look_now(&self, work: Work) {
+    pub(crate) fn wake(&self, work: Work) {
         // Nobody does any here, perhaps.
-        let _listeners = self.wishes.send(work);
+        let _listeners = self.wake.send(work);
     }
 
     /// Learns of every such wish from now on.
-    pub(crate) fn wishes(&self) -> broadcast::Receiver<Work> {
-        self.wishes.subscribe()
+    pub(crate) fn wake_signals(&self) -> broadcast::Receiver<Work> {
+        self.wake.subscribe()
     }
 
     /// Begins nothing new from now on.
@@ -137,8 +137,8 @@ impl Tasks {
             return;
         }
         tracing::warn!("the grace time is over; what still runs is given up");
-        self.cut.cancel();
-        if tokio::time::timeout(LAST_WORDS, &mut finished).await.is_err() {
+        self.aborted.cancel();
+        if tokio::time::timeout(CLEANUP_TIMEOUT, &mut finished).await.is_err() {
             tracing::error!("some work could not be brought to an end");
         }
     }

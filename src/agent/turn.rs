@@ -4,7 +4,7 @@ use super::draft::Drafts;
 use super::execution::{Executor, Ran};
 use super::heartbeat::{Halt, Heartbeat};
 use super::history;
-use super::step::{self, AskedCall, Asking, Broke, Said, StepEnd};
+use super::step::{self, ModelCaller, ModelOutput, ProposedCall, StepEnd, Stopped};
 use crate::config;
 use crate::domain::call::{Input, ToolCall};
 use crate::domain::canonical::same_object;
@@ -14,12 +14,12 @@ use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::permit::Permit;
 use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::run::{TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
+use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, Point};
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepOpening, StepResult, Store, StoreError, TurnEnd};
-use crate::tools::gate::Behalf;
+use crate::tools::gate::PolicyContext;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -44,11 +44,11 @@ pub(crate) struct Turn<'a> {
     pub(crate) heartbeat: &'a Heartbeat,
     pub(crate) model: &'a dyn LanguageModel,
     /// Who is asked in this process about the calls that a step holds; without them the turn ends there.
-    pub(crate) asks: Option<AsksAbout<'a>>,
+    pub(crate) asks: Option<AskHandler<'a>>,
 }
 
 /// Asks about held calls, and comes back with how they stand then.
-pub(crate) type AsksAbout<'a> =
+pub(crate) type AskHandler<'a> =
     &'a (dyn Fn(Vec<ToolCall>) -> BoxFuture<'a, Result<Vec<ToolCall>, StoreError>> + Send + Sync);
 
 /// How a turn ended, where it did not break.
@@ -58,7 +58,7 @@ pub(crate) struct Ended {
 }
 
 /// A step that is open, and what the model is asked in it.
-struct Opened {
+struct OpenedStep {
     n: i32,
     /// Whether it comes after all that may have tools.
     last: bool,
@@ -68,7 +68,7 @@ struct Opened {
 }
 
 /// The calls of a thread that wait for a person while a step is judged.
-struct Waiting {
+struct PendingCalls {
     /// How many, those of the step that are judged so far among them.
     count: u64,
     /// Those of the steps before it that a repeat would repeat.
@@ -79,7 +79,7 @@ struct Waiting {
     grants: Vec<Grant>,
 }
 
-impl Waiting {
+impl PendingCalls {
     fn same_as(&self, tool_name: &str, input: &Input) -> Option<&ToolCall> {
         let same =
             |call: &&ToolCall| call.name == tool_name && !call.unreadable && same_object(&call.input, input);
@@ -87,7 +87,7 @@ impl Waiting {
     }
 }
 
-type Say<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
+type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
     /// Runs a turn up to its end, which the caller commits and tells, with what was spent until then.
@@ -95,65 +95,65 @@ impl Agent {
         &self,
         turn: &Turn<'_>,
         spent: &mut Spent,
-        say: Say<'_>,
+        emit: Emit<'_>,
     ) -> Result<Ended, TurnError> {
-        match self.steps(turn, spent, say).await {
+        match self.steps(turn, spent, emit).await {
             Ok(ended) => Ok(ended),
-            Err(Broke::Failed(error)) => Err(error),
-            Err(Broke::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
-            Err(Broke::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
-            Err(Broke::Halted(Halt::Cancelled)) => {
+            Err(Stopped::Failed(error)) => Err(error),
+            Err(Stopped::Halted(Halt::Lost)) => Err(TurnError::taken_over()),
+            Err(Stopped::Halted(Halt::Leaving)) => Err(TurnError::interrupted()),
+            Err(Stopped::Halted(Halt::Cancelled)) => {
                 Ok(Ended { end: TurnEnd::Cancelled, reason: FinishReason::Other })
             }
         }
     }
 
-    async fn steps(&self, turn: &Turn<'_>, spent: &mut Spent, say: Say<'_>) -> Result<Ended, Broke> {
-        let mut behind_hold = false;
+    async fn steps(&self, turn: &Turn<'_>, spent: &mut Spent, emit: Emit<'_>) -> Result<Ended, Stopped> {
+        let mut after_hold = false;
         loop {
             if let Some(halt) = turn.heartbeat.halt().now_or_never() {
-                return Err(Broke::Halted(halt));
+                return Err(Stopped::Halted(halt));
             }
-            let Opened { n, last, before, request } = self.open(turn, behind_hold).await?;
+            let OpenedStep { n, last, before, request } = self.open(turn, after_hold).await?;
             spent.message = spent.message.or(before);
-            say(TurnEvent::StepStarted);
-            let (said, result) = self.ask(turn, n, &request, say).await;
+            emit(TurnEvent::StepStarted);
+            let (output, result) = self.call_model(turn, n, &request, emit).await;
             if let Err(broke) = result {
-                self.break_off(turn, n, said).await;
+                self.break_off(turn, n, output).await;
                 return Err(broke);
             }
-            let step_usage = said.end.as_ref().and_then(|end| end.usage);
+            let step_usage = output.end.as_ref().and_then(|end| end.usage);
             if let Some(usage @ Usage { input_tokens, output_tokens }) = step_usage {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
             #[cfg(feature = "torture")]
             if faults::has(Bug::TellBeforeCommit) {
-                self.tell_too_early(&said.calls, say);
+                self.tell_too_early(&output.calls, emit);
             }
-            let (reason, mut calls, permits) = self.commit(turn, n, last, said).await?;
-            self.tell_stored(&calls, say);
+            let (reason, mut calls, permits) = self.commit(turn, n, last, output).await?;
+            self.emit_stored(&calls, emit);
             let mut delegated = false;
             if !permits.is_empty() {
-                delegated = self.run_cleared(turn, permits, say).await?;
+                delegated = self.run_cleared(turn, permits, emit).await?;
                 calls = self.decided(turn, calls).await?;
             }
 
-            let held: Vec<_> = calls.iter().filter(|call| call.held).map(Standing::of).collect();
-            behind_hold = !held.is_empty();
-            let mut waits = delegated || behind_hold;
-            if behind_hold {
+            let held: Vec<_> = calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
+            after_hold = !held.is_empty();
+            let mut waits = delegated || after_hold;
+            if after_hold {
                 #[cfg(feature = "torture")]
                 let point = Point::of("hold.told", None);
                 #[cfg(feature = "torture")]
                 point.before().await;
-                say(TurnEvent::Held(held.clone()));
+                emit(TurnEvent::Held(held.clone()));
                 #[cfg(feature = "torture")]
                 point.after().await;
             }
-            say(TurnEvent::StepFinished { reason, usage: step_usage });
-            if behind_hold && let Some(asks) = turn.asks {
-                waits = self.ask_about(turn, asks, calls.clone(), &held, say).await? || delegated;
+            emit(TurnEvent::StepFinished { reason, usage: step_usage });
+            if after_hold && let Some(asks) = turn.asks {
+                waits = self.ask_handler(turn, asks, calls.clone(), &held, emit).await? || delegated;
             }
             if waits {
                 return Ok(Ended { end: TurnEnd::Waiting, reason });
@@ -169,42 +169,42 @@ impl Agent {
     }
 
     /// Asks about the held calls of a step and tells what became of them. Whether the turn waits for one all the same.
-    async fn ask_about(
+    async fn ask_handler(
         &self,
         turn: &Turn<'_>,
-        asks: AsksAbout<'_>,
+        asks: AskHandler<'_>,
         mut calls: Vec<ToolCall>,
-        told: &[Standing],
-        say: Say<'_>,
-    ) -> Result<bool, Broke> {
+        emitted: &[HeldCallStatus],
+        emit: Emit<'_>,
+    ) -> Result<bool, Stopped> {
         calls.retain(|call| call.held);
-        let stand = tokio::select! {
-            stand = asks(calls) => stand.map_err(internal)?,
-            halt = turn.heartbeat.halt() => return Err(Broke::Halted(halt)),
+        let current = tokio::select! {
+            current = asks(calls) => current.map_err(internal)?,
+            halt = turn.heartbeat.halt() => return Err(Stopped::Halted(halt)),
         };
-        let waits = stand.iter().any(|call| call.end().is_none());
+        let waits = current.iter().any(|call| call.end().is_none());
         // Of what still waits nothing is said again: a page may show an answer to it that has yet to be sent.
         let tells = if waits {
-            Standing::changed(&stand, told)
+            HeldCallStatus::changed(&current, emitted)
         } else {
-            Some(stand.iter().map(Standing::of).collect())
+            Some(current.iter().map(HeldCallStatus::of).collect())
         };
-        if let Some(stand) = tells {
-            say(TurnEvent::Continued(stand));
+        if let Some(current) = tells {
+            emit(TurnEvent::Continued(current));
         }
         Ok(waits)
     }
 
-    async fn ask(
+    async fn call_model(
         &self,
         turn: &Turn<'_>,
         n: i32,
         request: &ModelRequest,
-        say: Say<'_>,
-    ) -> (Said, Result<(), Broke>) {
-        let asking = Asking {
+        emit: Emit<'_>,
+    ) -> (ModelOutput, Result<(), Stopped>) {
+        let asking = ModelCaller {
             model: turn.model,
-            patience: &self.model,
+            timeouts: &self.model,
             limits: &self.limits,
             clock: self.clock.as_ref(),
             heartbeat: turn.heartbeat,
@@ -212,11 +212,11 @@ impl Agent {
         };
         let step = turn.lease.open_step(n);
         let mut drafts = Drafts::of(step, self.store.clone(), self.executor.tasks.clone());
-        step::ask(&asking, request, &mut drafts, say).await
+        step::call_model(&asking, request, &mut drafts, emit).await
     }
 
     /// Opens the next step: what the model will be told is computed and recorded in one transaction.
-    async fn open(&self, turn: &Turn<'_>, behind_hold: bool) -> Result<Opened, TurnError> {
+    async fn open(&self, turn: &Turn<'_>, after_hold: bool) -> Result<OpenedStep, TurnError> {
         let open = async {
             let write = self.store.write().await?;
             let transcript = write.transcript(&turn.lease.thread).await?;
@@ -232,9 +232,9 @@ impl Agent {
                 StepOpening::Lost => return Ok(Err(TurnError::taken_over())),
                 StepOpening::ThreadFull => return Ok(Err(TurnError::thread_full())),
             }
-            if behind_hold {
+            if after_hold {
                 // That was about those holds. Who was taken for dead does not forget it: somebody is to go on.
-                write.forget_who_resumes(&turn.lease.thread, turn.lease.run.id).await?;
+                write.clear_server_resumes(&turn.lease.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;
             Ok::<_, StoreError>(Ok((n, whole, before, history.messages)))
@@ -245,7 +245,7 @@ impl Agent {
         let own = turn.lease.run.options.instructions.clone();
         let system = own.or_else(|| self.model.system_prompt.clone());
         let request = ModelRequest { system, messages, tools };
-        Ok(Opened { n, last, before, request })
+        Ok(OpenedStep { n, last, before, request })
     }
 
     fn offered(&self, turn: &Turn<'_>) -> Vec<Arc<ToolDefinition>> {
@@ -268,9 +268,9 @@ impl Agent {
         turn: &Turn<'_>,
         n: i32,
         last: bool,
-        said: Said,
-    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), Broke> {
-        let Said { parts, calls, end, .. } = said;
+        output: ModelOutput,
+    ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), Stopped> {
+        let ModelOutput { parts, calls, end, .. } = output;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
         // Providers disagree about the reason; what counts is whether there are calls.
         let reason = if calls.is_empty() { end.reason } else { FinishReason::ToolCalls };
@@ -293,9 +293,9 @@ impl Agent {
                 // Nothing begins any more, and nobody is asked.
                 write.break_step(turn.lease, n, &broken_off(turn, result.parts)).await?;
                 write.commit().await?;
-                return Ok(Err(Broke::Halted(Halt::Cancelled)));
+                return Ok(Err(Stopped::Halted(Halt::Cancelled)));
             }
-            let mut waiting = Waiting {
+            let mut waiting = PendingCalls {
                 count: write.pending_count(&turn.lease.thread).await?,
                 asked_about,
                 session: write.session_policy(&turn.lease.thread).await?,
@@ -318,17 +318,17 @@ impl Agent {
         turn: &Turn<'_>,
         last: bool,
         ordinal: usize,
-        call: AskedCall,
-        waiting: &mut Waiting,
+        call: ProposedCall,
+        waiting: &mut PendingCalls,
     ) -> NewCall {
         let offered = |name: &str| !last && turn.lease.run.options.offers(name);
-        let behalf = Behalf {
+        let context = PolicyContext {
             roles: &turn.lease.run.options.roles,
             session: &waiting.session,
             requester: &turn.lease.thread.actor(),
             grants: &waiting.grants,
         };
-        let judged = self.executor.gate.judge(&call.name, &call.arguments, behalf, offered);
+        let judged = self.executor.gate.judge(&call.name, &call.arguments, context, offered);
         let limit = |why: String| Judgement::Invalid(format!("{why} The tool did not run."));
         let judgement = if ordinal >= self.limits.calls_per_step {
             limit(format!("More than {} calls in one step.", self.limits.calls_per_step))
@@ -369,14 +369,14 @@ impl Agent {
     }
 
     /// Tells the calls that are stored, and the end of those that had theirs with that.
-    fn tell_stored(&self, calls: &[ToolCall], say: Say<'_>) {
+    fn emit_stored(&self, calls: &[ToolCall], emit: Emit<'_>) {
         for call in calls {
             let (tool_call_id, tool_name) = (call.id, call.name.clone());
-            say(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() });
+            emit(TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() });
         }
         for call in calls {
-            if let Some(shown) = Shown::of(call) {
-                say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+            if let Some(shown) = RenderedResult::of(call) {
+                emit(TurnEvent::CallEnded { tool_call_id: call.id, result: shown });
             }
         }
     }
@@ -396,7 +396,12 @@ impl Agent {
 
     /// Runs the calls that were cleared, side by side, and tells how each went. They go on by themselves where the
     /// turn has to end. Whether a child does one of them.
-    async fn run_cleared(&self, turn: &Turn<'_>, permits: Vec<Permit>, say: Say<'_>) -> Result<bool, Broke> {
+    async fn run_cleared(
+        &self,
+        turn: &Turn<'_>,
+        permits: Vec<Permit>,
+        emit: Emit<'_>,
+    ) -> Result<bool, Stopped> {
         let mut running: FuturesUnordered<_> = permits
             .into_iter()
             .map(|permit| {
@@ -411,7 +416,7 @@ impl Agent {
         loop {
             let next = tokio::select! {
                 next = running.next() => next,
-                halt = &mut halt => return Err(Broke::Halted(halt)),
+                halt = &mut halt => return Err(Stopped::Halted(halt)),
             };
             let Some((tool_call_id, settled)) = next else { break };
             let shown = match settled {
@@ -432,14 +437,14 @@ impl Agent {
                     continue;
                 }
             };
-            say(TurnEvent::CallEnded { tool_call_id, shown });
+            emit(TurnEvent::CallEnded { tool_call_id, result: shown });
         }
         failed.map_or(Ok(delegated), |error| Err(error.into()))
     }
 
     /// Keeps what there is of a step that broke off.
-    async fn break_off(&self, turn: &Turn<'_>, n: i32, said: Said) {
-        let result = broken_off(turn, said.parts);
+    async fn break_off(&self, turn: &Turn<'_>, n: i32, output: ModelOutput) {
+        let result = broken_off(turn, output.parts);
         let write = async {
             let write = self.store.write().await?;
             let kept = write.break_step(turn.lease, n, &result).await?;

@@ -10,9 +10,9 @@ use crate::store::CancelOutcome;
 impl Approvals {
     /// Has those of these calls that run in this process look whether they should end, after the commit that says so.
     pub(crate) fn ask_to_stop(&self, calls: Vec<ToolCallId>) {
-        calls.into_iter().for_each(|call| self.tasks().look_now(Work::Call(call)));
+        calls.into_iter().for_each(|call| self.tasks().wake(Work::Call(call)));
         // What children do for a call is to stop too.
-        self.tell_settled();
+        self.wake_waiters();
     }
 
     /// Cancels a call. Comes back with its end, or after `wait` without it: a tool that runs in another process is
@@ -38,7 +38,7 @@ impl Approvals {
         match became {
             CancelOutcome::Withdrawn => {
                 // Whoever waits for its outcome sees it now.
-                self.tell_settled();
+                self.wake_waiters();
                 Ok(call)
             }
             CancelOutcome::Asked => {

@@ -1,22 +1,22 @@
 //! Deciding a held call: once, for good, the same from every side.
 
 use super::execute::is_under_way;
+use super::grants::may_be_remembered;
 #[cfg(feature = "torture")]
 use super::planted;
-use super::remember::may_be_remembered;
-use super::{Approvals, PartOf};
+use super::{Approvals, Scope};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::canonical::same_object;
-use crate::domain::decision::{Answer, Remember, Surface, Verdict};
+use crate::domain::decision::{Choice, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
-use crate::domain::policy::Say;
+use crate::domain::policy::MayDecide;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug, Point};
-use crate::pace::TooOften;
-use crate::store::{Counted, Read, StoreError, Thread, Voice};
+use crate::rate_limit::RateLimited;
+use crate::store::{Counted, Read, StoreError, Thread, Vote};
 use crate::tools::InputError;
-use crate::tools::gate::StillRuns;
+use crate::tools::gate::Recheck;
 use tracing::Instrument;
 
 /// What somebody says about a call.
@@ -25,7 +25,7 @@ pub(crate) struct DecisionRequest {
     /// The call.
     pub(crate) tool_call_id: ToolCallId,
     /// Yes or no.
-    pub(crate) answer: Answer,
+    pub(crate) choice: Choice,
     /// The hash of what they were shown, if they say.
     pub(crate) input_hash: Option<String>,
     /// Where they say it.
@@ -33,7 +33,7 @@ pub(crate) struct DecisionRequest {
     /// How far the yes reaches beyond the call, if it does.
     pub(crate) remember: Option<Remember>,
     /// What the call has to be a part of.
-    pub(crate) part_of: PartOf,
+    pub(crate) scope: Scope,
     /// Whether the server goes on with the run, if this turns out to be what is said last about its holds, or a client
     /// does.
     pub(crate) server_resumes: bool,
@@ -63,7 +63,7 @@ impl<'a> Decider<'a> {
     }
 
     /// Whose calls they see.
-    pub(super) const fn sees_as(self) -> &'a Principal {
+    pub(super) const fn visible_as(self) -> &'a Principal {
         match self {
             Self::Person(principal) => principal,
             Self::Handler { requester, .. } => requester,
@@ -102,7 +102,7 @@ impl Decided {
 pub(crate) enum DecideError {
     /// They decided too often lately.
     #[error(transparent)]
-    TooOften(#[from] TooOften),
+    TooOften(#[from] RateLimited),
     /// No such held call, for this principal.
     #[error("there is no such held tool call")]
     NotFound,
@@ -163,7 +163,7 @@ impl DecideError {
 
 impl Approvals {
     /// Decides a call and, after a yes, begins to run it. Waits for nothing more.
-    pub(crate) async fn answer(
+    pub(crate) async fn decide(
         &self,
         by: Decider<'_>,
         request: DecisionRequest,
@@ -173,7 +173,7 @@ impl Approvals {
     }
 
     /// What follows answers: the calls at their ends, or after `wait` as far as they came.
-    pub(crate) async fn follow(
+    pub(crate) async fn await_outcomes(
         &self,
         principal: &Principal,
         decided: &mut [&mut Decided],
@@ -204,17 +204,17 @@ impl Approvals {
             self.execute(&thread, &decided.call);
         } else if !decided.replayed {
             // It may have ended, and been the last.
-            self.tell_settled();
+            self.wake_waiters();
         }
         if request.remember.is_some() {
-            self.free_others(by, &thread, &decided.call, request).await;
+            self.decide_covered(by, &thread, &decided.call, request).await;
         }
         Ok(decided)
     }
 
     /// Counts a decision of this principal's, if they may make one more.
     pub(crate) fn count(&self, principal: &Principal) -> Result<(), DecideError> {
-        Ok(self.pace.count(principal)?)
+        Ok(self.rate_limit.count(principal)?)
     }
 
     pub(super) fn measure(
@@ -222,9 +222,9 @@ impl Approvals {
         request: &DecisionRequest,
         committed: &Result<(Thread, Decided), DecideError>,
     ) {
-        let verdict = match request.answer {
-            Answer::Approve { .. } => Verdict::Approve.as_str(),
-            Answer::Reject { .. } => Verdict::Reject.as_str(),
+        let verdict = match request.choice {
+            Choice::Approve { .. } => Verdict::Approve.as_str(),
+            Choice::Reject { .. } => Verdict::Reject.as_str(),
         };
         let outcome = match committed {
             Ok((_, Decided { replayed: true, .. })) => "replayed",
@@ -252,23 +252,23 @@ impl Approvals {
         // A decision that loses its race finds the winner's on the next look.
         loop {
             let write = self.store.urgent_write().await?;
-            let found = self.seen(&write, by.sees_as(), request.tool_call_id).await?;
+            let found = self.visible_call(&write, by.visible_as(), request.tool_call_id).await?;
             let (call, thread) = found
-                .filter(|(call, thread)| call.held && request.part_of.has(call, thread))
+                .filter(|(call, thread)| call.held && request.scope.contains(call, thread))
                 .ok_or(DecideError::NotFound)?;
             // Before all else: what follows tells how the call stands.
-            self.check_decider(by, &thread, &call, &request.answer)?;
+            self.check_decider(by, &thread, &call, &request.choice)?;
             let closed = !matches!(call.state, State::Pending);
             #[cfg(feature = "torture")]
-            if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.answer) {
-                write.overrule(&call, &request.answer, &by.actor()).await?;
+            if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.choice) {
+                write.overrule(&call, &request.choice, &by.actor()).await?;
                 write.commit().await?;
                 return Ok((thread, Decided::now(call)));
             }
             #[cfg(feature = "torture")]
             let closed = closed && !planted::decides_anew(&call, write.now());
             if closed {
-                return match is_repeat(&call, &request.answer) {
+                return match is_repeat(&call, &request.choice) {
                     true => Ok((thread, Decided { replayed: true, ..Decided::now(call) })),
                     false => Err(DecideError::Closed(Box::new(call))),
                 };
@@ -281,30 +281,33 @@ impl Approvals {
             let answer = self.check(&call, request)?;
             self.check_policy(&write, &thread, &call, &answer).await?;
             let runs = match &answer {
-                Answer::Approve { inputs: Some(inputs) } => inputs,
-                Answer::Approve { inputs: None } | Answer::Reject { .. } => &call.input,
+                Choice::Approve { inputs: Some(inputs) } => inputs,
+                Choice::Approve { inputs: None } | Choice::Reject { .. } => &call.input,
             };
             let grant = self.to_grant(&write, by, &thread, &call, request, runs).await?;
-            let mut voice = Voice {
+            let mut vote = Vote {
                 actor: by.actor(),
                 surface: request.surface,
                 input_hash: input_hash(&call.name, runs, self.current_schema(&call)),
                 source: None,
                 grant: grant.as_ref().map(|new| new.grant.id),
-                with: Vec::new(),
+                voted_before: Vec::new(),
             };
-            match self.count_voice(&write, &thread, &call, &answer, &voice).await? {
-                Counted::Enough(with) => voice.with = with,
+            match self.count_vote(&write, &thread, &call, &answer, &vote).await? {
+                Counted::Enough(with) => vote.voted_before = with,
                 Counted::Short { missing, repeated } => {
                     write.commit().await?;
                     return Ok((thread, Decided { call, replayed: repeated, missing }));
                 }
                 Counted::Closed => continue,
             }
-            if write.decide(&thread, &call, &answer, &voice, self.times.start_deadline).await? {
+            if write.decide(&thread, &call, &answer, &vote, self.approval.start_deadline).await? {
                 self.grant(&write, &thread, grant).await?;
                 write.set_server_resumes(&thread, call.run_id, request.server_resumes).await?;
-                let decided = self.seen(&write, by.sees_as(), call.id).await?.ok_or(DecideError::NotFound)?;
+                let decided = self
+                    .visible_call(&write, by.visible_as(), call.id)
+                    .await?
+                    .ok_or(DecideError::NotFound)?;
                 write.commit().await?;
                 return Ok((decided.1, Decided::now(decided.0)));
             }
@@ -317,12 +320,14 @@ impl Approvals {
         by: Decider<'_>,
         thread: &Thread,
         call: &ToolCall,
-        answer: &Answer,
+        answer: &Choice,
     ) -> Result<(), DecideError> {
         let Decider::Person(principal) = by else { return Ok(()) };
-        match (self.gate().registry().say(principal, thread.is_of(principal), &call.name), answer) {
-            (Say::YesOrNo, _) | (Say::OnlyNo, Answer::Reject { .. }) => Ok(()),
-            (Say::OnlyNo, Answer::Approve { .. }) | (Say::Nothing, _) => Err(DecideError::Forbidden),
+        match (self.gate().registry().may_decide(principal, thread.is_of(principal), &call.name), answer) {
+            (MayDecide::ApproveOrReject, _) | (MayDecide::OnlyReject, Choice::Reject { .. }) => Ok(()),
+            (MayDecide::OnlyReject, Choice::Approve { .. }) | (MayDecide::Nothing, _) => {
+                Err(DecideError::Forbidden)
+            }
         }
     }
 
@@ -332,24 +337,24 @@ impl Approvals {
         read: &Read,
         thread: &Thread,
         call: &ToolCall,
-        answer: &Answer,
+        answer: &Choice,
     ) -> Result<(), DecideError> {
-        let Answer::Approve { inputs } = answer else { return Ok(()) };
+        let Choice::Approve { inputs } = answer else { return Ok(()) };
         let Some(tool) = self.gate().registry().get(&call.name) else { return Ok(()) };
         let runs = inputs.as_ref().unwrap_or(&call.input);
-        match self.judge_again(read, thread, tool, call, runs).await? {
-            StillRuns::Never(message) if inputs.is_some() => {
+        match self.recheck(read, thread, tool, call, runs).await? {
+            Recheck::Never(message) if inputs.is_some() => {
                 Err(DecideError::InvalidInputs(vec![InputError { pointer: String::new(), message }]))
             }
-            StillRuns::Never(why) => Err(DecideError::Blocked(why)),
-            StillRuns::Yes | StillRuns::NotUnasked => Ok(()),
+            Recheck::Never(why) => Err(DecideError::Blocked(why)),
+            Recheck::Yes | Recheck::NotUnasked => Ok(()),
         }
     }
 
     /// The answer to a pending call as it may be taken: inputs that are the model's own are no edit.
-    fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Answer, DecideError> {
+    fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Choice, DecideError> {
         let tool = self.gate().registry().get(&call.name);
-        let approves = matches!(request.answer, Answer::Approve { .. });
+        let approves = matches!(request.choice, Choice::Approve { .. });
         if approves && call.unreadable {
             return Err(DecideError::Unreadable);
         }
@@ -360,25 +365,25 @@ impl Approvals {
         if request.input_hash.as_ref().is_some_and(|shown| *shown != current) {
             return Err(DecideError::Stale { input_hash: current });
         }
-        match &request.answer {
-            Answer::Approve { inputs } => {
+        match &request.choice {
+            Choice::Approve { inputs } => {
                 let inputs = inputs.clone().filter(|inputs| !same_object(inputs, &call.input));
                 let runs = inputs.as_ref().unwrap_or(&call.input);
                 let edited = inputs.as_ref().map(|_| &call.input);
                 let errors = tool.map_or_else(Vec::new, |tool| self.gate().errors(tool, runs, edited));
                 if errors.is_empty() {
-                    Ok(Answer::Approve { inputs })
+                    Ok(Choice::Approve { inputs })
                 } else {
                     Err(DecideError::InvalidInputs(errors))
                 }
             }
-            Answer::Reject { reason } => Ok(Answer::Reject { reason: reason.clone() }),
+            Choice::Reject { reason } => Ok(Choice::Reject { reason: reason.clone() }),
         }
     }
 }
 
 /// Whether the same was decided before: the same verdict and, for a yes, the same inputs.
-fn is_repeat(call: &ToolCall, answer: &Answer) -> bool {
+fn is_repeat(call: &ToolCall, answer: &Choice) -> bool {
     match (&call.state, answer) {
         (
             State::Approved(_)
@@ -386,9 +391,9 @@ fn is_repeat(call: &ToolCall, answer: &Answer) -> bool {
             | State::Succeeded(..)
             | State::Failed(..)
             | State::Interrupted(..),
-            Answer::Approve { inputs },
+            Choice::Approve { inputs },
         ) => same_object(inputs.as_ref().unwrap_or(&call.input), call.effective_input()),
-        (State::Rejected(_), Answer::Reject { .. }) => true,
+        (State::Rejected(_), Choice::Reject { .. }) => true,
         _ => false,
     }
 }

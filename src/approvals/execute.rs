@@ -1,7 +1,7 @@
 //! Executing an approved call: claim, run, settle, in a task that nobody's going away ends.
 
 use super::Approvals;
-use crate::agent::{LOOK_AGAIN, persist};
+use crate::agent::{POLL_INTERVAL, persist};
 use crate::domain::Principal;
 use crate::domain::call::{Input, State, ToolCall, input_hash};
 use crate::domain::permit::Permit;
@@ -9,7 +9,7 @@ use crate::domain::permit::Permit;
 use crate::faults::{self, Bug};
 use crate::store::{Again, Claimed, Read, StoreError, Thread};
 use crate::tools::Registered;
-use crate::tools::gate::{Behalf, StillRuns};
+use crate::tools::gate::{PolicyContext, Recheck};
 use tokio::sync::watch;
 
 impl Approvals {
@@ -30,7 +30,7 @@ impl Approvals {
             Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
         }
         // Whoever waits sees who else has begun.
-        self.tell_settled();
+        self.wake_waiters();
     }
 
     /// Takes an approved call to run it. `None` if somebody else has, or another process has to.
@@ -47,33 +47,34 @@ impl Approvals {
         let write = self.store.urgent_write().await?;
         write.lock_thread(thread).await?;
         write.hold_session(thread).await?;
-        match self.judge_again(&write, thread, tool, call, call.effective_input()).await? {
-            StillRuns::Yes => {}
-            StillRuns::NotUnasked => return Ok(Claimed::Nothing),
-            StillRuns::Never(why) => {
+        match self.recheck(&write, thread, tool, call, call.effective_input()).await? {
+            Recheck::Yes => {}
+            Recheck::NotUnasked => return Ok(Claimed::Nothing),
+            Recheck::Never(why) => {
                 tracing::info!(tool_call_id = %call.id, %why, "the policy forbids an approved call");
                 write.block(thread, call, &why).await?;
                 write.commit().await?;
                 return Ok(Claimed::Nothing);
             }
         }
-        write.claim(thread, call, &self.owner, self.times.lease, again).await
+        write.claim(thread, call, &self.owner, self.approval.lease, again).await
     }
 
     /// What the policy says of a call by now, on behalf of whom it would run.
-    pub(super) async fn judge_again(
+    pub(super) async fn recheck(
         &self,
         read: &Read,
         thread: &Thread,
         tool: &Registered,
         call: &ToolCall,
         input: &Input,
-    ) -> Result<StillRuns, StoreError> {
+    ) -> Result<Recheck, StoreError> {
         let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
         let process = self.gate().remembering().process.as_deref();
         let grants = read.grants_about(thread, [call.name.as_str()], process).await?;
-        let behalf = Behalf { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
-        Ok(self.gate().judge_again(tool, input, call.held, behalf))
+        let context =
+            PolicyContext { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
+        Ok(self.gate().recheck(tool, input, call.held, context))
     }
 
     /// The permit, if the call was claimed. Where the database did not say, that is looked up for the time of a lease;
@@ -84,7 +85,7 @@ impl Approvals {
         call: &ToolCall,
         claimed: Claimed,
     ) -> Result<Option<Permit>, StoreError> {
-        let lease = self.times.lease;
+        let lease = self.approval.lease;
         match claimed {
             Claimed::Taken(permit) => Ok(Some(*permit)),
             Claimed::Nothing => Ok(None),
@@ -104,17 +105,17 @@ impl Approvals {
         if let Err(error) = self.executor.run(permit).await {
             tracing::error!(%tool_call_id, %error, "the outcome of a call could not be written");
         }
-        self.tell_settled();
+        self.wake_waiters();
     }
 
     /// Has those of this process who wait for a call's end look again.
-    pub(crate) fn tell_settled(&self) {
-        self.settled.send_modify(|count| *count = count.wrapping_add(1));
+    pub(crate) fn wake_waiters(&self) {
+        self.wake.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// What changes with each call that this process settles.
-    pub(crate) fn settlements(&self) -> watch::Receiver<u64> {
-        self.settled.subscribe()
+    pub(crate) fn wake_signal(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
     }
 
     /// Waits for a call's end, whoever does it, at most `wait`; then the call as it is.
@@ -135,10 +136,10 @@ impl Approvals {
         calls: &mut [&mut ToolCall],
         is_under_way: fn(&ToolCall) -> bool,
     ) -> Result<(), StoreError> {
-        let patience = self.tasks().patience(self.times.wait);
-        tokio::pin!(patience);
-        let mut settled = self.settlements();
-        let mut last_look = false;
+        let limit = self.tasks().wait_limit(self.approval.wait);
+        tokio::pin!(limit);
+        let mut wake = self.wake_signal();
+        let mut is_last = false;
         while calls.iter().any(|call| is_under_way(call)) {
             // Asked before the look: what is not begun when the process is leaving is not begun here, and who waits for
             // another to begin would keep it.
@@ -146,7 +147,7 @@ impl Approvals {
             let read = self.store.urgent_read().await?;
             for call in calls.iter_mut().filter(|call| is_under_way(call)) {
                 // After the deletion of its thread a call is not visible; but this principal has decided it.
-                let now = match self.seen(&read, principal, call.id).await? {
+                let now = match self.visible_call(&read, principal, call.id).await? {
                     Some((now, _)) => Some(now),
                     None => read.any_call(call.id).await?,
                 };
@@ -157,13 +158,13 @@ impl Approvals {
             drop(read);
             let waits =
                 |call: &ToolCall| is_under_way(call) && (begins || !matches!(call.state, State::Approved(_)));
-            if last_look || !calls.iter().any(|call| waits(call)) {
+            if is_last || !calls.iter().any(|call| waits(call)) {
                 return Ok(());
             }
             tokio::select! {
                 // The sender lives as long as `self`; an error would only mean looking again sooner.
-                _looked = tokio::time::timeout(LOOK_AGAIN, settled.changed()) => {}
-                () = &mut patience => last_look = true,
+                _looked = tokio::time::timeout(POLL_INTERVAL, wake.changed()) => {}
+                () = &mut limit => is_last = true,
             }
         }
         Ok(())

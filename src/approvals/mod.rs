@@ -12,25 +12,25 @@
 //!
 //! Every surface a decision can come in by ends in [`Approvals::answer`].
 
-mod asking;
+mod ask_handler;
 mod cancel;
 mod decide;
 mod execute;
+mod grants;
 pub mod handlers;
 mod inbox;
-mod part_of;
 #[cfg(feature = "torture")]
 mod planted;
 mod quorum;
-mod remember;
+mod scope;
 mod session;
 mod sweeper;
 mod verify;
 
 pub(crate) use decide::{DecideError, Decided, Decider, DecisionRequest};
-pub(crate) use inbox::Standing;
-pub(crate) use part_of::PartOf;
-pub(crate) use remember::GrantError;
+pub(crate) use grants::GrantError;
+pub(crate) use inbox::DecisionStatus;
+pub(crate) use scope::Scope;
 pub(crate) use session::PolicyError;
 
 use crate::agent::{Executor, Tasks};
@@ -38,13 +38,13 @@ use crate::config;
 use crate::domain::Principal;
 use crate::domain::call::{ToolCall, input_hash};
 use crate::domain::id::ToolCallId;
-use crate::pace::Pace;
-use crate::store::{Read, Sight, Store, StoreError, Thread};
+use crate::rate_limit::RateLimit;
+use crate::store::{Read, Store, StoreError, Thread, Visibility};
 use crate::tools::gate::Gate;
 use handlers::ApprovalHandler;
 use std::sync::Arc;
 use tokio::sync::watch;
-use verify::Asking;
+use verify::Verifications;
 
 /// The approvals of one server.
 #[derive(Debug, Clone)]
@@ -54,12 +54,12 @@ pub(crate) struct Approvals {
     handler: Arc<dyn ApprovalHandler>,
     /// This process, as the owner of what it runs.
     owner: String,
-    times: config::Approval,
+    approval: config::Approval,
     /// How often one user may decide.
-    pace: Arc<Pace>,
+    rate_limit: Arc<RateLimit>,
     /// Counts the calls that this process settled, so that who waits for one looks again.
-    settled: watch::Sender<u64>,
-    asking: Arc<Asking>,
+    wake: watch::Sender<u64>,
+    verifications: Arc<Verifications>,
     /// Who has one of these roles operates the server.
     operators: Vec<String>,
 }
@@ -73,10 +73,10 @@ impl Approvals {
         config: &config::Config,
     ) -> Self {
         let caps = config.limits.caps(config.auth.mode);
-        let (times, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
-        let pace = Arc::new(Pace::new(caps.decisions_per_minute));
-        let (settled, asking) = (watch::Sender::new(0), Arc::default());
-        Self { store, executor, handler, owner, times, pace, settled, asking, operators }
+        let (approval, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
+        let rate_limit = Arc::new(RateLimit::new(caps.decisions_per_minute));
+        let (wake, verifications) = (watch::Sender::new(0), Arc::default());
+        Self { store, executor, handler, owner, approval, rate_limit, wake, verifications, operators }
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -89,7 +89,7 @@ impl Approvals {
 
     /// A call that this principal may see: of a thread of theirs, or held and of a tool whose approver they are, or of
     /// their tenant where they operate the server.
-    pub(crate) async fn seen(
+    pub(crate) async fn visible_call(
         &self,
         read: &Read,
         principal: &Principal,
@@ -97,16 +97,16 @@ impl Approvals {
     ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
         match read.call(principal, id).await? {
             Some(own) => Ok(Some(own)),
-            None => read.call_in_sight(principal, &self.sight(principal), id).await,
+            None => read.visible_call(principal, &self.visibility(principal), id).await,
         }
     }
 
     /// What this principal sees of the calls of others.
-    pub(crate) fn sight(&self, principal: &Principal) -> Sight {
+    pub(crate) fn visibility(&self, principal: &Principal) -> Visibility {
         if principal.has_one_of(&self.operators) {
-            return Sight::Operator;
+            return Visibility::Operator;
         }
-        Sight::Approver(self.gate().registry().approved_by(principal))
+        Visibility::Approver(self.gate().registry().approved_by(principal))
     }
 
     /// The hash a page has to echo to say that it decides what it was shown: with the schema of the tool as

@@ -18,7 +18,7 @@ impl Approvals {
         if let Err(error) = self.ran_then_claimed(thread, call).await {
             tracing::warn!(tool_call_id = %call.id, %error, "a call that ran could not be claimed");
         }
-        self.tell_settled();
+        self.wake_waiters();
     }
 
     async fn ran_then_claimed(&self, thread: &Thread, call: &ToolCall) -> Result<(), StoreError> {

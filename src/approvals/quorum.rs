@@ -5,23 +5,23 @@
 
 use super::Approvals;
 use crate::domain::call::ToolCall;
-use crate::domain::decision::Answer;
-use crate::store::{Counted, StoreError, Thread, Voice, Write};
+use crate::domain::decision::Choice;
+use crate::store::{Counted, StoreError, Thread, Vote, Write};
 
 impl Approvals {
     /// Counts what somebody says, before it decides. A no always does.
-    pub(super) async fn count_voice(
+    pub(super) async fn count_vote(
         &self,
         write: &Write,
         thread: &Thread,
         call: &ToolCall,
-        answer: &Answer,
-        voice: &Voice,
+        answer: &Choice,
+        vote: &Vote,
     ) -> Result<Counted, StoreError> {
         let quorum = self.gate().registry().quorum(&call.name);
-        if quorum.people <= 1 || matches!(answer, Answer::Reject { .. }) {
+        if quorum.people <= 1 || matches!(answer, Choice::Reject { .. }) {
             return Ok(Counted::Enough(Vec::new()));
         }
-        write.count_yes(thread, call, answer, voice, quorum).await
+        write.count_vote(thread, call, answer, vote, quorum).await
     }
 }

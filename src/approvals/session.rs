@@ -45,7 +45,7 @@ impl Approvals {
         // does not exist.
         let is_known = |name: &str| {
             before.tools.contains_key(name)
-                || registry.get(name).is_some_and(|tool| operates || tool.is_shown_to(principal))
+                || registry.get(name).is_some_and(|tool| operates || tool.is_visible_to(principal))
         };
         if let Some(unknown) = policy.tools.keys().find(|name| !is_known(name)) {
             return Err(PolicyError::UnknownTool(unknown.clone()));

@@ -31,7 +31,7 @@ impl Approvals {
     async fn sweep(&self) {
         let calls = join_all(Due::ALL.map(|due| self.sweep_calls(due)));
         let (calls, turns) = tokio::join!(calls, self.sweep_turns());
-        let asked = self.ask_about_doubtful().await;
+        let asked = self.verify_doubtful().await;
         for swept in calls.into_iter().chain([turns, asked]) {
             if let Err(error) = swept {
                 tracing::warn!(%error, "a sweep could not be made");
@@ -40,14 +40,14 @@ impl Approvals {
     }
 
     async fn sweep_calls(&self, due: Due) -> Result<(), StoreError> {
-        let mut behind: Option<DueCall> = None;
+        let mut after: Option<DueCall> = None;
         loop {
             // Dropped, not committed: it only looks, with the clock that the deadlines were made with.
             let write = self.store.write().await?;
-            let found = write.due_calls(due, self.times.lease, behind.as_ref()).await?;
+            let found = write.due_calls(due, self.approval.lease, after.as_ref()).await?;
             drop(write);
             let Some(last) = found.last().copied() else { return Ok(()) };
-            behind = Some(last);
+            after = Some(last);
             for DueCall { id, .. } in found {
                 if self.tasks().is_stopping() {
                     return Ok(());
@@ -68,7 +68,7 @@ impl Approvals {
 
     async fn sweep_call(&self, id: ToolCallId) -> Result<(), StoreError> {
         let write = self.store.write().await?;
-        let swept = write.sweep_call(id, &self.times).await?;
+        let swept = write.sweep_call(id, &self.approval).await?;
         write.commit().await?;
         let metrics = &self.executor.metrics;
         match swept {
@@ -98,7 +98,7 @@ impl Approvals {
                 return Ok(());
             }
         }
-        self.tell_settled();
+        self.wake_waiters();
         Ok(())
     }
 
@@ -115,13 +115,13 @@ impl Approvals {
     }
 
     async fn sweep_turns(&self) -> Result<(), StoreError> {
-        let mut behind = None;
+        let mut after = None;
         loop {
             let write = self.store.write().await?;
-            let found = write.turns_to_sweep(behind).await?;
+            let found = write.turns_to_sweep(after).await?;
             drop(write);
             let Some(last) = found.last().copied() else { return Ok(()) };
-            behind = Some(last);
+            after = Some(last);
             for id in found {
                 if let Err(error) = self.sweep_turn(id).await {
                     tracing::warn!(run_id = %id, %error, "a turn could not be closed");

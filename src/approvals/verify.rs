@@ -12,37 +12,37 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// As many calls are asked about at once; so many in all wait for that, and others for the next sweep.
-const ASKED_AT_ONCE: usize = 16;
-const ASKING_MAX: usize = 256;
+const VERIFY_AT_ONCE: usize = 16;
+const VERIFY_QUEUE_MAX: usize = 256;
 
 /// The calls that this process asks about.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct Verifications {
     calls: Mutex<HashSet<ToolCallId>>,
-    places: Semaphore,
+    slots: Semaphore,
 }
 
 /// One of them; nobody else here asks about it meanwhile.
-struct Asked {
-    all: Arc<Asking>,
+struct Verification {
+    all: Arc<Verifications>,
     call: ToolCallId,
 }
 
-impl Default for Asking {
+impl Default for Verifications {
     fn default() -> Self {
-        Self { calls: Mutex::default(), places: Semaphore::new(ASKED_AT_ONCE) }
+        Self { calls: Mutex::default(), slots: Semaphore::new(VERIFY_AT_ONCE) }
     }
 }
 
-impl Asked {
+impl Verification {
     /// `None` if somebody does already, or as many wait as may.
-    fn begin(all: &Arc<Asking>, call: ToolCallId) -> Option<Self> {
+    fn begin(all: &Arc<Verifications>, call: ToolCallId) -> Option<Self> {
         let mut calls = all.calls.lock();
-        (calls.len() < ASKING_MAX && calls.insert(call)).then(|| Self { all: all.clone(), call })
+        (calls.len() < VERIFY_QUEUE_MAX && calls.insert(call)).then(|| Self { all: all.clone(), call })
     }
 }
 
-impl Drop for Asked {
+impl Drop for Verification {
     fn drop(&mut self) {
         self.all.calls.lock().remove(&self.call);
     }
@@ -50,29 +50,29 @@ impl Drop for Asked {
 
 impl Approvals {
     /// Begins to ask about every call that was interrupted lately and whose tool is here.
-    pub(super) async fn ask_about_doubtful(&self) -> Result<(), StoreError> {
+    pub(super) async fn verify_doubtful(&self) -> Result<(), StoreError> {
         let tools: Vec<String> = self.gate().registry().executing().cloned().collect();
-        let mut behind = None;
+        let mut after = None;
         loop {
             // Dropped, not committed: it only looks, with the clock that the calls ended by.
             let write = self.store.write().await?;
-            let found = write.doubtful_calls(&tools, self.times.start_deadline, behind.as_ref()).await?;
+            let found = write.doubtful_calls(&tools, self.approval.start_deadline, after.as_ref()).await?;
             drop(write);
             let Some(last) = found.last() else { return Ok(()) };
-            behind = Some(last.due);
+            after = Some(last.due);
             for doubtful in found {
-                let Some(asked) = Asked::begin(&self.asking, doubtful.due.id) else { continue };
+                let Some(asked) = Verification::begin(&self.verifications, doubtful.due.id) else { continue };
                 let approvals = self.clone();
-                self.tasks().spawn(async move { approvals.ask_about(doubtful, asked).await });
+                self.tasks().spawn(async move { approvals.verify_call(doubtful, asked).await });
             }
         }
     }
 
-    async fn ask_about(&self, doubtful: Doubtful, _asked: Asked) {
+    async fn verify_call(&self, doubtful: Doubtful, _asked: Verification) {
         let tool_call_id = doubtful.due.id;
         let ask = async {
             // Nobody closes it.
-            let _place = self.asking.places.acquire().await.ok()?;
+            let _place = self.verifications.slots.acquire().await.ok()?;
             self.gate().verify(&doubtful.tool_name, &doubtful.schema_hash, &doubtful.key).await
         };
         let outcome = tokio::select! {
@@ -83,7 +83,7 @@ impl Approvals {
         let resolve = async {
             let write = self.store.urgent_write().await?;
             let Some(call) = write.any_call(tool_call_id).await? else { return Ok(false) };
-            let result = self.gate().words(&outcome, &call.input, call.effective_input());
+            let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
             let surface = json!({ "surface": Surface::Sweeper.as_str() });
             let execution = doubtful.execution;
             let resolved =
@@ -95,7 +95,7 @@ impl Approvals {
             Ok(true) => {
                 self.executor.metrics.swept("verified");
                 tracing::info!(%tool_call_id, "a tool said what became of a call that was cut off");
-                self.tell_settled();
+                self.wake_waiters();
             }
             Ok(false) => {}
             Err(error) => tracing::warn!(%tool_call_id, %error, "what became of a call could not be written"),

@@ -1,6 +1,6 @@
 //! A page that mounts, or was told of a decision, and asks for the turn of its thread.
 
-use super::ask::AskError;
+use super::admit::AdmitError;
 use super::{Chat, Started};
 use crate::domain::Principal;
 use crate::domain::call::State;
@@ -19,9 +19,9 @@ impl Chat {
         principal: &Principal,
         name: &str,
         dialect: Dialect,
-    ) -> Result<Option<Started>, AskError> {
+    ) -> Result<Option<Started>, AdmitError> {
         let write = self.store.write().await?;
-        let thread = write.thread_named(principal, name).await?.ok_or(AskError::NoThread)?;
+        let thread = write.thread_named(principal, name).await?.ok_or(AdmitError::NoThread)?;
         write.lock_thread(&thread).await?;
         if let Some(running) = write.running(&thread).await?
             && !write.close_dead_turn(&thread, &running).await?
@@ -31,25 +31,25 @@ impl Chat {
                 Dialect::DataV1 => Vec::new(),
                 Dialect::Ui(_) => replay(&write.steps_before_turn(&thread, &running).await?),
             };
-            return Ok(Some(Started { before, ..Started::of(&running, log) }));
+            return Ok(Some(Started { backfill: before, ..Started::of(&running, log) }));
         }
         // Pages of the UI message stream go on by a post.
-        if dialect != Dialect::DataV1 || !answers_are_unread(&write, &thread).await? {
+        if dialect != Dialect::DataV1 || !has_unread_outcomes(&write, &thread).await? {
             // A turn that was found dead stays closed.
             write.commit().await?;
             return Ok(None);
         }
         if self.tasks.is_stopping() {
-            return Err(AskError::Stopping);
+            return Err(AdmitError::Stopping);
         }
         let next = self.go_on(&write, principal, &thread).await?;
-        self.follow(write, principal, thread, next, dialect).await.map(Some)
+        self.commit_and_start(write, principal, thread, next, dialect).await.map(Some)
     }
 }
 
 /// Whether a person has answered every call that the last message holds, and the model has read none of the answers.
 /// What broke after it read them is for the person to try again.
-async fn answers_are_unread(write: &Write, thread: &Thread) -> Result<bool, StoreError> {
+async fn has_unread_outcomes(write: &Write, thread: &Thread) -> Result<bool, StoreError> {
     let Some(latest) = write.latest_run(thread).await? else { return Ok(false) };
     if !matches!(latest.status, RunStatus::Waiting | RunStatus::Failed) {
         return Ok(false);
@@ -58,6 +58,6 @@ async fn answers_are_unread(write: &Write, thread: &Thread) -> Result<bool, Stor
     if held.is_empty() || held.iter().any(|call| call.state == State::Pending) {
         return Ok(false);
     }
-    let told = write.sent(held.iter().map(|call| call.id).collect()).await?;
-    Ok(told.is_empty())
+    let sent_texts = write.sent(held.iter().map(|call| call.id).collect()).await?;
+    Ok(sent_texts.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Cancelling a run: its calls that wait are withdrawn, its turn stops where it is.
 
 use super::Chat;
-use crate::agent::{LOOK_AGAIN, Work};
+use crate::agent::{POLL_INTERVAL, Work};
 use crate::domain::Principal;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::run::{Run, RunStatus};
@@ -54,15 +54,15 @@ impl Chat {
                 Err(error) => return Err(error),
             }
         }
-        let mut stand = Vec::with_capacity(found.len());
+        let mut current = Vec::with_capacity(found.len());
         for ended in join_all(found.into_iter().map(|id| self.ended(principal, id))).await {
             match ended {
-                Ok(cancelled) => stand.push(cancelled),
+                Ok(cancelled) => current.push(cancelled),
                 Err(CancelRunError::Ended(..) | CancelRunError::NotFound) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(stand)
+        Ok(current)
     }
 
     /// Cancels a run, or has its turn look whether it should end. The run, if it had ended before.
@@ -73,26 +73,26 @@ impl Chat {
         let (run, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
         let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
-        self.tasks.look_now(Work::Turn(id));
+        self.tasks.wake(Work::Turn(id));
         let calls = asked.iter().flatten();
-        calls.for_each(|call| self.tasks.look_now(Work::Call(*call)));
+        calls.for_each(|call| self.tasks.wake(Work::Call(*call)));
         // What children do for it is to stop too, and who waits for it as a child sees its end.
-        self.paused.notify_one();
+        self.wake.notify_one();
         Ok(asked.is_none().then_some(run))
     }
 
     /// Waits until a turn that was asked to stop has, at most `wait`.
     async fn ended(&self, principal: &Principal, id: RunId) -> Result<(Run, Thread), CancelRunError> {
-        let patience = self.tasks.patience(self.settings.wait);
-        tokio::pin!(patience);
-        let mut last_look = false;
+        let limit = self.tasks.wait_limit(self.approval.wait);
+        tokio::pin!(limit);
+        let mut is_last = false;
         loop {
             let log = self.live.find(id);
             let read = self.store.urgent_read().await?;
             let (run, thread) = read.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
             drop(read);
             match run.status {
-                RunStatus::Running if !last_look => {}
+                RunStatus::Running if !is_last => {}
                 RunStatus::Running | RunStatus::Cancelled => return Ok((run, thread)),
                 // It came to its own end first.
                 _ => return Err(CancelRunError::Ended(Box::new(run))),
@@ -105,8 +105,8 @@ impl Chat {
                 }
             };
             tokio::select! {
-                _looked = tokio::time::timeout(LOOK_AGAIN, over) => {}
-                () = &mut patience => last_look = true,
+                _looked = tokio::time::timeout(POLL_INTERVAL, over) => {}
+                () = &mut limit => is_last = true,
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Messages go by our ids and by the names that pages gave them. A page may hold messages that never arrived, and may
 //! not know of others: what it names and nobody knows is taken for what the page most likely did.
 
-use super::ask::{AskError, PostedMessage, Wants};
+use super::admit::{Action, AdmitError, PostedMessage};
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::store::{Thread, Transcript, Write};
@@ -35,27 +35,27 @@ pub(super) enum Intent {
 
 impl Intent {
     /// To go on with what the page has of the message.
-    fn go_on_with(message: Option<MessageId>) -> Self {
+    fn resume(message: Option<MessageId>) -> Self {
         Self::Continue { message, from_the_start: false }
     }
 }
 
 /// Reads a request against what is stored.
-pub(super) async fn intent(write: &Write, thread: &Thread, wants: Wants) -> Result<Intent, AskError> {
+pub(super) async fn intent(write: &Write, thread: &Thread, wants: Action) -> Result<Intent, AdmitError> {
     let names_nothing = match &wants {
-        Wants::New { client_id: name, .. } | Wants::Continue { message: name } => name.is_none(),
-        Wants::History { .. } | Wants::Edit { .. } | Wants::Regenerate { .. } => false,
+        Action::New { client_id: name, .. } | Action::Continue { message: name } => name.is_none(),
+        Action::History { .. } | Action::Edit { .. } | Action::Regenerate { .. } => false,
     };
     let transcript = if names_nothing { Transcript::default() } else { write.transcript(thread).await? };
     let stored = Stored::of(&transcript);
     match wants {
-        Wants::New { text, client_id } => Ok(stored.new_message(text, client_id)),
-        Wants::History { messages } => Ok(stored.history(&messages)),
-        Wants::Edit { message, text } => Ok(stored.edit(message, text)),
-        Wants::Regenerate { answer, question } => {
-            stored.regenerate(answer.as_deref(), question).ok_or(AskError::NothingToContinue)
+        Action::New { text, client_id } => Ok(stored.new_message(text, client_id)),
+        Action::History { messages } => Ok(stored.history(&messages)),
+        Action::Edit { message, text } => Ok(stored.edit(message, text)),
+        Action::Regenerate { answer, question } => {
+            stored.regenerate(answer.as_deref(), question).ok_or(AdmitError::NothingToContinue)
         }
-        Wants::Continue { message } => Ok(Intent::go_on_with(message.and_then(|name| stored.answer(&name)))),
+        Action::Continue { message } => Ok(Intent::resume(message.and_then(|name| stored.answer(&name)))),
     }
 }
 
@@ -90,7 +90,7 @@ impl<'a> Stored<'a> {
     }
 
     /// The user message that this answer, as it stands, is for.
-    fn answered_by(&self, id: &str) -> Option<(&'a Message, &'a str)> {
+    fn question_of(&self, id: &str) -> Option<(&'a Message, &'a str)> {
         let answer = self.answer(id)?;
         self.transcript.standing().find(|message| message.id == answer)?;
         let question = self.transcript.questions.get(&answer)?;
@@ -98,7 +98,7 @@ impl<'a> Stored<'a> {
     }
 
     /// To go on with the answer to this user message.
-    fn go_on_after(&self, question: &Message) -> Intent {
+    fn resume_after(&self, question: &Message) -> Intent {
         let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
         let answer = self.transcript.standing().rfind(of_it);
         Intent::Continue { message: answer.map(|message| message.id), from_the_start: true }
@@ -107,7 +107,7 @@ impl<'a> Stored<'a> {
     /// One by a name that is there already is the same message, posted again.
     fn new_message(&self, text: String, client_id: Option<String>) -> Intent {
         match client_id.as_deref().and_then(|name| self.question(name)) {
-            Some((question, _)) => self.go_on_after(question),
+            Some((question, _)) => self.resume_after(question),
             None => Intent::New { text, client_id },
         }
     }
@@ -116,10 +116,10 @@ impl<'a> Stored<'a> {
     /// again name it as those do that edit it.
     fn edit(&self, name: String, text: String) -> Intent {
         if let Some(answer) = self.answer(&name) {
-            return Intent::go_on_with(Some(answer));
+            return Intent::resume(Some(answer));
         }
         match self.question(&name) {
-            Some((message, words)) if text == words => self.go_on_after(message),
+            Some((message, words)) if text == words => self.resume_after(message),
             Some((message, _)) => Intent::Edit { ordinal: message.ordinal, text, client_id: Some(name) },
             None => Intent::New { text, client_id: Some(name) },
         }
@@ -130,7 +130,7 @@ impl<'a> Stored<'a> {
     fn regenerate(&self, answer: Option<&str>, posted: Option<PostedMessage>) -> Option<Intent> {
         let (text, client_id) = posted.map_or((None, None), |posted| (posted.user_text, posted.id));
         let asked = client_id.as_deref().and_then(|name| self.question(name));
-        let named = answer.and_then(|name| self.answered_by(name).or_else(|| self.question(name)));
+        let named = answer.and_then(|name| self.question_of(name).or_else(|| self.question(name)));
         let (question, words) = match (named.or(asked), &text) {
             (Some(found), _) => found,
             // Which message it is a page without names tells by the words alone. One with a name that nobody knows
@@ -154,7 +154,7 @@ impl<'a> Stored<'a> {
     fn history(&self, posted: &[PostedMessage]) -> Intent {
         let (text, client_id) = match posted.last() {
             Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => (text, id),
-            Some(PostedMessage { .. }) | None => return Intent::go_on_with(None),
+            Some(PostedMessage { .. }) | None => return Intent::resume(None),
         };
         let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
         let before = texts.split_last().map_or(&[] as &[&str], |(_, before)| before);

@@ -4,19 +4,21 @@
 //! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
 //! [`TurnLog`], from which any number of clients read.
 
-mod answers;
-mod ask;
+mod admit;
 mod attach;
 mod cancel;
-mod children;
-mod follow;
+mod continuation;
 mod intent;
-pub(crate) mod live;
-mod runner;
+mod posted_decisions;
+mod resumer;
+mod sub_agents;
+mod tail;
 mod turn;
-mod waiting;
+pub(crate) mod turn_log;
 
-pub(crate) use ask::{Ask, AskError, DEFAULT_TITLE, PostedAnswer, PostedMessage, ThreadName, Wants};
+pub(crate) use admit::{
+    Action, AdmitError, DEFAULT_TITLE, PostedDecision, PostedMessage, ThreadName, TurnRequest,
+};
 pub(crate) use cancel::CancelRunError;
 
 use crate::agent::{Agent, Tasks};
@@ -26,12 +28,12 @@ use crate::domain::id::{MessageId, RunId};
 use crate::domain::run::Run;
 use crate::domain::turn::TurnEvent;
 use crate::llm::LanguageModel;
-use crate::pace::Pace;
+use crate::rate_limit::RateLimit;
 use crate::store::Store;
-use follow::FollowedTurns;
-use live::{LiveTurns, TurnLog};
 use std::sync::Arc;
+use tail::TailedTurns;
 use tokio::sync::Notify;
+use turn_log::{LiveTurns, TurnLog};
 
 /// The chat of one server.
 #[derive(Debug, Clone)]
@@ -42,15 +44,15 @@ pub(crate) struct Chat {
     approvals: Approvals,
     /// The first is the default.
     models: Arc<[Arc<dyn LanguageModel>]>,
-    settings: config::Approval,
+    approval: config::Approval,
     caps: config::Caps,
     /// How often one user may have the model asked.
-    pace: Arc<Pace>,
+    rate_limit: Arc<RateLimit>,
     live: LiveTurns,
-    followed: FollowedTurns,
+    tailed: TailedTurns,
     /// A turn of this process has paused: its run may be one that the server goes on with. Or it has ended, or somebody
     /// stopped a run: others may wait for that.
-    paused: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
 /// A turn under way, to read along.
@@ -60,14 +62,14 @@ pub(crate) struct Started {
     /// The message that is written.
     pub(crate) message_id: MessageId,
     /// What this reader is told before the turn.
-    pub(crate) before: Vec<TurnEvent<'static>>,
+    pub(crate) backfill: Vec<TurnEvent<'static>>,
     pub(crate) log: Arc<TurnLog>,
 }
 
 impl Started {
     /// The turn of this run alone.
     fn of(run: &Run, log: Arc<TurnLog>) -> Self {
-        Self { run_id: run.id, message_id: run.assistant_message_id, before: Vec::new(), log }
+        Self { run_id: run.id, message_id: run.assistant_message_id, backfill: Vec::new(), log }
     }
 }
 
@@ -78,13 +80,13 @@ impl Chat {
         agent: Agent,
         approvals: Approvals,
         models: Arc<[Arc<dyn LanguageModel>]>,
-        settings: config::Approval,
+        approval: config::Approval,
         caps: config::Caps,
     ) -> Self {
-        let pace = Arc::new(Pace::new(caps.turns_per_minute));
-        let (live, followed) = (LiveTurns::default(), FollowedTurns::default());
-        let paused = Arc::default();
-        Self { store, tasks, agent, approvals, models, settings, caps, pace, live, followed, paused }
+        let rate_limit = Arc::new(RateLimit::new(caps.turns_per_minute));
+        let (live, tailed) = (LiveTurns::default(), TailedTurns::default());
+        let wake = Arc::default();
+        Self { store, tasks, agent, approvals, models, approval, caps, rate_limit, live, tailed, wake }
     }
 
     fn model(&self, id: Option<&str>) -> Option<&Arc<dyn LanguageModel>> {

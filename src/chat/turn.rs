@@ -1,9 +1,9 @@
 //! The task of a turn: it holds the run's lease, tells what the agent says, and commits the end before it
 //! tells it.
 
-use super::live::TurnLog;
+use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::{AsksAbout, Ended, Heartbeat, Turn, Work, persist};
+use crate::agent::{AskHandler, Ended, Heartbeat, Turn, Work, persist};
 use crate::domain::call::ToolCall;
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
@@ -15,18 +15,18 @@ use std::sync::Arc;
 use tracing::{Instrument, Span};
 
 /// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
-pub(super) struct Telling {
+pub(super) struct TurnTask {
     pub(super) chat: Chat,
     pub(super) run_id: RunId,
     pub(super) log: Arc<TurnLog>,
 }
 
-impl Drop for Telling {
+impl Drop for TurnTask {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // A page that was told nothing would post again, for ever.
             let (error, spent) = (TurnError::internal(), Spent::default());
-            self.log.say(TurnEvent::Failed { error, spent });
+            self.log.emit(TurnEvent::Failed { error, spent });
         }
         self.log.close();
         self.chat.live.end(self.run_id, &self.log);
@@ -35,14 +35,14 @@ impl Drop for Telling {
 
 impl Chat {
     /// A turn that this process is about to run, for others to find.
-    pub(super) fn telling(&self, run_id: RunId) -> Telling {
-        Telling { chat: self.clone(), log: self.live.begin(run_id), run_id }
+    pub(super) fn turn_task(&self, run_id: RunId) -> TurnTask {
+        TurnTask { chat: self.clone(), log: self.live.begin(run_id), run_id }
     }
 }
 
-impl Telling {
+impl TurnTask {
     /// What is told to one reader, and is no turn to attach to.
-    pub(super) fn apart(chat: &Chat, run_id: RunId) -> Self {
+    pub(super) fn detached(chat: &Chat, run_id: RunId) -> Self {
         Self { chat: chat.clone(), run_id, log: Arc::default() }
     }
 
@@ -59,13 +59,13 @@ impl Telling {
         let lease = Arc::new(lease);
         let _running = self.metrics().turn();
         let heartbeat = self.keep(&lease);
-        continued.into_iter().for_each(|event| self.log.say(event));
+        continued.into_iter().for_each(|event| self.log.emit(event));
         let mut spent = Spent::default();
-        let told = match self.run_agent(&lease, &heartbeat, &mut spent).await {
+        let last = match self.run_agent(&lease, &heartbeat, &mut spent).await {
             Ok(ended) => self.end(&lease, ended, spent).await,
             Err(error) => self.fail(&lease, error, spent).await,
         };
-        self.log.say(told);
+        self.log.emit(last);
     }
 
     fn metrics(&self) -> &Metrics {
@@ -76,7 +76,7 @@ impl Telling {
     fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
         let (store, lease) = (self.chat.store.clone(), lease.clone());
         let work = Work::Turn(self.run_id);
-        Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.settings.lease, move || {
+        Heartbeat::begin(&self.chat.tasks, self.metrics(), work, self.chat.approval.lease, move || {
             let (store, lease) = (store.clone(), lease.clone());
             async move {
                 let write = store.urgent_write().await?;
@@ -100,9 +100,9 @@ impl Telling {
         })?;
         let approvals = &self.chat.approvals;
         let asks = |held: Vec<ToolCall>| approvals.ask_handler(lease.clone(), held).boxed();
-        let asks: Option<AsksAbout<'_>> = if approvals.asks_handler() { Some(&asks) } else { None };
+        let asks: Option<AskHandler<'_>> = if approvals.has_handler() { Some(&asks) } else { None };
         let turn = Turn { lease, heartbeat, model: model.as_ref(), asks };
-        self.chat.agent.run(&turn, spent, &|event| self.log.say(event)).await
+        self.chat.agent.run(&turn, spent, &|event| self.log.emit(event)).await
     }
 
     /// Commits the end of a turn that did not break; then what to tell.
@@ -131,7 +131,7 @@ impl Telling {
     }
 
     async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
-        let ended = persist(self.chat.settings.lease, || self.write_end(lease, end.clone())).await?;
+        let ended = persist(self.chat.approval.lease, || self.write_end(lease, end.clone())).await?;
         let ended = match ended.value {
             // A commit that seemed to fail may have been made; or the turn was taken for dead since.
             None if ended.tried_before => self.chat.store.read().await?.ended_as(lease, end).await?,
@@ -142,7 +142,7 @@ impl Telling {
             if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
                 // All of its calls may have been decided before; what children do for it is to stop too; a call may wait
                 // for its end.
-                self.chat.paused.notify_one();
+                self.chat.wake.notify_one();
             }
         }
         Ok(ended)

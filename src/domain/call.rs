@@ -174,7 +174,7 @@ impl RiskLevel {
 }
 
 /// The words the model reads of calls that gave no output of their own.
-pub(crate) mod words {
+pub(crate) mod model_texts {
     /// It may have happened.
     pub(crate) const INTERRUPTED: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
                                    Do not repeat it without asking the user.";
@@ -269,7 +269,7 @@ impl ToolCall {
 
     /// Whether it was cancelled before it ran. Of one that was open when the database was set back nobody knows.
     pub(crate) fn is_withdrawn(&self) -> bool {
-        matches!(&self.state, State::Cancelled(_, end) if end.result != words::FENCED)
+        matches!(&self.state, State::Cancelled(_, end) if end.result != model_texts::FENCED)
     }
 
     /// The inputs as a page shows them: of a call that cannot be run, none.
@@ -341,9 +341,9 @@ impl ToolCall {
     /// What the model is told while there is no end.
     pub(crate) fn placeholder(&self) -> &'static str {
         match &self.state {
-            State::Pending => words::AWAITING,
-            _ if self.held => words::UNDER_WAY,
-            _ => words::RUNNING,
+            State::Pending => model_texts::AWAITING,
+            _ if self.held => model_texts::UNDER_WAY,
+            _ => model_texts::RUNNING,
         }
     }
 }
@@ -366,7 +366,7 @@ impl State {
     }
 
     /// The word of the `8:` line and of the data parts: one word for all that a yes leads to.
-    pub(crate) const fn validation_word(&self) -> &'static str {
+    pub(crate) const fn validation_label(&self) -> &'static str {
         match self {
             Self::Approved(_) | Self::Executing(..) | Self::Succeeded(..) | Self::Failed(..) => "approved",
             Self::Pending
@@ -387,11 +387,11 @@ impl Outcome {
                 Value::String(text) if !text.is_empty() => text.clone(),
                 other => other.to_string(),
             },
-            Self::Failed(message) => format!("{} {message}", words::FAILED),
+            Self::Failed(message) => format!("{} {message}", model_texts::FAILED),
             Self::FailedAgain(message) => {
-                format!("{} {} {message}", words::INTERRUPTED, words::FAILED_AGAIN)
+                format!("{} {} {message}", model_texts::INTERRUPTED, model_texts::FAILED_AGAIN)
             }
-            Self::Interrupted | Self::Lost => words::INTERRUPTED.to_owned(),
+            Self::Interrupted | Self::Lost => model_texts::INTERRUPTED.to_owned(),
         };
         with_edit(told, asked, ran, bytes_max)
     }
@@ -406,14 +406,14 @@ pub(crate) fn established(
 ) -> String {
     let told = match outcome {
         Outcome::Succeeded(output) => match output.as_value() {
-            Value::Null => words::ESTABLISHED.to_owned(),
-            output => format!("{}{} {output}", words::ESTABLISHED, words::OUTPUT),
+            Value::Null => model_texts::ESTABLISHED.to_owned(),
+            output => format!("{}{} {output}", model_texts::ESTABLISHED, model_texts::OUTPUT),
         },
-        Outcome::Failed(why) => format!("{} {why}", words::ESTABLISHED_FAILED),
-        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => words::INTERRUPTED.to_owned(),
+        Outcome::Failed(why) => format!("{} {why}", model_texts::ESTABLISHED_FAILED),
+        Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => model_texts::INTERRUPTED.to_owned(),
     };
     let told = match reason {
-        Some(reason) => format!("{told} {}{reason}", words::REASON),
+        Some(reason) => format!("{told} {}{reason}", model_texts::REASON),
         None => told,
     };
     with_edit(told, &call.input, call.effective_input(), bytes_max)
@@ -425,7 +425,7 @@ fn with_edit(told: String, asked: &Input, ran: &Input, bytes_max: usize) -> Stri
         told
     } else {
         let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
-        format!("{} {asked} to {ran}{}{told}", words::EDITED, words::EDITED_END)
+        format!("{} {asked} to {ran}{}{told}", model_texts::EDITED, model_texts::EDITED_END)
     };
     cut(without_nul(&told), bytes_max)
 }
@@ -437,17 +437,17 @@ pub(crate) fn without_nul(text: &str) -> String {
 
 /// The rejection as the model and the caller read it.
 pub(crate) fn rejection(reason: Option<&str>) -> String {
-    because(words::REJECTED, reason)
+    because(model_texts::REJECTED, reason)
 }
 
 /// The end of a call that was withdrawn before it ran, as the model and the caller read it.
 pub(crate) fn withdrawal(reason: Option<&str>) -> String {
-    because(words::CANCELLED, reason)
+    because(model_texts::CANCELLED, reason)
 }
 
 fn because(what: &str, reason: Option<&str>) -> String {
     match reason {
-        Some(reason) => format!("{what} {}{reason}", words::REASON),
+        Some(reason) => format!("{what} {}{reason}", model_texts::REASON),
         None => what.to_owned(),
     }
 }

@@ -114,7 +114,7 @@ impl Remember {
 
 /// The answer of a person or a handler to the question whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum Choice {
     /// Run it, with these inputs if any are given, else as proposed.
     Approve {
         /// Inputs in place of the model's.

@@ -14,13 +14,13 @@ impl Nesting {
     /// As much of the next piece as stands before anything that is nested deeper than so many arrays and objects. Behind
     /// that there is nothing more.
     pub(crate) fn within<'a>(&mut self, piece: &'a str, depth_max: usize) -> &'a str {
-        match piece.bytes().position(|byte| !self.goes_on(byte, depth_max)) {
+        match piece.bytes().position(|byte| !self.has_rest(byte, depth_max)) {
             Some(end) => piece.get(..end).unwrap_or_default(),
             None => piece,
         }
     }
 
-    fn goes_on(&mut self, byte: u8, depth_max: usize) -> bool {
+    fn has_rest(&mut self, byte: u8, depth_max: usize) -> bool {
         if self.over {
             return false;
         }

@@ -2,7 +2,7 @@
 
 /// A person's yes, which may be one of several that are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Yes {
+pub(crate) struct ApprovalVote {
     /// Who says it.
     pub(crate) by: String,
     /// The hash of the inputs that it is for.
@@ -21,9 +21,9 @@ pub(crate) struct Quorum {
 impl Quorum {
     /// Who of these agreed on the inputs with this hash, each once, the first first. All who are counted said yes to the
     /// same: what was approved otherwise edited is another matter.
-    pub(crate) fn agreed(self, yeses: &[Yes], requester: &str, input_hash: &str) -> Vec<String> {
+    pub(crate) fn agreed(self, votes: &[ApprovalVote], requester: &str, input_hash: &str) -> Vec<String> {
         let mut agreed: Vec<String> = Vec::new();
-        for yes in yeses.iter().filter(|yes| yes.input_hash == input_hash) {
+        for yes in votes.iter().filter(|yes| yes.input_hash == input_hash) {
             let counts = !(self.other_person && yes.by == requester);
             if counts && !agreed.contains(&yes.by) {
                 agreed.push(yes.by.clone());
@@ -44,8 +44,8 @@ mod tests {
 
     #[test]
     fn each_person_counts_once_and_only_for_the_inputs_they_agreed_on() {
-        let yes = |by: &str, hash: &str| Yes { by: by.to_owned(), input_hash: hash.to_owned() };
-        let yeses = [yes("b", "x"), yes("a", "x"), yes("b", "x"), yes("b", "y"), yes("c", "y")];
+        let yes = |by: &str, hash: &str| ApprovalVote { by: by.to_owned(), input_hash: hash.to_owned() };
+        let votes = [yes("b", "x"), yes("a", "x"), yes("b", "x"), yes("b", "y"), yes("c", "y")];
         for (other_person, hash, expected) in [
             (false, "x", &["b", "a"][..]),
             (true, "x", &["b"]),
@@ -53,7 +53,7 @@ mod tests {
             (true, "y", &["b", "c"]),
             (false, "z", &[]),
         ] {
-            let agreed = Quorum { people: 3, other_person }.agreed(&yeses, "a", hash);
+            let agreed = Quorum { people: 3, other_person }.agreed(&votes, "a", hash);
             assert_eq!(agreed, expected, "{other_person} {hash}");
         }
     }

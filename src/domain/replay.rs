@@ -2,7 +2,7 @@
 
 use super::call::ToolCall;
 use super::message::{Part, Step, StepStatus};
-use super::turn::{FinishReason, Shown, Standing, TurnEvent};
+use super::turn::{FinishReason, HeldCallStatus, RenderedResult, TurnEvent};
 
 /// Tells these steps, with the calls as they stand now.
 pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
@@ -24,7 +24,8 @@ pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
             told.push(TurnEvent::PartEnded);
         }
         told.extend(step.calls.iter().filter(|call| !call.held).filter_map(ended));
-        let held: Vec<Standing> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
+        let held: Vec<HeldCallStatus> =
+            step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
         if !held.is_empty() {
             told.push(TurnEvent::Held(held));
         }
@@ -43,5 +44,5 @@ fn stored(call: &ToolCall) -> TurnEvent<'static> {
 }
 
 fn ended(call: &ToolCall) -> Option<TurnEvent<'static>> {
-    Shown::of(call).map(|shown| TurnEvent::CallEnded { tool_call_id: call.id, shown })
+    RenderedResult::of(call).map(|shown| TurnEvent::CallEnded { tool_call_id: call.id, result: shown })
 }

@@ -50,21 +50,21 @@ pub(crate) enum TurnEvent<'a> {
         /// The call.
         tool_call_id: ToolCallId,
         /// What a page shows.
-        shown: Shown,
+        result: RenderedResult,
     },
     /// How a call ended that no person was asked about, beside those behind which the message goes on: a page that had
     /// left by then has not seen it.
-    Beside {
+    ResultCatchUp {
         /// The call.
         tool_call_id: ToolCallId,
         /// What a page shows.
-        shown: Shown,
+        result: RenderedResult,
     },
     /// Where the calls stand that this step holds, stored.
-    Held(Vec<Standing>),
+    Held(Vec<HeldCallStatus>),
     /// Where held calls stand, stored, behind which the message goes on; or those of them that stand otherwise than their
     /// step has told.
-    Continued(Vec<Standing>),
+    Continued(Vec<HeldCallStatus>),
     /// A model call ended.
     StepFinished {
         /// Why.
@@ -95,31 +95,32 @@ pub(crate) enum TurnEvent<'a> {
 
 impl TurnEvent<'static> {
     /// How the calls stand behind which a message with these steps goes on, if it goes on behind held ones.
-    pub(crate) fn continued(steps: &[Step]) -> Vec<Self> {
+    pub(crate) fn continuation(steps: &[Step]) -> Vec<Self> {
         let Some(last) = steps.iter().rfind(|step| step.status == StepStatus::Complete) else {
             return Vec::new();
         };
-        let mut told = Self::standing(last);
+        let mut told = Self::catch_up(last);
         if steps.last().is_some_and(|step| step.n > last.n)
             && let Some(Self::Continued(held)) = told.last_mut()
         {
             // It was told before. A page that is shown inputs behind another step takes them for another call's.
-            held.iter_mut().for_each(|call| call.shown_anew = None);
+            held.iter_mut().for_each(|call| call.input_to_show = None);
         }
         told
     }
 
     /// How the calls of a step stand, if it holds any or children did some; those of its own too, whose end a page may
     /// have missed.
-    pub(crate) fn standing(step: &Step) -> Vec<Self> {
-        let held: Vec<Standing> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
+    pub(crate) fn catch_up(step: &Step) -> Vec<Self> {
+        let held: Vec<HeldCallStatus> =
+            step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
         let others = step.calls.iter().filter(|call| !call.held);
-        let ended = others.filter_map(|call| Some((call, Shown::of(call)?)));
+        let ended = others.filter_map(|call| Some((call, RenderedResult::of(call)?)));
         let told = ended.filter_map(|(call, shown)| match call.child_run_id {
             // No turn has told what a child did.
-            Some(_) => Some(Self::CallEnded { tool_call_id: call.id, shown }),
+            Some(_) => Some(Self::CallEnded { tool_call_id: call.id, result: shown }),
             None if held.is_empty() => None,
-            None => Some(Self::Beside { tool_call_id: call.id, shown }),
+            None => Some(Self::ResultCatchUp { tool_call_id: call.id, result: shown }),
         });
         let told: Vec<Self> = told.collect();
         told.into_iter().chain((!held.is_empty()).then_some(Self::Continued(held))).collect()
@@ -128,7 +129,7 @@ impl TurnEvent<'static> {
 
 impl TurnEvent<'_> {
     /// The same, with these words in place of its own, if it is one of words.
-    pub(crate) fn with_words<'a>(&self, words: &'a str) -> TurnEvent<'a> {
+    pub(crate) fn with_text<'a>(&self, words: &'a str) -> TurnEvent<'a> {
         match self {
             Self::Reasoning(_) => TurnEvent::Reasoning(words.into()),
             Self::CallArguments { tool_call_id, .. } => {
@@ -156,8 +157,12 @@ impl TurnEvent<'_> {
             TurnEvent::CallStored { tool_call_id, tool_name, input } => {
                 TurnEvent::CallStored { tool_call_id, tool_name, input }
             }
-            TurnEvent::CallEnded { tool_call_id, shown } => TurnEvent::CallEnded { tool_call_id, shown },
-            TurnEvent::Beside { tool_call_id, shown } => TurnEvent::Beside { tool_call_id, shown },
+            TurnEvent::CallEnded { tool_call_id, result: shown } => {
+                TurnEvent::CallEnded { tool_call_id, result: shown }
+            }
+            TurnEvent::ResultCatchUp { tool_call_id, result: shown } => {
+                TurnEvent::ResultCatchUp { tool_call_id, result: shown }
+            }
             TurnEvent::Held(calls) => TurnEvent::Held(calls),
             TurnEvent::Continued(calls) => TurnEvent::Continued(calls),
             TurnEvent::StepFinished { reason, usage } => TurnEvent::StepFinished { reason, usage },
@@ -187,32 +192,32 @@ impl Spent {
 
 /// How a held call stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct HeldCallStatus {
     /// The call.
     pub(crate) tool_call_id: ToolCallId,
     /// Its tool.
     pub(crate) tool_name: String,
     /// The inputs, where a page has to be shown them anew: a person put them in place of the model's; or one is still
     /// asked, whatever the page has put behind the call by itself.
-    pub(crate) shown_anew: Option<Input>,
+    pub(crate) input_to_show: Option<Input>,
     /// The word for it, of annotations and data parts.
-    pub(crate) word: &'static str,
+    pub(crate) label: &'static str,
     /// How far it is.
-    pub(crate) stands: Stands,
+    pub(crate) progress: HoldProgress,
 }
 
 /// How far a held call is.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Stands {
+pub(crate) enum HoldProgress {
     /// A person is asked.
     Pending,
     /// A person said yes, and it has not ended.
     UnderWay,
     /// It has ended.
-    Ended(Shown),
+    Ended(RenderedResult),
 }
 
-impl Standing {
+impl HeldCallStatus {
     /// How those of these held calls stand that stand otherwise than was told, if any do.
     pub(crate) fn changed(calls: &[ToolCall], told: &[Self]) -> Option<Vec<Self>> {
         let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !told.contains(now)).collect();
@@ -221,27 +226,27 @@ impl Standing {
 
     /// How this held call stands.
     pub(crate) fn of(call: &ToolCall) -> Self {
-        let stands = match (Shown::of(call), &call.state) {
-            (Some(shown), _) => Stands::Ended(shown),
-            (None, State::Pending) => Stands::Pending,
-            (None, _) => Stands::UnderWay,
+        let progress = match (RenderedResult::of(call), &call.state) {
+            (Some(shown), _) => HoldProgress::Ended(shown),
+            (None, State::Pending) => HoldProgress::Pending,
+            (None, _) => HoldProgress::UnderWay,
         };
         Self {
             tool_call_id: call.id,
             tool_name: call.name.clone(),
-            shown_anew: match call.state {
+            input_to_show: match call.state {
                 State::Pending => Some(call.input.clone()),
                 _ => call.edited_input().cloned(),
             },
-            word: call.state.validation_word(),
-            stands,
+            label: call.state.validation_label(),
+            progress,
         }
     }
 }
 
 /// What a page shows of an ended call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Shown {
+pub(crate) enum RenderedResult {
     /// The tool's own output.
     Output(Value),
     /// Why there is none.
@@ -261,7 +266,7 @@ pub(crate) enum Refusal {
     Cancelled,
 }
 
-impl Shown {
+impl RenderedResult {
     /// What a page shows of this call, if it has ended.
     pub(crate) fn of(call: &ToolCall) -> Option<Self> {
         let text = || call.end().map(|end| end.result.clone());

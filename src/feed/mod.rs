@@ -14,7 +14,7 @@ mod subscription;
 pub(crate) use subscription::Subscription;
 
 use crate::agent::Tasks;
-use crate::store::{About, Range, Read, Reader, Store, StoreError};
+use crate::store::{EventFilter, EventReader, Range, Read, Store, StoreError};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
@@ -50,7 +50,7 @@ impl Feed {
 
     /// A view in which the events of this that were committed before have their numbers. Where one lacks it there is one
     /// pass first, and no more: in a crowd it may leave some to the sequencer.
-    pub(crate) async fn read(&self, about: &About) -> Result<Read, StoreError> {
+    pub(crate) async fn read(&self, about: &EventFilter) -> Result<Read, StoreError> {
         let read = self.store.read().await?;
         if !read.lacks_numbers(about).await? {
             return Ok(read);
@@ -63,15 +63,15 @@ impl Feed {
     /// What happens from this number on, or from now on.
     pub(crate) async fn subscribe(
         &self,
-        reader: Reader,
-        about: About,
+        reader: EventReader,
+        about: EventFilter,
         after: Option<i64>,
     ) -> Result<Subscription, StoreError> {
         // Before the look at the rows: what gets its number between them is in a batch.
         let batches = self.batches.subscribe();
         let read = match after {
             Some(_) => self.store.read().await?,
-            None => self.read(&About::default()).await?,
+            None => self.read(&EventFilter::default()).await?,
         };
         let last = read.numbered().await?.last;
         // A number that was never given is of rows that are gone: a backup stands in their place.

@@ -1,7 +1,7 @@
 //! Has events numbered, and tells the readers of this process.
 
 use super::{Batch, Feed};
-use crate::store::{Heard, Hints, Left, StoreError};
+use crate::store::{Left, Notification, Notifications, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,8 +25,8 @@ enum Due {
 
 impl Feed {
     /// Goes on until the process is about to leave. What it commits then is numbered by the others, or the next.
-    pub(crate) async fn keep_going(&self, hints: Option<Hints>) {
-        let (numbered, heard) = watch::channel(0);
+    pub(crate) async fn keep_going(&self, hints: Option<Notifications>) {
+        let (numbered, received) = watch::channel(0);
         let listening = async {
             match hints {
                 Some(hints) => self.keep_listening(hints, numbered).await,
@@ -34,13 +34,13 @@ impl Feed {
             }
         };
         tokio::select! {
-            () = self.keep_numbering(heard) => {}
+            () = self.keep_numbering(received) => {}
             () = listening => {}
             () = self.tasks.stopping() => {}
         }
     }
 
-    async fn keep_numbering(&self, mut heard: watch::Receiver<i64>) {
+    async fn keep_numbering(&self, mut received: watch::Receiver<i64>) {
         let (mut known, mut fails) = (0, false);
         let mut next_pass = Instant::now();
         self.store.news().notify_one();
@@ -48,7 +48,7 @@ impl Feed {
             let due = tokio::select! {
                 () = self.has_news(next_pass) => Due::Pass,
                 () = sleep(LOOK) => Due::Pass,
-                () = is_beyond(known, &mut heard) => Due::Look,
+                () = is_beyond(known, &mut received) => Due::Look,
             };
             if matches!(due, Due::Pass) {
                 next_pass = Instant::now() + PACE;
@@ -93,7 +93,7 @@ impl Feed {
             return Ok((self.look(known).await?, pass.left));
         }
         if pass.last > known {
-            self.tell(pass.last, Some(pass.touched));
+            self.notify(pass.last, Some(pass.touched));
         }
         Ok((pass.last, pass.left))
     }
@@ -107,26 +107,26 @@ impl Feed {
                 true => Some(read.touched_since(known).await?),
                 false => None,
             };
-            self.tell(last, touched);
+            self.notify(last, touched);
         }
         Ok(last)
     }
 
-    fn tell(&self, last: i64, touched: Option<Vec<(String, String)>>) {
+    fn notify(&self, last: i64, touched: Option<Vec<(String, String)>>) {
         let touched = touched.map(|touched| touched.into_iter().collect());
         // All readers may have left.
         let _listeners = self.batches.send(Arc::new(Batch { last, touched }));
     }
 
-    async fn keep_listening(&self, mut hints: Hints, numbered: watch::Sender<i64>) {
+    async fn keep_listening(&self, mut hints: Notifications, numbered: watch::Sender<i64>) {
         let mut fails = false;
         loop {
             match hints.next().await {
-                Ok(heard) => {
+                Ok(received) => {
                     fails = false;
-                    match heard {
-                        Heard::Listening => self.store.news().notify_one(),
-                        Heard::Numbered(last) => drop(numbered.send_replace(last)),
+                    match received {
+                        Notification::Listening => self.store.news().notify_one(),
+                        Notification::Numbered(last) => drop(numbered.send_replace(last)),
                     }
                 }
                 Err(error) => {
@@ -142,9 +142,9 @@ impl Feed {
 }
 
 /// Comes back when a number is heard of that is beyond this one.
-async fn is_beyond(known: i64, heard: &mut watch::Receiver<i64>) {
-    while heard.changed().await.is_ok() {
-        if *heard.borrow_and_update() > known {
+async fn is_beyond(known: i64, received: &mut watch::Receiver<i64>) {
+    while received.changed().await.is_ok() {
+        if *received.borrow_and_update() > known {
             return;
         }
     }

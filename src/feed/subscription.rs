@@ -2,7 +2,7 @@
 
 use super::{Batch, Feed};
 use crate::domain::event::Event;
-use crate::store::{About, Looked, Range, Reader};
+use crate::store::{EventFilter, EventReader, EventsRead, Range};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -17,8 +17,8 @@ const REST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Subscription {
     feed: Feed,
-    reader: Reader,
-    about: About,
+    reader: EventReader,
+    about: EventFilter,
     batches: broadcast::Receiver<Arc<Batch>>,
     /// What has a number up to the first is read. Up to the second there may be more.
     ahead: Range,
@@ -29,8 +29,8 @@ pub(crate) struct Subscription {
 impl Subscription {
     pub(super) fn new(
         feed: Feed,
-        reader: Reader,
-        about: About,
+        reader: EventReader,
+        about: EventFilter,
         batches: broadcast::Receiver<Arc<Batch>>,
         ahead: Range,
     ) -> Self {
@@ -53,7 +53,7 @@ impl Subscription {
                 continue;
             }
             match self.read().await {
-                Some(Looked { events, up_to }) => {
+                Some(EventsRead { events, up_to }) => {
                     // Also where nothing was found: the same rows are not read again.
                     let last = events.last().map_or(self.ahead.last, |event| event.seq.max(self.ahead.last));
                     self.ahead.after = up_to.unwrap_or(last);
@@ -97,7 +97,7 @@ impl Subscription {
     }
 
     /// `None` if the database did not answer.
-    async fn read(&self) -> Option<Looked> {
+    async fn read(&self) -> Option<EventsRead> {
         let (feed, reader, about, ahead) = (self.feed.clone(), self.reader.clone(), self.about, self.ahead);
         // In a task: database work is not dropped half-way.
         let reading = self.feed.tasks.spawn(async move {

@@ -57,7 +57,7 @@ impl Activity {
     }
 
     /// Bytes came.
-    pub(super) fn hears(&self, bytes: &[u8]) {
+    pub(super) fn received(&self, bytes: &[u8]) {
         let mut now = self.now.lock();
         // With HTTP/2 they need not belong to a request.
         let asks_one_by_one = now.version.is_some_and(|version| version < Version::HTTP_2);

@@ -6,11 +6,11 @@ use super::body::JsonObject;
 use super::call::CallView;
 use super::error::ApiError;
 use super::payload::{Paged, Tag, page_size};
-use crate::approvals::{Approvals, Standing};
+use crate::approvals::{Approvals, DecisionStatus};
 use crate::domain::Principal;
 use crate::domain::call::CALL_STATES;
 use crate::domain::id::{ThreadId, ToolCallId};
-use crate::store::{Listing, Place, Read, SeenCall};
+use crate::store::{CallScope, Listing, Read, VisibleCall};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 
@@ -33,8 +33,9 @@ struct ApprovalView {
 }
 
 impl ApprovalView {
-    fn of(seen: &SeenCall, principal: &Principal, approvals: &Approvals) -> Self {
-        let Standing { tool, can_decide, required, approved_by } = approvals.standing(principal, seen);
+    fn of(seen: &VisibleCall, principal: &Principal, approvals: &Approvals) -> Self {
+        let DecisionStatus { tool, can_decide, required, approved_by } =
+            approvals.decision_status(principal, seen);
         let schema = tool.map(|tool| tool.input_schema.as_object().cloned().unwrap_or_default());
         Self {
             tool_call: CallView::of(&seen.call, &seen.thread, approvals),
@@ -82,7 +83,7 @@ impl Inbox {
         let session = session_id.0.map(|id| id.parse::<ThreadId>()).transpose();
         let session =
             session.map_err(|_| ApiError::bad_request("session_id: expected the id of a session"))?;
-        let place = session.map_or(Place::Anywhere, Place::Session);
+        let place = session.map_or(CallScope::Anywhere, CallScope::Session);
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
         let asked = Asked { state, tool_name, cursor, page_size };
         let listing = asked.listing(place, &self.0)?;
@@ -109,7 +110,7 @@ impl Inbox {
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let id = thread_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        self.page_of(&caller.0, Place::Thread(id), &Asked { state, tool_name, cursor, page_size }).await
+        self.page_of(&caller.0, CallScope::Thread(id), &Asked { state, tool_name, cursor, page_size }).await
     }
 
     /// Calls of a session that wait for a person, newest first
@@ -131,7 +132,7 @@ impl Inbox {
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
-        self.page_of(&caller.0, Place::Session(id), &Asked { state, tool_name, cursor, page_size }).await
+        self.page_of(&caller.0, CallScope::Session(id), &Asked { state, tool_name, cursor, page_size }).await
     }
 }
 
@@ -140,12 +141,12 @@ impl Inbox {
     async fn page_of(
         &self,
         principal: &Principal,
-        place: Place,
+        place: CallScope,
         asked: &Asked,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let listing = asked.listing(place, &self.0)?;
-        let (read, sight) = (self.0.store.read().await?, self.0.approvals.sight(principal));
-        if !read.is_in_sight(principal, &sight, place).await? {
+        let (read, visibility) = (self.0.store.read().await?, self.0.approvals.visibility(principal));
+        if !read.is_visible(principal, &visibility, place).await? {
             return Err(ApiError::not_found());
         }
         self.page(&read, principal, &listing).await
@@ -158,7 +159,7 @@ impl Inbox {
         listing: &Listing<'_>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let approvals = &self.0.approvals;
-        let page = read.held_in_sight(principal, &approvals.sight(principal), listing).await?;
+        let page = read.visible_holds(principal, &approvals.visibility(principal), listing).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for seen in &page.items {
             if !results.push(seen.call.id.to_string(), [ApprovalView::of(seen, principal, approvals)]) {
@@ -170,7 +171,7 @@ impl Inbox {
 }
 
 impl Asked {
-    fn listing(&self, place: Place, api: &Api) -> Result<Listing<'_>, ApiError> {
+    fn listing(&self, place: CallScope, api: &Api) -> Result<Listing<'_>, ApiError> {
         let state = self.state.as_deref().unwrap_or("pending");
         if !CALL_STATES.contains(&state) {
             return Err(ApiError::bad_request(format!("state: expected one of {}", CALL_STATES.join(", "))));
@@ -181,6 +182,6 @@ impl Asked {
         }
         let before = self.cursor.as_ref().map(|cursor| cursor.parse::<ToolCallId>()).transpose();
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
-        Ok(Listing { place, state, tool, before, page: api.page(page_size(self.page_size)?) })
+        Ok(Listing { scope: place, state, tool, before, page: api.page(page_size(self.page_size)?) })
     }
 }

@@ -233,7 +233,7 @@ impl Calls {
     async fn get(&self, caller: Caller, tool_call_id: Path<String>) -> Result<Json<CallView>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
-        let seen = self.0.approvals.seen(&read, &caller.0, id).await?;
+        let seen = self.0.approvals.visible_call(&read, &caller.0, id).await?;
         let (call, thread) = seen.ok_or_else(ApiError::not_found)?;
         Ok(Json(CallView::of(&call, &thread, &self.0.approvals)))
     }

@@ -5,7 +5,7 @@ use super::error::ApiError;
 use super::partial_json::{self, Found};
 use super::posted::{Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Name, Posted, Role, Words};
 use super::ui_body;
-use crate::chat::{Ask, PostedMessage, Wants};
+use crate::chat::{Action, PostedMessage, TurnRequest};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
@@ -103,7 +103,7 @@ pub(super) struct ChatBody {
     id: Option<String>,
     /// Whether it is one that pages of the UI message stream post.
     pub(super) is_ui: bool,
-    pub(super) ask: Ask,
+    pub(super) ask: TurnRequest,
     /// The calls that the page shows somebody's yes to.
     pub(super) approved: HashSet<ToolCallId>,
 }
@@ -139,21 +139,21 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         _options: ExtractParamOptions<()>,
     ) -> Result<Self> {
         let Some(bytes) = body::bytes(request, body).await? else {
-            return Ok(Self::of_data_stream(None, Ask::go_on()));
+            return Ok(Self::of_data_stream(None, TurnRequest::continuation_of_any()));
         };
         let bounds = request.extensions().get::<Bounds>().copied().ok_or_else(ApiError::internal)?;
         let (posted, repeated) = partial_json::read(body::utf8(&bytes)?, &bounds)
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
         drop(bytes);
         let chat = Self::read(posted)?;
-        if let Some(said) = chat.ask.said()
+        if let Some(said) = chat.ask.user_text()
             && said.len() > bounds.message_bytes
         {
             return Err(ApiError::message_too_long(bounds.message_bytes).into());
         }
         match repeated {
             // What can be read as a yes and as something else is no yes.
-            Some(why) if chat.ask.answers.iter().any(|answer| answer.approved) => {
+            Some(why) if chat.ask.decisions.iter().any(|answer| answer.approved) => {
                 Err(ApiError::bad_request(format!("body: {why}")).into())
             }
             Some(_) | None => Ok(chat),
@@ -193,11 +193,12 @@ impl ChatBody {
         let mut fields = match posted {
             Found::Is(Posted::Text(words)) => {
                 let wants = words_or_continue(content(words, "content")?, None);
-                let ask = Ask { wants, options: RunOptions::default(), answers: Vec::new() };
+                let ask =
+                    TurnRequest { action: wants, options: RunOptions::default(), decisions: Vec::new() };
                 return Ok(Self::of_data_stream(None, ask));
             }
             Found::Is(Posted::Fields(fields)) => *fields,
-            Found::Null => return Ok(Self::of_data_stream(None, Ask::go_on())),
+            Found::Null => return Ok(Self::of_data_stream(None, TurnRequest::continuation_of_any())),
             Found::Absent | Found::Other => {
                 return Err(ApiError::bad_request("body: expected a JSON object or a string"));
             }
@@ -218,20 +219,20 @@ impl ChatBody {
         };
         if ui_body::is_ui(&fields) {
             let (answers, approved) = (ui_body::answers(&mut fields), ui_body::approved(&mut fields));
-            let ask = Ask { wants: ui_body::wants(fields)?, options, answers };
+            let ask = TurnRequest { action: ui_body::wants(fields)?, options, decisions: answers };
             return Ok(Self { id, is_ui: true, ask, approved });
         }
-        let ask = Ask { wants: wants(fields)?, options, answers: Vec::new() };
+        let ask = TurnRequest { action: wants(fields)?, options, decisions: Vec::new() };
         Ok(Self::of_data_stream(id, ask))
     }
 
-    fn of_data_stream(id: Option<String>, ask: Ask) -> Self {
+    fn of_data_stream(id: Option<String>, ask: TurnRequest) -> Self {
         Self { id, is_ui: false, ask, approved: HashSet::new() }
     }
 }
 
 /// What a page of AI SDK 4 wants.
-fn wants(fields: Fields) -> Result<Wants, ApiError> {
+fn wants(fields: Fields) -> Result<Action, ApiError> {
     if let Some(words) = fields.content.given(|| ApiError::bad_request("content: expected a string"))? {
         return Ok(words_or_continue(content(words, "content")?, None));
     }
@@ -244,20 +245,20 @@ fn wants(fields: Fields) -> Result<Wants, ApiError> {
         let posted = posted(message, || "message".to_owned())?;
         return Ok(match posted.user_text {
             Some(text) => words_or_continue(text, posted.id),
-            None => Wants::Continue { message: posted.id },
+            None => Action::Continue { message: posted.id },
         });
     }
     let messages = fields.messages.given(|| ApiError::bad_request("messages: expected a list"))?;
-    let Some(messages) = messages else { return Ok(Wants::Continue { message: None }) };
+    let Some(messages) = messages else { return Ok(Action::Continue { message: None }) };
     let messages = messages.list.into_iter().enumerate();
     let messages = messages.map(|(place, message)| posted(message, || format!("messages[{place}]")));
-    Ok(Wants::History { messages: messages.collect::<Result<_, _>>()? })
+    Ok(Action::History { messages: messages.collect::<Result<_, _>>()? })
 }
 
-fn words_or_continue(text: String, client_id: Option<String>) -> Wants {
+fn words_or_continue(text: String, client_id: Option<String>) -> Action {
     match text.is_empty() {
-        true => Wants::Continue { message: None },
-        false => Wants::New { text, client_id },
+        true => Action::Continue { message: None },
+        false => Action::New { text, client_id },
     }
 }
 

@@ -3,7 +3,7 @@
 //! Where there are as many as there may be, the next ones wait in the system's queue until one ends. An address that
 //! has its share is shown the door at once, so that it cannot fill the queue for others.
 
-use super::shares::{Share, Shares};
+use super::concurrency::{ConcurrencyLimit, Slot};
 use crate::config::Caps;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,31 +16,36 @@ const NETWORK_BITS: u128 = !0 << 64;
 #[derive(Debug)]
 pub(super) struct Connections {
     room: Arc<Semaphore>,
-    of_addresses: Shares<IpAddr>,
+    of_addresses: ConcurrencyLimit<IpAddr>,
 }
 
 /// Room for one more.
 #[derive(Debug)]
-pub(super) struct Room(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit);
+pub(super) struct ConnectionPermit(
+    #[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit,
+);
 
 /// A connection's place; it is taken until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    _room: Room,
-    _share: Share<IpAddr>,
+pub(super) struct Admission {
+    _room: ConnectionPermit,
+    _share: Slot<IpAddr>,
 }
 
 impl Connections {
     pub(super) fn new(caps: &Caps) -> Self {
         let max = caps.connections.and_then(|max| usize::try_from(max.get()).ok());
         let room = max.unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(room)), of_addresses: Shares::new(caps.connections_per_ip) }
+        Self {
+            room: Arc::new(Semaphore::new(room)),
+            of_addresses: ConcurrencyLimit::new(caps.connections_per_ip),
+        }
     }
 
     /// Waits until there is room for one more.
-    pub(super) async fn room(&self) -> Room {
+    pub(super) async fn room(&self) -> ConnectionPermit {
         match self.room.clone().acquire_owned().await {
-            Ok(room) => Room(room),
+            Ok(room) => ConnectionPermit(room),
             // Nobody closes it.
             Err(_) => std::future::pending().await,
         }
@@ -48,9 +53,9 @@ impl Connections {
 
     /// A place for this peer. `None` if its address has its share. The address is the socket's own: headers that name
     /// another are anybody's to write.
-    pub(super) fn place(&self, peer: IpAddr, room: Room) -> Option<Place> {
+    pub(super) fn admit(&self, peer: IpAddr, room: ConnectionPermit) -> Option<Admission> {
         let share = self.of_addresses.take(network(peer)).ok()?;
-        Some(Place { _room: room, _share: share })
+        Some(Admission { _room: room, _share: share })
     }
 }
 

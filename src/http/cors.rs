@@ -30,7 +30,7 @@ pub(crate) struct Cors(Arc<[HeaderValue]>);
 
 /// The origin of a request, of a page that may call. The front puts it there.
 #[derive(Debug, Clone)]
-pub(super) struct Welcome(HeaderValue);
+pub(super) struct AllowedOrigin(HeaderValue);
 
 impl Cors {
     /// These, as browsers write them.
@@ -39,27 +39,27 @@ impl Cors {
     }
 
     /// The origin of the request, if it is one of these.
-    pub(super) fn welcome(&self, request: &Request) -> Option<Welcome> {
+    pub(super) fn allowed_origin(&self, request: &Request) -> Option<AllowedOrigin> {
         let mut origins = request.headers().get_all(ORIGIN).iter();
         let origin = origins.next().filter(|origin| self.0.contains(origin))?;
-        origins.next().is_none().then(|| Welcome(origin.clone()))
+        origins.next().is_none().then(|| AllowedOrigin(origin.clone()))
     }
 
     /// Tells the browser what its page may read, and everybody between that the answer is another for another page.
-    pub(super) fn tell(&self, welcome: Option<&Welcome>, response: &mut Response) {
+    pub(super) fn add_headers(&self, welcome: Option<&AllowedOrigin>, response: &mut Response) {
         if self.0.is_empty() {
             return;
         }
         let headers = response.headers_mut();
         headers.append(VARY, HeaderValue::from_name(ORIGIN));
-        if let Some(Welcome(origin)) = welcome {
+        if let Some(AllowedOrigin(origin)) = welcome {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READ);
         }
     }
 }
 
-impl Welcome {
+impl AllowedOrigin {
     /// The answer to a browser that asks before it sends what its page wants to (Fetch, 4.8). It tells nothing of
     /// anybody, and comes without a token.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {

@@ -6,9 +6,9 @@
 use super::auth::Unknown;
 use super::payload::Json;
 use crate::approvals::{DecideError, GrantError, PolicyError};
-use crate::chat::{AskError, CancelRunError};
+use crate::chat::{AdmitError, CancelRunError};
 use crate::domain::call::{State, ToolCall};
-use crate::pace::TooOften;
+use crate::rate_limit::RateLimited;
 use crate::store::StoreError;
 use crate::tools::InputError;
 use poem::http::{HeaderValue, StatusCode, header};
@@ -243,38 +243,38 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl From<AskError> for ApiError {
-    fn from(error: AskError) -> Self {
+impl From<AdmitError> for ApiError {
+    fn from(error: AdmitError) -> Self {
         match error {
-            AskError::NoThread => Self::not_found(),
-            AskError::TurnInProgress => {
+            AdmitError::NoThread => Self::not_found(),
+            AdmitError::TurnInProgress => {
                 Self::conflict("turn_in_progress", "A turn of this thread is under way.", None)
             }
-            AskError::NothingToContinue => {
+            AdmitError::NothingToContinue => {
                 Self::conflict("nothing_to_continue", "There is nothing to continue.", None)
             }
-            AskError::Stopping => Self::stopping(),
-            AskError::TooManyTurns { of, max } => {
+            AdmitError::Stopping => Self::stopping(),
+            AdmitError::TooManyTurns { of, max } => {
                 Self::rate_limited(format!("More than {max} turns of this {of} at once."), TURN_SECONDS)
             }
-            AskError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "turns", seconds),
-            AskError::AwaitingApproval => {
+            AdmitError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "turns", seconds),
+            AdmitError::AwaitingApproval => {
                 Self::conflict("awaiting_approval", "Calls of this thread await approval.", None)
             }
-            AskError::ThreadFull { max, of } => {
+            AdmitError::ThreadFull { max, of } => {
                 let message = format!("The thread is full: it holds up to {max} {of}. Begin a new one.");
                 Self::conflict("thread_full", &message, None)
             }
-            AskError::UnknownModel(id) => {
+            AdmitError::UnknownModel(id) => {
                 Self::Unprocessable(body("unknown_model", format!("model: there is no model {id:?}."), None))
             }
-            AskError::UnknownTool(name) => Self::Unprocessable(body(
+            AdmitError::UnknownTool(name) => Self::Unprocessable(body(
                 "unknown_tool",
                 format!("tool_selection: there is no tool {name:?}."),
                 None,
             )),
-            AskError::Refused(error) => error.into(),
-            AskError::Store(error) => error.into(),
+            AdmitError::Refused(error) => error.into(),
+            AdmitError::Store(error) => error.into(),
         }
     }
 }
@@ -363,7 +363,7 @@ impl ApiError {
 
     fn not_decided(error: DecideError, fields: DecisionFields) -> Self {
         match error {
-            DecideError::TooOften(TooOften { max, seconds }) => Self::too_often(max, "decisions", seconds),
+            DecideError::TooOften(RateLimited { max, seconds }) => Self::too_often(max, "decisions", seconds),
             DecideError::NotFound => Self::not_found(),
             DecideError::Forbidden => {
                 Self::forbidden("You may see this call, but this decision is not yours to make.")

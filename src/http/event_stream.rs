@@ -4,7 +4,7 @@
 //! piece, and what it has not read stays in the rows.
 
 use super::event::write_frame;
-use super::rates::StreamPlace;
+use super::rates::StreamSlot;
 use crate::feed::Subscription;
 use crate::metrics::Now;
 use bytes::{Bytes, BytesMut};
@@ -28,7 +28,7 @@ pub(super) struct EventStream {
     /// When it ends: nobody is known by an old token.
     pub(super) until: Option<Instant>,
     /// As long as there is anything of the stream in memory, it counts.
-    pub(super) _place: StreamPlace,
+    pub(super) _place: StreamSlot,
     pub(super) _open: Now,
 }
 

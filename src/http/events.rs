@@ -7,7 +7,7 @@ use super::event::EventView;
 use super::event_stream::{EventStream, MEDIA_TYPE, told};
 use super::payload::{Json, PageOf, Paged, Tag, page_size};
 use crate::domain::id::{RunId, ToolCallId};
-use crate::store::{About, Looked, Reader};
+use crate::store::{EventFilter, EventReader, EventsRead};
 use poem::http::header::ACCEPT;
 use poem::{IntoResponse, Request, Response};
 use poem_openapi::param::{Header, Path, Query};
@@ -65,9 +65,9 @@ impl ApiResponse for SomeEvents {
 }
 
 /// What is asked for.
-struct Wanted {
-    reader: Reader,
-    about: About,
+struct EventQuery {
+    reader: EventReader,
+    about: EventFilter,
     after: Option<i64>,
 }
 
@@ -99,14 +99,14 @@ impl Events {
         #[oai(name = "ticket")]
         _ticket: Query<Option<String>>,
     ) -> Result<LiveEvents, ApiError> {
-        let after = last_seen(&last_event_id)?.or(seq("after", after.0.as_deref())?);
-        let about = About {
+        let after = parse_last_event_id(&last_event_id)?.or(seq("after", after.0.as_deref())?);
+        let about = EventFilter {
             session: id("session_id", session_id.0.as_deref())?,
             thread: id("thread_id", thread_id.0.as_deref())?,
-            ..About::default()
+            ..EventFilter::default()
         };
         let reader = self.0.reader(&caller.0);
-        Ok(LiveEvents(self.live(&caller, expiry, Wanted { reader, about, after }).await?))
+        Ok(LiveEvents(self.live(&caller, expiry, EventQuery { reader, about, after }).await?))
     }
 
     /// What happened in a run, oldest first, or as it happens
@@ -127,9 +127,9 @@ impl Events {
         page_size: Query<Option<u64>>,
     ) -> Result<SomeEvents, ApiError> {
         let run: RunId = run_id.0.parse().map_err(|_| ApiError::not_found())?;
-        let about = About { run: Some(run), ..About::default() };
+        let about = EventFilter { run: Some(run), ..EventFilter::default() };
         let size = self::page_size(page_size.0)?;
-        let after = last_seen(&last_event_id)?.or(seq("cursor", cursor.0.as_deref())?);
+        let after = parse_last_event_id(&last_event_id)?.or(seq("cursor", cursor.0.as_deref())?);
         self.some(request, caller, expiry, about, after, size).await
     }
 
@@ -154,9 +154,9 @@ impl Events {
         page_size: Query<Option<u64>>,
     ) -> Result<SomeEvents, ApiError> {
         let call: ToolCallId = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
-        let about = About { call: Some(call), ..About::default() };
+        let about = EventFilter { call: Some(call), ..EventFilter::default() };
         let size = self::page_size(page_size.0)?;
-        let after = last_seen(&last_event_id)?.or(seq("cursor", cursor.0.as_deref())?);
+        let after = parse_last_event_id(&last_event_id)?.or(seq("cursor", cursor.0.as_deref())?);
         self.some(request, caller, expiry, about, after, size).await
     }
 }
@@ -168,7 +168,7 @@ impl Events {
         request: &Request,
         caller: Caller,
         expiry: Expiry,
-        about: About,
+        about: EventFilter,
         after: Option<i64>,
         size: u64,
     ) -> Result<SomeEvents, ApiError> {
@@ -180,11 +180,11 @@ impl Events {
         let after = after.unwrap_or(0);
         if wants_stream(request) {
             drop(read);
-            let wanted = Wanted { reader, about, after: Some(after) };
+            let wanted = EventQuery { reader, about, after: Some(after) };
             return Ok(SomeEvents::Live(Box::new(self.live(&caller, expiry, wanted).await?)));
         }
         let page = self.0.page(size);
-        let Looked { events, up_to } = read.events_page(&reader, &about, after, page).await?;
+        let EventsRead { events, up_to } = read.events_page(&reader, &about, after, page).await?;
         let mut results = Paged::new(self.0.page_bytes);
         for event in &events {
             if !results.push(event.seq.to_string(), [EventView::of(event)]) {
@@ -198,8 +198,13 @@ impl Events {
         Ok(SomeEvents::Page(results.finish(up_to.is_some())))
     }
 
-    async fn live(&self, caller: &Caller, expiry: Expiry, wanted: Wanted) -> Result<EventStream, ApiError> {
-        let Wanted { reader, about, after } = wanted;
+    async fn live(
+        &self,
+        caller: &Caller,
+        expiry: Expiry,
+        wanted: EventQuery,
+    ) -> Result<EventStream, ApiError> {
+        let EventQuery { reader, about, after } = wanted;
         let place = self.0.rates.stream(&caller.0)?;
         let subscription = self.0.feed.subscribe(reader, about, after).await?;
         Ok(EventStream {
@@ -222,7 +227,7 @@ fn wants_stream(request: &Request) -> bool {
 }
 
 /// What a browser says that it has, after a cut. It says nothing in so many words where it has nothing.
-fn last_seen(header: &Header<Option<String>>) -> Result<Option<i64>, ApiError> {
+fn parse_last_event_id(header: &Header<Option<String>>) -> Result<Option<i64>, ApiError> {
     seq("Last-Event-ID", header.0.as_deref().filter(|id| !id.is_empty()))
 }
 

@@ -10,6 +10,7 @@ mod body;
 mod budget;
 mod call;
 mod chat_body;
+mod concurrency;
 mod connections;
 mod cors;
 mod deadlines;
@@ -18,8 +19,8 @@ mod error;
 mod event;
 mod event_stream;
 mod events;
-mod front;
-pub(crate) mod operating;
+pub(crate) mod health;
+mod middleware;
 mod partial_json;
 mod payload;
 mod posted;
@@ -30,9 +31,7 @@ mod runs;
 pub(crate) mod server;
 mod session_approvals;
 mod sessions;
-mod shares;
 mod stream_answer;
-mod taking;
 mod threads;
 mod tickets;
 mod tools;
@@ -42,6 +41,7 @@ mod ui_body;
 mod upload;
 mod validate;
 mod websocket;
+mod write_deadline;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
@@ -51,15 +51,15 @@ use crate::domain::clock::Clock;
 use crate::feed::Feed;
 use crate::llm::LanguageModel;
 use crate::metrics::Metrics;
-use crate::store::{PageSize, Reader, Store};
+use crate::store::{EventReader, PageSize, Store};
 use crate::tools::ToolRegistry;
 use allow::Allowed;
 pub(crate) use auth::{Authenticator, Tickets};
 use bytes::Bytes;
 pub(crate) use cors::Cors;
 pub use deadlines::Deadlines;
-use front::{Door, Front};
-use operating::Scrape;
+use health::Scrape;
+use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
 use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
@@ -105,8 +105,8 @@ impl Api {
     }
 
     /// This principal as one who reads events.
-    fn reader(&self, principal: &Principal) -> Reader {
-        Reader { principal: principal.clone(), sight: self.approvals.sight(principal) }
+    fn reader(&self, principal: &Principal) -> EventReader {
+        EventReader { principal: principal.clone(), visibility: self.approvals.visibility(principal) }
     }
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn endpoint(
     let allowed = Allowed::of(&document, &BESIDE);
     let document = format!("{document:#}");
     let served = Bytes::from(document.clone());
-    let mut routes = operating::health(&with, tasks.clone())
+    let mut routes = health::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
         // The page holds the document as the derives alone would have it.
@@ -199,7 +199,7 @@ pub(crate) fn endpoint(
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
-        routes = operating::metrics(routes, with.scrape.clone());
+        routes = health::metrics(routes, with.scrape.clone());
     }
     let message_bytes = settings.body_bytes;
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
@@ -217,7 +217,7 @@ pub(crate) fn operators_endpoint(
 ) -> BoxEndpoint<'static> {
     let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
-    let routes = operating::metrics(operating::health(&with, tasks.clone()), with.scrape.clone());
+    let routes = health::metrics(health::health(&with, tasks.clone()), with.scrape.clone());
     behind_the_front(routes, Allowed::of(&Value::Null, &BESIDE), with, settings, auth, tasks)
 }
 
@@ -229,11 +229,11 @@ fn behind_the_front(
     auth: Arc<Authenticator>,
     tasks: Tasks,
 ) -> BoxEndpoint<'static> {
-    let inner = routes.into_endpoint().catch_all_error(async |error| operating::shaped(error));
+    let inner = routes.into_endpoint().catch_all_error(async |error| health::shaped(error));
     let Api { store, rates, clock, metrics, tools, .. } = with;
     let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
-    let door = Door { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
-    Front(Arc::new(door)).boxed()
+    let door = Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
+    Middleware(Arc::new(door)).boxed()
 }
 
 async fn docs_answer(page: Bytes) -> poem::Result<Response> {

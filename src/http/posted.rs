@@ -5,7 +5,7 @@
 
 use super::partial_json::{Found, Kept, Reader};
 use super::validate::REASON_MAX;
-use crate::chat::PostedAnswer;
+use crate::chat::PostedDecision;
 use crate::domain::id::ToolCallId;
 use serde::de::{MapAccess, SeqAccess};
 use std::collections::HashSet;
@@ -108,7 +108,7 @@ pub(super) struct Parts {
     /// The words of its texts, if it is a user's.
     pub(super) words: Words,
     /// The answers to held calls, if it is the assistant's.
-    pub(super) answers: Vec<PostedAnswer>,
+    pub(super) answers: Vec<PostedDecision>,
     /// The calls that are shown as approved, if it is the assistant's.
     pub(super) approved: Vec<ToolCallId>,
 }
@@ -412,11 +412,11 @@ impl Part {
     }
 
     /// A person's answer. What is not wholly of its shape is none: least of all a yes.
-    fn answer(self) -> Option<PostedAnswer> {
+    fn answer(self) -> Option<PostedDecision> {
         let (Found::Is(Kind::Call), Found::Is(Responded)) = (self.kind, self.state) else { return None };
         let approval = self.approval.is()?;
         let reason = approval.reason.given(|| ()).ok()?.map(|reason| reason.0);
-        Some(PostedAnswer {
+        Some(PostedDecision {
             tool_call_id: approval.id.is()?.0,
             approved: approval.approved.is()?.0,
             reason: reason.filter(|reason| !reason.trim().is_empty()),

@@ -5,11 +5,11 @@ use super::auth::Caller;
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::error::ApiError;
 use super::payload::Tag;
-use super::rates::StreamPlace;
+use super::rates::StreamSlot;
 use super::request_id::RequestId;
 use super::stream_answer::{AttachedStream, ChatStream};
 use super::turn_stream::Listener;
-use crate::chat::{AskError, Started, ThreadName};
+use crate::chat::{AdmitError, Started, ThreadName};
 use crate::config::UiDialect;
 use crate::stream::Dialect;
 use poem_openapi::param::{Header, Path, Query};
@@ -53,7 +53,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         /// A thread's id, or the caller's own name for it.
         thread_id: Path<String>,
         /// The dialect to answer in.
@@ -73,7 +73,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         /// The dialect to answer in.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
@@ -95,7 +95,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         /// A thread's id, or the caller's own name for it.
         thread_id: Path<String>,
         /// What the page calls the chat. Not read: the path names the thread.
@@ -119,7 +119,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         /// A thread's id, or the caller's own name for it.
         #[oai(name = "chatId")]
         chat_id: Query<String>,
@@ -146,7 +146,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         /// A thread's id, or the caller's own name for it.
         thread_id: Path<String>,
         /// What the page calls the chat. Not read: the thread is named before it.
@@ -170,7 +170,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         /// A thread's id, or the caller's own name for it.
         chat_id: Path<String>,
         /// The dialect to answer in; what `stream.default_ui_dialect` says if absent.
@@ -189,7 +189,7 @@ impl Qa {
         &self,
         caller: Caller,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
         name: ThreadName,
         protocol: Option<Protocol>,
         body: ChatBody,
@@ -197,7 +197,7 @@ impl Qa {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DataV1 };
         let dialect = protocol.map_or(unsaid, Dialect::from);
         let ChatBody { ask, approved, .. } = body;
-        let started = self.0.chat.ask(&caller.0, &name, ask, dialect).await?;
+        let started = self.0.chat.admit(&caller.0, &name, ask, dialect).await?;
         let listener = Listener { dialect, request_id: request_id.0, place, approved };
         Ok(self.0.streaming.answer(started, listener))
     }
@@ -215,7 +215,7 @@ impl Qa {
         dialect: Dialect,
     ) -> Result<Option<Started>, ApiError> {
         match self.0.chat.attach(&caller.0, name, dialect).await {
-            Err(AskError::NoThread) => Ok(None),
+            Err(AdmitError::NoThread) => Ok(None),
             found => Ok(found?),
         }
     }
@@ -226,7 +226,7 @@ impl Qa {
         started: Option<Started>,
         dialect: Dialect,
         request_id: RequestId,
-        place: StreamPlace,
+        place: StreamSlot,
     ) -> AttachedStream {
         let listener = Listener { dialect, request_id: request_id.0, place, approved: HashSet::new() };
         let stream = started.map(|started| self.0.streaming.answer(started, listener));

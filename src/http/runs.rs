@@ -6,9 +6,9 @@ use super::body::{JsonObject, Strict};
 use super::error::ApiError;
 use super::payload::{Json, Tag};
 use super::validate::{check_reason, given_reason};
-use crate::approvals::{DecideError, Decided, Decider, DecisionRequest, PartOf};
+use crate::approvals::{DecideError, Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::{State, ToolCall};
-use crate::domain::decision::{Answer, Surface};
+use crate::domain::decision::{Choice, Surface};
 use crate::domain::id::ToolCallId;
 use crate::domain::run::{Run, RunStatus, TurnError};
 use crate::store::Thread;
@@ -178,7 +178,7 @@ impl Runs {
         body: Strict<ApproveRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {
         let ApproveRun { tool_call_id, validated_inputs, input_hash } = body.0;
-        let answer = Answer::Approve { inputs: validated_inputs.map(|inputs| inputs.0) };
+        let answer = Choice::Approve { inputs: validated_inputs.map(|inputs| inputs.0) };
         self.decide(&caller, &run_id.0, &tool_call_id, answer, input_hash).await
     }
 
@@ -194,7 +194,7 @@ impl Runs {
     ) -> Result<RunDecisionAnswer, ApiError> {
         let RejectRun { tool_call_id, reason } = body.0;
         check_reason("", reason.as_deref())?;
-        let answer = Answer::Reject { reason: given_reason(reason) };
+        let answer = Choice::Reject { reason: given_reason(reason) };
         self.decide(&caller, &run_id.0, &tool_call_id, answer, None).await
     }
 }
@@ -205,7 +205,7 @@ impl Runs {
         caller: &Caller,
         run: &str,
         call: &str,
-        answer: Answer,
+        answer: Choice,
         input_hash: Option<String>,
     ) -> Result<RunDecisionAnswer, ApiError> {
         let (Ok(run), Ok(tool_call_id)) = (run.parse(), call.parse()) else {
@@ -215,14 +215,14 @@ impl Runs {
         };
         let request = DecisionRequest {
             tool_call_id,
-            answer,
+            choice: answer,
             input_hash,
             surface: Surface::Rest,
             remember: None,
-            part_of: PartOf::Run(run),
+            scope: Scope::Run(run),
             server_resumes: true,
         };
-        match self.0.approvals.answer(Decider::Person(&caller.0), request).await {
+        match self.0.approvals.decide(Decider::Person(&caller.0), request).await {
             Ok(Decided { call, replayed, .. }) => {
                 let (view, replayed) =
                     (Json(RunDecisionView::of(&call)), replayed.then(|| "true".to_owned()));

@@ -4,7 +4,7 @@
 //! It also counts connections, and gives clients that send or take nothing a deadline, which that server does not.
 
 use super::activity::{Activity, Fate};
-use super::connections::{Connections, Place};
+use super::connections::{Admission, Connections};
 use super::deadlines::Deadlines;
 use crate::agent::Tasks;
 use crate::config::Caps;
@@ -107,7 +107,7 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
                 continue;
             }
         };
-        let Some(place) = connections.place(peer.ip(), room) else {
+        let Some(admission) = connections.admit(peer.ip(), room) else {
             if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
                 warned = Some(Instant::now());
                 let address = peer.ip();
@@ -119,8 +119,8 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
         let (builder, endpoint, local) = (builder.clone(), endpoint.clone(), local.clone());
         let stopping = tasks.clone();
         tasks.spawn(async move {
-            let place = Arc::new(place);
-            let serving = Connection { builder, endpoint, local, remote, place, deadlines };
+            let admission = Arc::new(admission);
+            let serving = Connection { builder, endpoint, local, remote, admission, deadlines };
             serving.serve(socket, &stopping).await;
         });
     }
@@ -138,14 +138,14 @@ struct Connection<E> {
     local: LocalAddr,
     remote: RemoteAddr,
     /// It is taken as long as the connection is there, whatever it speaks.
-    place: Arc<Place>,
+    admission: Arc<Admission>,
     deadlines: Deadlines,
 }
 
 impl<E: Endpoint + 'static> Connection<E> {
     /// Serves until the client is gone, or has had its time.
     async fn serve(self, socket: TcpStream, tasks: &Tasks) {
-        let Self { builder, endpoint, local, remote, place, deadlines } = self;
+        let Self { builder, endpoint, local, remote, admission, deadlines } = self;
         // Words are small and wanted now.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "a socket keeps its delay");
@@ -153,14 +153,14 @@ impl<E: Endpoint + 'static> Connection<E> {
         let mut socket = TimeoutStream::new(socket);
         socket.set_write_timeout(Some(deadlines.taking));
         let activity = Activity::new();
-        let hears = activity.clone();
-        let socket = Box::pin(InspectReader::new(socket, move |bytes: &[u8]| hears.hears(bytes)));
+        let received = activity.clone();
+        let socket = Box::pin(InspectReader::new(socket, move |bytes: &[u8]| received.received(bytes)));
         let asks = activity.clone();
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let open = asks.asks(request.version());
             let mut request: Request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
             request.extensions_mut().insert(open);
-            request.extensions_mut().insert(place.clone());
+            request.extensions_mut().insert(admission.clone());
             let endpoint = endpoint.clone();
             async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
         });

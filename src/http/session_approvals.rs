@@ -7,9 +7,9 @@ use super::error::ApiError;
 use super::payload::{Json, Tag};
 use super::runs::RunView;
 use super::validate::{check_reason, given_reason};
-use crate::approvals::{Decided, Decider, DecisionRequest, PartOf};
+use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::{State, ToolCall};
-use crate::domain::decision::{Answer, Remember, Surface};
+use crate::domain::decision::{Choice, Remember, Surface};
 use crate::domain::run::RunStatus;
 use poem_openapi::param::Path;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
@@ -19,7 +19,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename = "SessionDecision", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-enum SaidName {
+enum ChoiceName {
     /// It runs.
     AllowOnce,
     /// It runs, and so do such calls of the session from now on.
@@ -33,7 +33,7 @@ enum SaidName {
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct DecideInSession {
-    decision: SaidName,
+    decision: ChoiceName,
     /// Why not, for the model and the record: at most 2000 characters. Ignored when allowing.
     #[oai(validator(max_length = 2000))]
     reason: Option<String>,
@@ -47,13 +47,13 @@ struct DecidedView {
     success: bool,
     tool_call_id: String,
     /// As it was said.
-    decision: SaidName,
+    decision: ChoiceName,
     /// Of the call, as far as it came: nobody waits for its outcome here.
     state: String,
 }
 
 impl DecidedView {
-    fn of(call: &ToolCall, decision: SaidName) -> Self {
+    fn of(call: &ToolCall, decision: ChoiceName) -> Self {
         Self {
             success: call.state != State::Pending,
             tool_call_id: call.id.to_string(),
@@ -125,19 +125,19 @@ impl SessionApprovals {
             return Err(ApiError::not_found());
         };
         let answer = match said {
-            SaidName::AllowOnce | SaidName::AllowSession => Answer::Approve { inputs: None },
-            SaidName::Deny => Answer::Reject { reason: given_reason(reason) },
+            ChoiceName::AllowOnce | ChoiceName::AllowSession => Choice::Approve { inputs: None },
+            ChoiceName::Deny => Choice::Reject { reason: given_reason(reason) },
         };
         let request = DecisionRequest {
             tool_call_id,
-            answer,
+            choice: answer,
             input_hash: None,
             surface: Surface::Rest,
-            remember: matches!(said, SaidName::AllowSession).then_some(Remember::Session),
-            part_of: PartOf::Session(session),
+            remember: matches!(said, ChoiceName::AllowSession).then_some(Remember::Session),
+            scope: Scope::Session(session),
             server_resumes: true,
         };
-        let decided = self.0.approvals.answer(Decider::Person(&caller.0), request).await;
+        let decided = self.0.approvals.decide(Decider::Person(&caller.0), request).await;
         let Decided { call, replayed, .. } = decided.map_err(ApiError::not_decided_here)?;
         let (view, replayed) = (Json(DecidedView::of(&call, said)), replayed.then(|| "true".to_owned()));
         Ok(match call.state {

@@ -7,7 +7,7 @@ use super::error::ApiError;
 use super::payload::{Json, Paged, Tag, page_size};
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
-use crate::domain::policy::{Mode, SessionPolicy, Word};
+use crate::domain::policy::{Mode, SessionPolicy, ToolPolicy};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
@@ -59,9 +59,9 @@ impl From<&PolicyBody> for SessionPolicy {
             ModeName::AutoDeny => Mode::AutoDeny,
         });
         let word = |word: &WordName| match word {
-            WordName::Allow => Word::Allow,
-            WordName::Ask => Word::Ask,
-            WordName::Deny => Word::Deny,
+            WordName::Allow => ToolPolicy::Allow,
+            WordName::Ask => ToolPolicy::Ask,
+            WordName::Deny => ToolPolicy::Deny,
         };
         let tools = body.tools.iter().flatten().map(|(name, said)| (name.clone(), word(said))).collect();
         Self { mode, tools }

@@ -244,8 +244,8 @@ async fn view(read: &Read, thread: Thread) -> Result<ThreadView, ApiError> {
 }
 
 fn title(text: String) -> Result<String, ApiError> {
-    let can_be_seen = |c| !matches!(c, '\0'..=' ' | '\u{7f}'..='\u{a0}');
-    if !text.contains(can_be_seen) || text.chars().count() > TITLE_MAX {
+    let is_visible = |c| !matches!(c, '\0'..=' ' | '\u{7f}'..='\u{a0}');
+    if !text.contains(is_visible) || text.chars().count() > TITLE_MAX {
         let expected = format!("title: expected 1 to {TITLE_MAX} characters, one of which can be seen");
         return Err(ApiError::bad_request(expected));
     }

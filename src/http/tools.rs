@@ -69,14 +69,14 @@ impl ToolRoutes {
     /// Those that may run on behalf of the caller, and those whose calls the caller may approve for others.
     #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
     async fn list(&self, caller: Caller) -> Result<Json<Tools>, ApiError> {
-        let specs = self.0.tools.shown_to(&caller.0);
+        let specs = self.0.tools.visible_to(&caller.0);
         Ok(Json(Tools { results: specs.map(ToolView::of).collect() }))
     }
 
     /// One tool
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
     async fn get(&self, caller: Caller, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
-        let mut specs = self.0.tools.shown_to(&caller.0);
+        let mut specs = self.0.tools.visible_to(&caller.0);
         let spec = specs.find(|spec| spec.name == name.0).ok_or_else(ApiError::not_found)?;
         Ok(Json(ToolView::of(spec)))
     }

@@ -3,10 +3,10 @@
 //! It is written a piece at a time, each once the one before was taken; so a client that reads slowly is written
 //! ahead for by one piece. Dropping the stream ends the reading, not the turn.
 
-use super::rates::StreamPlace;
+use super::rates::StreamSlot;
 use super::stream_answer::ChatStream;
 use crate::chat::Started;
-use crate::chat::live::{Enough, Reader};
+use crate::chat::turn_log::{Enough, Reader};
 use crate::config::UiDialect;
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::TurnEvent;
@@ -38,7 +38,7 @@ pub(crate) struct Streaming {
 pub(super) struct Listener {
     pub(super) dialect: Dialect,
     pub(super) request_id: String,
-    pub(super) place: StreamPlace,
+    pub(super) place: StreamSlot,
     /// The calls to which the page says yes in this request.
     pub(super) approved: HashSet<ToolCallId>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Listener {
 struct TurnStream {
     pieces: Pieces,
     /// As long as there is anything of the stream in memory, it counts.
-    _place: StreamPlace,
+    _place: StreamSlot,
     _open: Now,
 }
 
@@ -73,7 +73,7 @@ impl Streaming {
     /// The turn as it is said.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
         let Listener { dialect, request_id, place, approved } = listener;
-        let Started { run_id, message_id, before, log } = started;
+        let Started { run_id, message_id, backfill: before, log } = started;
         let mut encoder = encoder(dialect, Audience { message_id, request_id, approved });
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
@@ -146,7 +146,7 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::live::TurnLog;
+    use crate::chat::turn_log::TurnLog;
     use crate::domain::id::MessageId;
     use futures::FutureExt;
     use uuid::Uuid;
@@ -168,11 +168,11 @@ mod tests {
     fn a_stream_goes_on_behind_what_its_dialect_has_no_word_for() {
         let log = TurnLog::default();
         let mut pieces = pieces(Dialect::DataV1, &log);
-        log.say(TurnEvent::PartEnded);
+        log.emit(TurnEvent::PartEnded);
         assert_eq!(pieces.next().now_or_never(), None, "it has not ended, and there is nothing to say yet");
-        log.say(TurnEvent::Text("a".into()));
+        log.emit(TurnEvent::Text("a".into()));
         assert_eq!(pieces.next().now_or_never(), Some(Some(Bytes::from("0:\"a\"\n"))));
-        log.say(TurnEvent::PartEnded);
+        log.emit(TurnEvent::PartEnded);
         log.close();
         assert_eq!(pieces.next().now_or_never(), Some(None));
     }

@@ -8,7 +8,7 @@ use super::chat_body::{content, given_name};
 use super::error::ApiError;
 use super::partial_json::Found;
 use super::posted::{Fields, Message, Name, Parts, Role, Trigger, Words};
-use crate::chat::{PostedAnswer, PostedMessage, Wants};
+use crate::chat::{Action, PostedDecision, PostedMessage};
 use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -31,7 +31,7 @@ pub(super) fn is_ui(fields: &Fields) -> bool {
 }
 
 /// What the page wants.
-pub(super) fn wants(fields: Fields) -> Result<Wants, ApiError> {
+pub(super) fn wants(fields: Fields) -> Result<Action, ApiError> {
     let Fields { content, messages, message, trigger, message_id, .. } = fields;
     let alone = match message {
         Found::Absent | Found::Null => None,
@@ -56,14 +56,14 @@ pub(super) fn wants(fields: Fields) -> Result<Wants, ApiError> {
                 Some(place) => Some(conversation.message(place)?),
                 None => None,
             };
-            Ok(Wants::Regenerate { answer: given_name(message_id), question })
+            Ok(Action::Regenerate { answer: given_name(message_id), question })
         }
     }
 }
 
 /// The answers to held calls that the page remembers, oldest call first: those of before come along for ever. A call that it says
 /// both yes and no to is not answered.
-pub(super) fn answers(fields: &mut Fields) -> Vec<PostedAnswer> {
+pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
     let mut answers = BTreeMap::new();
     for answer in shown(fields).flat_map(|parts| std::mem::take(&mut parts.answers)) {
         match answers.entry(answer.tool_call_id) {
@@ -71,7 +71,7 @@ pub(super) fn answers(fields: &mut Fields) -> Vec<PostedAnswer> {
                 place.insert(Some(answer));
             }
             Entry::Occupied(mut place) => {
-                let before: &mut Option<PostedAnswer> = place.get_mut();
+                let before: &mut Option<PostedDecision> = place.get_mut();
                 if before.as_ref().is_some_and(|before| before.approved != answer.approved) {
                     *before = None;
                 }
@@ -151,7 +151,7 @@ fn submitted(
     words: Option<Words>,
     conversation: Conversation,
     named: Option<Name>,
-) -> Result<Wants, ApiError> {
+) -> Result<Action, ApiError> {
     let messages = &conversation.messages;
     let has_name = |message: &Message| named.is_some() && message.name() == named.as_ref();
     // What the page names tells what it is about; otherwise, and where it posts something else, its last message.
@@ -164,16 +164,16 @@ fn submitted(
         (None, None) => {
             let last = at_place.filter(|message| message.is_of(Role::Assistant));
             let message = named.or_else(|| last?.name().cloned());
-            return Ok(Wants::Continue { message: message.map(|name| name.0) });
+            return Ok(Action::Continue { message: message.map(|name| name.0) });
         }
     };
     Ok(match (said, named) {
         (PostedMessage { user_text: Some(text), .. }, Some(message)) => {
-            Wants::Edit { message: message.0, text }
+            Action::Edit { message: message.0, text }
         }
-        (PostedMessage { user_text: Some(text), id }, None) => Wants::New { text, client_id: id },
+        (PostedMessage { user_text: Some(text), id }, None) => Action::New { text, client_id: id },
         (PostedMessage { user_text: None, .. }, message) => {
-            Wants::Continue { message: message.map(|name| name.0) }
+            Action::Continue { message: message.map(|name| name.0) }
         }
     })
 }

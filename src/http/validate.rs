@@ -5,9 +5,9 @@ use super::auth::Caller;
 use super::body::{JsonObject, Strict};
 use super::error::{ApiError, ErrorDetail, Refusal};
 use super::payload::{Json, Tag};
-use crate::approvals::{Decided, Decider, DecisionRequest, PartOf};
-use crate::domain::call::{State, words};
-use crate::domain::decision::{Answer, Remember, Surface};
+use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
+use crate::domain::call::{State, model_texts};
+use crate::domain::decision::{Choice, Remember, Surface};
 use poem_openapi::types::ToJSON;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
@@ -173,7 +173,7 @@ impl Validate {
             });
         }
         let mut decided: Vec<&mut Decided> = outcomes.iter_mut().filter_map(|it| it.as_mut().ok()).collect();
-        if let Err(error) = self.0.approvals.follow(&caller.0, &mut decided).await {
+        if let Err(error) = self.0.approvals.await_outcomes(&caller.0, &mut decided).await {
             let refusal = ApiError::from(error).refusal();
             for outcome in &mut outcomes {
                 if outcome.as_ref().is_ok_and(|decided| decided.call.end().is_none()) {
@@ -205,7 +205,7 @@ async fn decide_and_follow(
 ) -> Result<Decided, ApiError> {
     said.check("")?;
     let mut decided = take(api, caller, said, surface).await?;
-    api.approvals.follow(&caller.0, &mut [&mut decided]).await?;
+    api.approvals.await_outcomes(&caller.0, &mut [&mut decided]).await?;
     Ok(decided)
 }
 
@@ -217,20 +217,20 @@ async fn take(api: &Api, caller: &Caller, said: ValidateTool, surface: Surface) 
         return Err(ApiError::not_found());
     };
     let answer = if said.is_validated {
-        Answer::Approve { inputs: said.validated_inputs.map(|inputs| inputs.0) }
+        Choice::Approve { inputs: said.validated_inputs.map(|inputs| inputs.0) }
     } else {
-        Answer::Reject { reason: given_reason(said.reason) }
+        Choice::Reject { reason: given_reason(said.reason) }
     };
     let decision = DecisionRequest {
         tool_call_id,
-        answer,
+        choice: answer,
         input_hash: said.input_hash,
         surface,
         remember: said.remember.map(|RememberName::Session| Remember::Session),
-        part_of: PartOf::Anything,
+        scope: Scope::Anything,
         server_resumes: said.resume.unwrap_or(false),
     };
-    Ok(api.approvals.answer(Decider::Person(&caller.0), decision).await?)
+    Ok(api.approvals.decide(Decider::Person(&caller.0), decision).await?)
 }
 
 fn status(decided: &Decided) -> u16 {
@@ -280,7 +280,7 @@ impl ValidateToolResult {
     fn of(Decided { call, missing, .. }: &Decided) -> Self {
         let result = match (call.end(), missing) {
             (Some(end), _) => end.result.clone(),
-            (None, 0) => words::UNDER_WAY.to_owned(),
+            (None, 0) => model_texts::UNDER_WAY.to_owned(),
             (None, 1) => "Approved. One more person has to approve it before it runs.".to_owned(),
             (None, more) => format!("Approved. {more} more people have to approve it before it runs."),
         };

@@ -9,17 +9,17 @@
 use super::Api;
 use super::auth::{Caller, Expiry};
 use super::body::{self, JsonObject};
-use super::connections::Place;
+use super::connections::Admission;
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::end;
-use super::rates::StreamPlace;
+use super::rates::StreamSlot;
 use super::validate::{RememberName, ValidateTool, decide};
 use crate::agent::Tasks;
 use crate::domain::Principal;
 use crate::domain::decision::Surface;
 use crate::feed::Subscription;
-use crate::store::About;
+use crate::store::EventFilter;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use poem::http::header::{
@@ -95,9 +95,9 @@ impl Endpoint for WebSockets {
         let (principal, expiry) = known.ok_or_else(ApiError::internal)?;
         let feed = &self.api.feed;
         let place = self.api.rates.stream(&principal)?;
-        let subscribed = feed.subscribe(self.api.reader(&principal), About::default(), None).await;
+        let subscribed = feed.subscribe(self.api.reader(&principal), EventFilter::default(), None).await;
         let subscription = subscribed.map_err(ApiError::from)?;
-        let connection = request.data::<Arc<Place>>().cloned();
+        let connection = request.data::<Arc<Admission>>().cloned();
         let upgrade = request.take_upgrade().map_err(|_| no_websocket())?;
         let session = Session {
             api: self.api.clone(),
@@ -145,9 +145,9 @@ struct Session {
     caller: Arc<Caller>,
     until: Option<Instant>,
     silence: Duration,
-    _place: StreamPlace,
+    _place: StreamSlot,
     /// The socket is a connection as long as it is there.
-    _connection: Option<Arc<Place>>,
+    _connection: Option<Arc<Admission>>,
 }
 
 /// Why a socket ends.
@@ -195,9 +195,9 @@ impl Session {
                     None => return End::Leave(CloseCode::Away, "the server is stopping"),
                 },
                 Some(answer) = answers.recv() => vec![answer],
-                heard = stream.next(), if free.is_some() => {
+                received = stream.next(), if free.is_some() => {
                     silent = 0;
-                    match (heard, free) {
+                    match (received, free) {
                         (Some(Ok(Message::Text(text))), Some(free)) => {
                             self.take(text.to_string(), free);
                             continue;

@@ -2,13 +2,15 @@
 
 use super::entity::{decision, message, step, thread, tool_call};
 use super::events::Subject;
-use super::moves::{Approved, Becomes, Cancelled, Expired, Interrupted, Move, Pending, Rejected, Stand};
 use super::threads::threads_of;
-use super::{NewDecision, Read, StoreError, Thread, Voice, Write, rows};
+use super::transitions::{
+    Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
+};
+use super::{NewDecision, Read, StoreError, Thread, Vote, Write, rows};
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash, rejection, withdrawal, words};
+use crate::domain::call::{State, ToolCall, input_hash, model_texts, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
-use crate::domain::decision::{Answer, Decision, Surface, Verdict};
+use crate::domain::decision::{Choice, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
@@ -189,13 +191,13 @@ impl Write {
         &self,
         thread: &Thread,
         call: &ToolCall,
-        answer: &Answer,
-        by: &Voice,
+        answer: &Choice,
+        by: &Vote,
         start_deadline: Duration,
     ) -> Result<bool, StoreError> {
         let now = self.now.as_micros();
         let (moved, event) = match answer {
-            Answer::Approve { inputs } => {
+            Choice::Approve { inputs } => {
                 let inputs = inputs.as_ref().map(|inputs| json!(inputs).to_string());
                 let approved = Move::of::<Pending, Approved>()
                     .set(tool_call::Column::Validated, Expr::value(true))
@@ -206,7 +208,7 @@ impl Write {
                     );
                 (approved, EventType::ToolApproved)
             }
-            Answer::Reject { reason } => {
+            Choice::Reject { reason } => {
                 let rejected = self
                     .ended::<Pending, Rejected>(rejection(reason.as_deref()))
                     .set(tool_call::Column::Validated, Expr::value(false));
@@ -222,7 +224,7 @@ impl Write {
         let hash = input_hash(&call.name, &call.input, &call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
         let expired = self
-            .ended::<Pending, Expired>(words::EXPIRED.to_owned())
+            .ended::<Pending, Expired>(model_texts::EXPIRED.to_owned())
             .set(tool_call::Column::Validated, Expr::value(false))
             .only(tool_call::Column::ExpiresAt.lte(self.now.as_micros()));
         self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
@@ -297,7 +299,7 @@ impl Write {
         let withdrawn = match &call.state {
             State::Pending => self.withdraw(thread, call, actor, Surface::Rest, None).await?,
             State::Approved(_) => {
-                let cancelled = self.ended::<Approved, Cancelled>(words::CANCELLED.to_owned());
+                let cancelled = self.ended::<Approved, Cancelled>(model_texts::CANCELLED.to_owned());
                 // One that was begun before may have had its effect then.
                 let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome());
                 self.closed(thread, call, cancelled, EventType::ToolCancelled, actor).await?
@@ -343,7 +345,7 @@ impl Write {
     }
 
     /// The end of a call, with the words for the model.
-    pub(super) fn ended<From: Becomes<To>, To: Stand>(&self, result: String) -> Move {
+    pub(super) fn ended<From: Becomes<To>, To: CallState>(&self, result: String) -> Move {
         Move::of::<From, To>()
             .set(tool_call::Column::Result, Expr::value(result))
             .set(tool_call::Column::FinishedAt, Expr::value(self.now.as_micros()))
@@ -376,8 +378,8 @@ impl Write {
         });
         let source = decision.source.as_ref().map(|source| ("source", json!(source.to_string())));
         let grant = decision.grant.map(|grant| ("grant_id", json!(grant)));
-        let all = decision.with.iter().chain([&decision.by]);
-        let all = (!decision.with.is_empty()).then(|| ("approved_by", all.cloned().collect()));
+        let all = decision.voted_before.iter().chain([&decision.by]);
+        let all = (!decision.voted_before.is_empty()).then(|| ("approved_by", all.cloned().collect()));
         if let Some(data) = data.as_object_mut() {
             let more = source.into_iter().chain(grant).chain(all);
             data.extend(more.map(|(name, value)| (name.to_owned(), value)));

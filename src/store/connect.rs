@@ -1,7 +1,7 @@
 //! Connecting: pools and time-outs.
 
-use super::limited::answered;
-use super::{Sole, Store, StoreError, WRITE_TIMEOUT};
+use super::timed_tx::within_timeout;
+use super::{ProcessLock, Store, StoreError, WRITE_TIMEOUT};
 use crate::domain::clock::Clock;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
@@ -43,7 +43,7 @@ impl Store {
         let shared_sessions = keeps_no_statements(url);
         if is_postgres(url) {
             // Before the pool, which says of whatever is wrong only that it waited in vain.
-            answered(check_sessions(url, shared_sessions)).await??;
+            within_timeout(check_sessions(url, shared_sessions)).await??;
         }
         let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
         let urgent = match reserved {
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// The same, with what keeps other processes from serving from it for as long as the store is there.
-    pub(crate) fn held_by(self, sole: Option<Sole>) -> Self {
+    pub(crate) fn held_by(self, sole: Option<ProcessLock>) -> Self {
         Self { _sole: sole, ..self }
     }
 }

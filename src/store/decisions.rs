@@ -4,7 +4,7 @@ use super::Read;
 use super::entity::decision;
 use super::rows;
 use super::{StoreError, Write};
-use crate::domain::decision::{Answer, Decision, Remember, Surface, Verdict};
+use crate::domain::decision::{Choice, Decision, Remember, Surface, Verdict};
 use crate::domain::event::system;
 use crate::domain::id::{GrantId, ToolCallId};
 use crate::domain::policy::Source;
@@ -34,7 +34,7 @@ pub(super) struct NewDecision {
     /// Whether it moves the call, and is not one yes of several.
     pub(super) is_final: bool,
     /// Who said the same before.
-    pub(super) with: Vec<String>,
+    pub(super) voted_before: Vec<String>,
 }
 
 impl NewDecision {
@@ -49,7 +49,7 @@ impl NewDecision {
             surface,
             source: None,
             is_final: true,
-            with: Vec::new(),
+            voted_before: Vec::new(),
             grant: None,
         }
     }
@@ -67,19 +67,26 @@ impl NewDecision {
     }
 
     /// A person's.
-    pub(super) fn of(answer: &Answer, by: &Voice) -> Self {
+    pub(super) fn of(answer: &Choice, by: &Vote) -> Self {
         let (verdict, edited, reason) = match answer {
-            Answer::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
-            Answer::Reject { reason } => (Verdict::Reject, false, reason.clone()),
+            Choice::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
+            Choice::Reject { reason } => (Verdict::Reject, false, reason.clone()),
         };
-        let Voice { actor, surface, input_hash, source, grant, with } = by.clone();
-        Self { edited, reason, source, grant, with, ..Self::new(verdict, &actor, surface, input_hash) }
+        let Vote { actor, surface, input_hash, source, grant, voted_before } = by.clone();
+        Self {
+            edited,
+            reason,
+            source,
+            grant,
+            voted_before,
+            ..Self::new(verdict, &actor, surface, input_hash)
+        }
     }
 }
 
 /// Who decides, where, and what they saw.
 #[derive(Debug, Clone)]
-pub(crate) struct Voice {
+pub(crate) struct Vote {
     /// Who says it.
     pub(crate) actor: String,
     /// Where it came in.
@@ -91,7 +98,7 @@ pub(crate) struct Voice {
     /// What the yes leaves behind, if it is to be remembered.
     pub(crate) grant: Option<GrantId>,
     /// Who said the same before, where several have to.
-    pub(crate) with: Vec<String>,
+    pub(crate) voted_before: Vec<String>,
 }
 
 impl Write {

@@ -2,10 +2,10 @@
 //! those from the call, as it stands.
 
 use super::entity::{event, run, thread, tool_call};
-use super::inbox::{held, in_sight};
+use super::inbox::{held, visible_calls};
 use super::reached::Reached;
 use super::threads::{of_tenant, threads_where};
-use super::{Page, PageSize, Read, Sight, StoreError, Thread, Write, rows};
+use super::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
@@ -85,24 +85,24 @@ impl Write {
 
 /// Somebody who reads events: of all their own threads, and what they see of others'.
 #[derive(Debug, Clone)]
-pub(crate) struct Reader {
+pub(crate) struct EventReader {
     pub(crate) principal: Principal,
-    pub(crate) sight: Sight,
+    pub(crate) visibility: Visibility,
 }
 
 /// Which events are wanted; what is not said is not asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct About {
+pub(crate) struct EventFilter {
     pub(crate) session: Option<ThreadId>,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) run: Option<RunId>,
     pub(crate) call: Option<ToolCallId>,
 }
 
-impl Reader {
+impl EventReader {
     /// Whether anything of another user may be theirs to see.
     pub(crate) fn sees_others(&self) -> bool {
-        !matches!(&self.sight, Sight::Approver(tools) if tools.is_empty())
+        !matches!(&self.visibility, Visibility::Approver(tools) if tools.is_empty())
     }
 
     /// The predicate, over an event.
@@ -113,7 +113,7 @@ impl Reader {
             .from(thread::Entity)
             .and_where(thread::Column::ThreadId.into_expr().equals((event::Entity, event::Column::ThreadId)))
             .cond_where(of_tenant(&self.principal));
-        if let Sight::Approver(tools) = &self.sight {
+        if let Visibility::Approver(tools) = &self.visibility {
             let own = Condition::any().add(thread::Column::UserId.eq(&self.principal.user_id));
             let of_call =
                 tool_call::Column::ToolCallId.into_expr().equals((event::Entity, event::Column::ToolCallId));
@@ -130,44 +130,44 @@ impl Reader {
 
     /// Where these events are, each place with an index of its own: all that this reader may see, and of what the reader
     /// may not see as little as an index can tell.
-    fn places(&self, about: &About) -> Places {
-        let About { session, thread, run, call } = about;
+    fn places(&self, about: &EventFilter) -> EventIndexes {
+        let EventFilter { session, thread, run, call } = about;
         let named = call
             .map(|id| event::Column::ToolCallId.eq(id.to_string()))
             .or_else(|| run.map(|id| event::Column::RunId.eq(id.to_string())))
             .or_else(|| thread.map(|id| event::Column::ThreadId.eq(id.to_string())))
             .or_else(|| session.map(|id| event::Column::SessionId.eq(id.to_string())));
         if let Some(named) = named {
-            return Places::one(Condition::all().add(named));
+            return EventIndexes::one(Condition::all().add(named));
         }
         let Principal { tenant_id, user_id, .. } = &self.principal;
         let tenant = || Condition::all().add(event::Column::TenantId.eq(tenant_id));
-        let tools = match &self.sight {
-            Sight::Approver(tools) if tools.len() <= TOOLS_MAX => tools,
-            Sight::Approver(_) | Sight::Operator => return Places::one(tenant()),
+        let tools = match &self.visibility {
+            Visibility::Approver(tools) if tools.len() <= TOOLS_MAX => tools,
+            Visibility::Approver(_) | Visibility::Operator => return EventIndexes::one(tenant()),
         };
         let held = tools.iter().map(|tool| {
             // Their own are in the first place.
             let of_others = event::Column::UserId.ne(user_id);
             tenant().add(event::Column::HeldTool.eq(tool)).add(of_others)
         });
-        Places { first: tenant().add(event::Column::UserId.eq(user_id)), others: held.collect() }
+        EventIndexes { first: tenant().add(event::Column::UserId.eq(user_id)), others: held.collect() }
     }
 }
 
 /// Where events are, no event in two of them.
-struct Places {
+struct EventIndexes {
     first: Condition,
     others: Vec<Condition>,
 }
 
-impl Places {
+impl EventIndexes {
     fn one(first: Condition) -> Self {
         Self { first, others: Vec::new() }
     }
 }
 
-impl About {
+impl EventFilter {
     pub(super) fn condition(&self) -> Condition {
         let Self { session, thread, run, call } = self;
         Condition::all()
@@ -197,7 +197,7 @@ impl Range {
     }
 
     /// Up to so many of them, whoever may see them, in the order of their numbers.
-    fn rows(self, places: Places, most: u64) -> SelectStatement {
+    fn rows(self, places: EventIndexes, most: u64) -> SelectStatement {
         let of_place = |place: Condition| {
             Query::select()
                 .columns(event::Column::iter())
@@ -217,14 +217,14 @@ impl Range {
 
 /// What a look found.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct EventsRead {
     pub(crate) events: Vec<Event>,
     /// The number up to which it looked, where it did not get to the end of its range.
     pub(crate) up_to: Option<i64>,
 }
 
 /// The first of these events that the reader sees, of the first rows.
-fn seen(reader: &Reader, about: &About, range: Range, size: u64) -> SelectStatement {
+fn seen(reader: &EventReader, about: &EventFilter, range: Range, size: u64) -> SelectStatement {
     let rows = range.rows(reader.places(about), rows_for(size));
     Query::select()
         .columns(event::Column::iter())
@@ -244,11 +244,11 @@ impl Read {
     /// A page of what has a number after this one.
     pub(crate) async fn events_page(
         &self,
-        reader: &Reader,
-        about: &About,
+        reader: &EventReader,
+        about: &EventFilter,
         after: i64,
         page: PageSize,
-    ) -> Result<Looked, StoreError> {
+    ) -> Result<EventsRead, StoreError> {
         let range = Range::after(after);
         let bytes = self.event_bytes(seen(reader, about, range, page.items), page.items).await?;
         // Where nothing is seen, the look goes as far as a whole page.
@@ -260,11 +260,11 @@ impl Read {
     /// ten times as many rows.
     pub(crate) async fn events(
         &self,
-        reader: &Reader,
-        about: &About,
+        reader: &EventReader,
+        about: &EventFilter,
         range: Range,
         size: u64,
-    ) -> Result<Looked, StoreError> {
+    ) -> Result<EventsRead, StoreError> {
         let seen = self.tx.get_database_backend().build(&seen(reader, about, range, size));
         let found = event::Model::find_by_statement(seen).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, size);
@@ -274,14 +274,14 @@ impl Read {
         };
         let calls = self.calls_of(&items).await?;
         let events = items.into_iter().filter_map(|row| event(row, &calls)).collect();
-        Ok(Looked { events, up_to })
+        Ok(EventsRead { events, up_to })
     }
 
     /// The number of the last row that a look takes in, where there may be more rows.
     async fn end_of_look(
         &self,
-        reader: &Reader,
-        about: &About,
+        reader: &EventReader,
+        about: &EventFilter,
         range: Range,
         size: u64,
     ) -> Result<Option<i64>, StoreError> {
@@ -303,17 +303,21 @@ impl Read {
     }
 
     /// Whether anything of this run or call is the reader's to see.
-    pub(crate) async fn is_seen(&self, reader: &Reader, about: &About) -> Result<bool, StoreError> {
-        let Reader { principal, sight } = reader;
+    pub(crate) async fn is_seen(
+        &self,
+        reader: &EventReader,
+        about: &EventFilter,
+    ) -> Result<bool, StoreError> {
+        let EventReader { principal, visibility } = reader;
         let calls = Condition::all()
             .add_option(about.call.map(|id| tool_call::Column::ToolCallId.eq(id.to_string())))
             .add_option(about.run.map(|id| tool_call::Column::RunId.eq(id.to_string())));
-        if in_sight(principal, sight).filter(calls).one(&self.tx).await?.is_some() {
+        if visible_calls(principal, visibility).filter(calls).one(&self.tx).await?.is_some() {
             return Ok(true);
         }
         let Some(run) = about.run else { return Ok(false) };
         let mut threads = of_tenant(principal);
-        if matches!(sight, Sight::Approver(_)) {
+        if matches!(visibility, Visibility::Approver(_)) {
             threads = threads.add(thread::Column::UserId.eq(&principal.user_id));
         }
         let own = run::Entity::find_by_id(run.to_string())
@@ -376,10 +380,10 @@ mod tests {
     use std::sync::Arc;
     use uuid::Uuid;
 
-    fn reader(sight: Sight) -> Reader {
+    fn reader(visibility: Visibility) -> EventReader {
         let principal =
             Principal { tenant_id: "acme".to_owned(), user_id: "alice".to_owned(), roles: Vec::new() };
-        Reader { principal, sight }
+        EventReader { principal, visibility }
     }
 
     #[tokio::test]
@@ -387,15 +391,15 @@ mod tests {
         let store = Store::connect("sqlite::memory:", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
-        let (user, operator) = (Sight::Approver(Vec::new()), Sight::Operator);
-        let approver = Sight::Approver(vec!["pay".to_owned(), "refund".to_owned()]);
+        let (user, operator) = (Visibility::Approver(Vec::new()), Visibility::Operator);
+        let approver = Visibility::Approver(vec!["pay".to_owned(), "refund".to_owned()]);
         let id = Uuid::nil();
-        let about = About::default();
-        let thread = About { thread: Some(ThreadId::new(id)), ..about };
-        let session = About { session: Some(ThreadId::new(id)), ..about };
-        let run = About { run: Some(RunId::new(id)), ..about };
-        let call = About { call: Some(ToolCallId::new(id)), ..about };
-        for (sight, about, indexes) in [
+        let about = EventFilter::default();
+        let thread = EventFilter { thread: Some(ThreadId::new(id)), ..about };
+        let session = EventFilter { session: Some(ThreadId::new(id)), ..about };
+        let run = EventFilter { run: Some(RunId::new(id)), ..about };
+        let call = EventFilter { call: Some(ToolCallId::new(id)), ..about };
+        for (visibility, about, indexes) in [
             (&user, about, &["events_user"][..]),
             (&operator, about, &["events_tenant"]),
             (&approver, about, &["events_held", "events_held", "events_user"]),
@@ -405,7 +409,7 @@ mod tests {
             (&approver, run, &["events_run"]),
             (&approver, call, &["events_call"]),
         ] {
-            let statement = seen(&reader(sight.clone()), &about, Range::after(7), 16);
+            let statement = seen(&reader(visibility.clone()), &about, Range::after(7), 16);
             let read = store.read().await.unwrap();
             let Statement { sql, values, .. } = DbBackend::Sqlite.build(&statement);
             let sql = format!("EXPLAIN QUERY PLAN {sql}");

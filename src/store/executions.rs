@@ -2,7 +2,7 @@
 
 use super::entity::{message, run, tool_call};
 use super::events::{OfCall, Subject};
-use super::moves::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
+use super::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
 use super::{Read, Renewed, StoreError, Thread, Write, rows};
 use crate::domain::call::{Execution, Outcome, ToolCall};
 use crate::domain::event::{EventType, system};
@@ -38,7 +38,7 @@ pub(crate) enum Again {
 
 /// What became of a call whose execution went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum Reaped {
     /// It was not that execution's any more.
     Nothing,
     /// It may be begun again.
@@ -166,7 +166,7 @@ impl Write {
         let settling = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
             Outcome::FailedAgain(_) | Outcome::Interrupted => Some(self.unknown(result.clone())),
-            Outcome::Lost => return Ok(self.lose(&row, own, start_deadline, actor).await? != Lost::Nothing),
+            Outcome::Lost => return Ok(self.reap(&row, own, start_deadline, actor).await? != Reaped::Nothing),
         };
         let late = self.known::<Interrupted>(outcome, &result);
         for Settling { moved, event } in settling.into_iter().chain(late) {
@@ -203,13 +203,13 @@ impl Write {
 
     /// Gives up an execution that went away, where the call stands so: it may be begun again where that does no more
     /// than beginning it once, unless nobody wants that any more; else nobody knows how it went.
-    pub(super) async fn lose(
+    pub(super) async fn reap(
         &self,
         row: &tool_call::Model,
         standing: SimpleExpr,
         start_deadline: Duration,
         actor: &str,
-    ) -> Result<Lost, StoreError> {
+    ) -> Result<Reaped, StoreError> {
         let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
         self.lock_thread(&thread).await?;
         let repeatable = row.idempotent;
@@ -224,11 +224,11 @@ impl Write {
                 .only(standing.clone());
             let attempt = json!({ "attempt": row.exec_attempt });
             if self.move_row(row, again, EventType::ToolInterrupted, actor, attempt).await? {
-                return Ok(Lost::Repeatable);
+                return Ok(Reaped::Repeatable);
             }
         }
         let moved = self.interrupt(row, standing, actor).await?;
-        Ok(if moved { Lost::Interrupted } else { Lost::Nothing })
+        Ok(if moved { Reaped::Interrupted } else { Reaped::Nothing })
     }
 
     /// Whether what the call is a part of stands: its thread is not deleted, its message not cut off, its run not

@@ -3,10 +3,10 @@
 
 use super::decisions::NewDecision;
 use super::entity::{run, tool_call};
-use super::moves::{Approved, Cancelled, Interrupted, Pending};
-use super::resuming::PAUSED;
+use super::resumable_runs::PAUSED;
+use super::transitions::{Approved, Cancelled, Interrupted, Pending};
 use super::{Read, StoreError, Thread, Write, rows};
-use crate::domain::call::{ToolCall, input_hash, words};
+use crate::domain::call::{ToolCall, input_hash, model_texts};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::EventType;
 use crate::domain::id::ThreadId;
@@ -93,12 +93,13 @@ impl Write {
             match row.state.as_str() {
                 "pending" => fenced.pending += u64::from(self.fence_pending(&thread, &call, actor).await?),
                 "approved" => {
-                    let cancelled = self.ended::<Approved, Cancelled>(words::FENCED.to_owned());
+                    let cancelled = self.ended::<Approved, Cancelled>(model_texts::FENCED.to_owned());
                     if self.closed(&thread, &call, cancelled, EventType::ToolCancelled, actor).await? {
                         fenced.approved += 1;
                         continue;
                     }
-                    let interrupted = self.ended::<Approved, Interrupted>(words::INTERRUPTED.to_owned());
+                    let interrupted =
+                        self.ended::<Approved, Interrupted>(model_texts::INTERRUPTED.to_owned());
                     let event = EventType::ToolInterrupted;
                     fenced.interrupted +=
                         u64::from(self.closed(&thread, &call, interrupted, event, actor).await?);
@@ -130,11 +131,11 @@ impl Write {
     async fn fence_pending(&self, thread: &Thread, call: &ToolCall, actor: &str) -> Result<bool, StoreError> {
         let hash = input_hash(&call.name, &call.input, &call.schema_hash);
         let decision = NewDecision {
-            reason: Some(words::FENCE.to_owned()),
+            reason: Some(model_texts::FENCE.to_owned()),
             ..NewDecision::new(Verdict::Cancel, actor, Surface::Terminal, hash)
         };
         let cancelled = self
-            .ended::<Pending, Cancelled>(words::FENCED.to_owned())
+            .ended::<Pending, Cancelled>(model_texts::FENCED.to_owned())
             .set(tool_call::Column::Validated, Expr::value(false));
         self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await
     }

@@ -27,7 +27,7 @@ pub(crate) struct NewGrant {
     /// As it will be.
     pub(crate) grant: Grant,
     /// Whether it is there already: the same person said so before.
-    stands: bool,
+    found_now: bool,
 }
 
 fn standing(session: &Thread, process: Option<&str>) -> Condition {
@@ -160,9 +160,9 @@ impl Write {
             .filter(is(grant::Column::InputHash, input_hash.as_deref()))
             .one(&self.tx)
             .await?;
-        let stands = found.map(rows::grant).transpose()?.filter(|grant| grant.roles == roles);
-        Ok(Some(match stands {
-            Some(grant) => NewGrant { grant, stands: true },
+        let found_now = found.map(rows::grant).transpose()?.filter(|grant| grant.roles == roles);
+        Ok(Some(match found_now {
+            Some(grant) => NewGrant { grant, found_now: true },
             None => NewGrant {
                 grant: Grant {
                     id: GrantId::new(self.clock.uuid()),
@@ -175,7 +175,7 @@ impl Write {
                     tool_call_id: call.id,
                     at: self.now,
                 },
-                stands: false,
+                found_now: false,
             },
         }))
     }
@@ -188,7 +188,7 @@ impl Write {
         new: &NewGrant,
         process: Option<&str>,
     ) -> Result<(), StoreError> {
-        if new.stands {
+        if new.found_now {
             return Ok(());
         }
         let Grant { id, session_id, tool_name, schema_hash, input_hash, by, roles, tool_call_id, at } =

@@ -6,7 +6,7 @@ use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
 use crate::domain::id::{ThreadId, ToolCallId};
-use crate::domain::quorum::Yes;
+use crate::domain::quorum::ApprovalVote;
 use sea_orm::{
     ColumnTrait, Condition, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
     Select,
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// What somebody sees of their tenant's calls, beside those of their own threads.
 #[derive(Debug, Clone)]
-pub(crate) enum Sight {
+pub(crate) enum Visibility {
     /// The held ones of these tools, whose approver they are.
     Approver(Vec<String>),
     /// All: they operate the server.
@@ -24,7 +24,7 @@ pub(crate) enum Sight {
 
 /// Where to look for calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum CallScope {
     /// In every thread.
     Anywhere,
     /// In this thread.
@@ -37,7 +37,7 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub(crate) struct Listing<'a> {
     /// Where they are.
-    pub(crate) place: Place,
+    pub(crate) scope: CallScope,
     /// How they stand.
     pub(crate) state: &'a str,
     /// Of which tool, if not of all.
@@ -50,13 +50,13 @@ pub(crate) struct Listing<'a> {
 
 /// A held call that somebody sees, and its thread; of that nothing else is theirs to read by this.
 #[derive(Debug)]
-pub(crate) struct SeenCall {
+pub(crate) struct VisibleCall {
     /// The call.
     pub(crate) call: ToolCall,
     /// Its thread.
     pub(crate) thread: Thread,
     /// Who said yes to it, and to what.
-    pub(crate) yeses: Vec<Yes>,
+    pub(crate) votes: Vec<ApprovalVote>,
 }
 
 /// Said as the index of the inbox says it: what compares with a parameter could be either for all a database knows.
@@ -65,10 +65,10 @@ pub(super) fn held() -> Condition {
 }
 
 /// What of the calls of standing threads of their tenant is somebody's to see.
-fn seen_by(principal: &Principal, sight: &Sight) -> Condition {
-    let theirs = match sight {
-        Sight::Operator => Condition::all(),
-        Sight::Approver(tools) => {
+fn visible_to(principal: &Principal, visibility: &Visibility) -> Condition {
+    let theirs = match visibility {
+        Visibility::Operator => Condition::all(),
+        Visibility::Approver(tools) => {
             let own = Condition::any().add(thread::Column::UserId.eq(&principal.user_id));
             let theirs = held().add(tool_call::Column::Name.is_in(tools));
             // Where there is nothing but their own, the database can begin at their threads.
@@ -78,7 +78,7 @@ fn seen_by(principal: &Principal, sight: &Sight) -> Condition {
     of_tenant(principal).add(tool_call::Column::TenantId.eq(&principal.tenant_id)).add(theirs)
 }
 
-impl Place {
+impl CallScope {
     fn condition(self) -> Condition {
         match self {
             Self::Anywhere => Condition::all(),
@@ -89,37 +89,38 @@ impl Place {
 }
 
 /// The calls that this principal may see.
-pub(super) fn in_sight(principal: &Principal, sight: &Sight) -> Select<tool_call::Entity> {
+pub(super) fn visible_calls(principal: &Principal, visibility: &Visibility) -> Select<tool_call::Entity> {
     let of_threads = tool_call::Entity::belongs_to(thread::Entity)
         .from(tool_call::Column::ThreadId)
         .to(thread::Column::ThreadId)
         .into();
-    tool_call::Entity::find().join(JoinType::InnerJoin, of_threads).filter(seen_by(principal, sight))
+    tool_call::Entity::find().join(JoinType::InnerJoin, of_threads).filter(visible_to(principal, visibility))
 }
 
 impl Read {
     /// A call of a thread of the principal's tenant that they may see.
-    pub(crate) async fn call_in_sight(
+    pub(crate) async fn visible_call(
         &self,
         principal: &Principal,
-        sight: &Sight,
+        visibility: &Visibility,
         id: ToolCallId,
     ) -> Result<Option<(ToolCall, Thread)>, StoreError> {
-        let found = in_sight(principal, sight).filter(tool_call::Column::ToolCallId.eq(id.to_string()));
+        let found =
+            visible_calls(principal, visibility).filter(tool_call::Column::ToolCallId.eq(id.to_string()));
         let found = found.one(&self.tx).await?;
         let seen = self.with_threads(found.into_iter().collect()).await?;
         Ok(seen.into_iter().next())
     }
 
     /// The held calls that this principal may see, newest first, with who said yes to them.
-    pub(crate) async fn held_in_sight(
+    pub(crate) async fn visible_holds(
         &self,
         principal: &Principal,
-        sight: &Sight,
+        visibility: &Visibility,
         listing: &Listing<'_>,
-    ) -> Result<Page<SeenCall>, StoreError> {
-        let mut query = in_sight(principal, sight)
-            .filter(listing.place.condition())
+    ) -> Result<Page<VisibleCall>, StoreError> {
+        let mut query = visible_calls(principal, visibility)
+            .filter(listing.scope.condition())
             .filter(held())
             .filter(tool_call::Column::State.eq(listing.state));
         if let Some(tool) = listing.tool {
@@ -133,39 +134,39 @@ impl Read {
         let found = newest.limit(fitting.saturating_add(1)).all(&self.tx).await?;
         let Page { items, has_more } = Page::of(found, fitting);
         let ids = items.iter().map(|row| row.tool_call_id.clone()).collect();
-        let mut yeses = self.yeses(ids).await?;
+        let mut votes = self.votes(ids).await?;
         let seen = self.with_threads(items).await?.into_iter().map(|(call, thread)| {
-            let yeses = yeses.remove(&call.id.to_string()).unwrap_or_default();
-            SeenCall { call, thread, yeses }
+            let votes = votes.remove(&call.id.to_string()).unwrap_or_default();
+            VisibleCall { call, thread, votes: votes }
         });
         Ok(Page { items: seen.collect(), has_more })
     }
 
     /// Whether there is such a place for this principal: of their own or for operators a thread, and for others one
     /// with a held call that they may see.
-    pub(crate) async fn is_in_sight(
+    pub(crate) async fn is_visible(
         &self,
         principal: &Principal,
-        sight: &Sight,
-        place: Place,
+        visibility: &Visibility,
+        place: CallScope,
     ) -> Result<bool, StoreError> {
         let named = Condition::all();
         let named = match place {
-            Place::Anywhere => return Ok(true),
-            Place::Thread(id) => named.add(thread::Column::ThreadId.eq(id.to_string())),
-            Place::Session(id) => {
+            CallScope::Anywhere => return Ok(true),
+            CallScope::Thread(id) => named.add(thread::Column::ThreadId.eq(id.to_string())),
+            CallScope::Session(id) => {
                 let root = named.add(thread::Column::ParentId.is_null());
                 root.add(thread::Column::ThreadId.eq(id.to_string()))
             }
         };
         let mut own = thread::Entity::find().filter(of_tenant(principal)).filter(named);
-        if matches!(sight, Sight::Approver(_)) {
+        if matches!(visibility, Visibility::Approver(_)) {
             own = own.filter(thread::Column::UserId.eq(&principal.user_id));
         }
         if own.count(&self.tx).await? > 0 {
             return Ok(true);
         }
-        let seen = in_sight(principal, sight).filter(place.condition()).filter(held());
+        let seen = visible_calls(principal, visibility).filter(place.condition()).filter(held());
         Ok(seen.one(&self.tx).await?.is_some())
     }
 

@@ -8,60 +8,60 @@
 mod calls;
 mod connect;
 mod decisions;
-mod delegating;
 mod drafts;
 mod entity;
 mod events;
 mod executions;
 mod fence;
-mod following;
 mod grants;
-mod hints;
 mod inbox;
-mod limited;
 mod listing;
-mod moves;
+mod notify;
+mod numbering;
 mod paging;
 #[cfg(feature = "torture")]
 mod planted;
+mod process_lock;
 mod purge;
 mod quorum;
 mod reached;
-mod resuming;
+mod resumable_runs;
 mod rows;
 mod runs;
-mod sequencer;
 mod sessions;
-mod sole;
 mod steps;
+mod sub_agents;
 mod sweep;
 mod threads;
 mod tickets;
+mod timed_tx;
 mod transcript;
+mod transitions;
+mod turn_progress;
 mod turns;
 
 pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
-pub(crate) use decisions::Voice;
-pub(crate) use delegating::{AgentLimits, Delegated, DelegatedCall, EndedChild};
+pub(crate) use decisions::Vote;
 pub(crate) use drafts::OpenStep;
-pub(crate) use events::{About, Looked, Range, Reader};
+pub(crate) use events::{EventFilter, EventReader, EventsRead, Range};
 pub(crate) use executions::{Again, Claimed};
 pub(crate) use fence::FencedThread;
-pub(crate) use following::{FollowedTurn, Mark, SeenStep};
 pub(crate) use grants::{Granted, NewGrant};
-pub(crate) use hints::{Heard, Hints};
-pub(crate) use inbox::{Listing, Place, SeenCall, Sight};
+pub(crate) use inbox::{CallScope, Listing, Visibility, VisibleCall};
 pub(crate) use listing::ListedCall;
+pub(crate) use notify::{Notification, Notifications};
+pub(crate) use numbering::Left;
 pub(crate) use paging::PageSize;
+pub(crate) use process_lock::ProcessLock;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
-pub(crate) use sequencer::Left;
-pub(crate) use sole::Sole;
 pub(crate) use steps::{NewCall, StepOpening, StepResult};
+pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{Extent, NewThread, Page, Thread};
 pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
+pub(crate) use turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub(crate) use turns::{Lease, TurnEnd};
 
 use crate::domain::clock::{Clock, Timestamp};
@@ -69,7 +69,6 @@ use crate::domain::clock::{Clock, Timestamp};
 use crate::faults::{self, Bug, CommitName, Passed};
 use crate::metrics::Metrics;
 use holdpoint_migrations::{Migrator, MigratorTrait};
-use limited::{Limited, answered};
 use parking_lot::Mutex;
 use reached::Reached;
 use sea_orm::sqlx;
@@ -82,6 +81,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use timed_tx::{TimedTx, within_timeout};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Has Postgres answer COMMIT once the transaction is on its disk, whatever the role or the database is set to: a decision
@@ -220,7 +220,7 @@ pub(crate) struct Store {
     /// SQLite has one writer at a time, and lets the others look again now and then; here they queue.
     writers: Arc<Semaphore>,
     /// Held as long as the server is there: no other process serves from this SQLite file.
-    _sole: Option<Sole>,
+    _sole: Option<ProcessLock>,
     /// A pooler gives each transaction a session that others had before.
     shared_sessions: bool,
     /// Told when events are committed.
@@ -250,7 +250,7 @@ impl Renewed {
 
 /// One consistent view of the rows.
 pub(crate) struct Read {
-    tx: Limited,
+    tx: TimedTx,
 }
 
 /// One transaction. Dropped without [`commit`](Self::commit), nothing of it happened.
@@ -314,8 +314,8 @@ impl Store {
 
     /// Whether the database answers, for chats and for what is urgent.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        answered(self.db.ping()).await?;
-        answered(self.urgent.ping()).await?;
+        within_timeout(self.db.ping()).await?;
+        within_timeout(self.urgent.ping()).await?;
         Ok(())
     }
 
@@ -359,7 +359,7 @@ impl Store {
         #[cfg(feature = "torture")]
         let tx = if faults::has(Bug::LeakedTransaction) && matches!(pool, Pool::Urgent) {
             drop(tx);
-            Limited(planted::Connection::bare(&self.urgent, self.clock.chance()).await?)
+            TimedTx(planted::Connection::bare(&self.urgent, self.clock.chance()).await?)
         } else {
             tx
         };
@@ -382,12 +382,12 @@ impl Store {
     }
 
     /// A transaction, for work that has waited since then.
-    async fn begin(&self, pool: Pool, mode: Mode, since: Instant) -> Result<Limited, StoreError> {
+    async fn begin(&self, pool: Pool, mode: Mode, since: Instant) -> Result<TimedTx, StoreError> {
         let db = match pool {
             Pool::Chat => &self.db,
             Pool::Urgent => &self.urgent,
         };
-        let begun = answered(self.begin_over(db, mode)).await;
+        let begun = within_timeout(self.begin_over(db, mode)).await;
         match &begun {
             Ok(_) => self.metrics.connection_waited(pool.as_str(), since.elapsed()),
             Err(DbErr::ConnectionAcquire(_)) => self.metrics.connection_timed_out(pool.as_str()),
@@ -395,7 +395,7 @@ impl Store {
         }
         #[cfg(feature = "torture")]
         let begun = begun.map(planted::Connection::Whole);
-        Ok(Limited(begun?))
+        Ok(TimedTx(begun?))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that begins transactions, with their mode")]
@@ -494,7 +494,7 @@ struct DatabaseNow {
     micros: i64,
 }
 
-async fn begin_write(tx: &Limited) -> Result<Timestamp, StoreError> {
+async fn begin_write(tx: &TimedTx) -> Result<Timestamp, StoreError> {
     let statement = Statement::from_string(DbBackend::Postgres, BEGIN_WRITE);
     let row = DatabaseNow::find_by_statement(statement).one(tx).await?;
     row.map(|row| Timestamp::from_micros(row.micros)).ok_or_else(|| StoreError::Inconsistent {

@@ -3,8 +3,8 @@
 use super::entity::{sent_answer, tool_call};
 use super::events::Subject;
 use super::{Read, StoreError, Thread, Write};
-use crate::domain::call::{Execution, ToolCall, words};
-use crate::domain::decision::Answer;
+use crate::domain::call::{Execution, ToolCall, model_texts};
+use crate::domain::decision::Choice;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::permit::Permit;
@@ -36,8 +36,8 @@ impl Connection {
     }
 
     /// One without a transaction, and now and then a session with one that nobody will end.
-    pub(super) async fn bare(db: &DatabaseConnection, luck: f64) -> Result<Self, DbErr> {
-        if luck < LEAKS {
+    pub(super) async fn bare(db: &DatabaseConnection, chance: f64) -> Result<Self, DbErr> {
+        if chance < LEAKS {
             db.execute_unprepared("BEGIN").await?;
         }
         Ok(Self::Bare(db.clone()))
@@ -124,7 +124,7 @@ impl Write {
         let thread = self.any_thread(call.thread_id).await?;
         tool_call::Entity::update_many()
             .col_expr(tool_call::Column::State, Expr::value("interrupted"))
-            .col_expr(tool_call::Column::Result, Expr::value(words::INTERRUPTED))
+            .col_expr(tool_call::Column::Result, Expr::value(model_texts::INTERRUPTED))
             .col_expr(tool_call::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
             .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
@@ -149,11 +149,11 @@ impl Write {
     pub(crate) async fn overrule(
         &self,
         call: &ToolCall,
-        answer: &Answer,
+        answer: &Choice,
         actor: &str,
     ) -> Result<(), StoreError> {
         tool_call::Entity::update_many()
-            .col_expr(tool_call::Column::Validated, Expr::value(matches!(answer, Answer::Approve { .. })))
+            .col_expr(tool_call::Column::Validated, Expr::value(matches!(answer, Choice::Approve { .. })))
             .col_expr(tool_call::Column::DecidedBy, Expr::value(actor))
             .col_expr(tool_call::Column::DecidedAt, Expr::value(self.now.as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.id.to_string()))

@@ -1,10 +1,10 @@
 //! Calls that several people have to say yes to.
 
 use super::entity::{decision, tool_call};
-use super::{NewDecision, Read, StoreError, Thread, Voice, Write};
+use super::{NewDecision, Read, StoreError, Thread, Vote, Write};
 use crate::domain::call::ToolCall;
-use crate::domain::decision::{Answer, Verdict};
-use crate::domain::quorum::{Quorum, Yes};
+use crate::domain::decision::{Choice, Verdict};
+use crate::domain::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
 use std::collections::HashMap;
 
@@ -26,10 +26,13 @@ pub(crate) enum Counted {
 
 impl Read {
     /// Who said yes to these calls, by their ids, the first first.
-    pub(super) async fn yeses(&self, calls: Vec<String>) -> Result<HashMap<String, Vec<Yes>>, StoreError> {
-        let mut yeses: HashMap<String, Vec<Yes>> = HashMap::new();
+    pub(super) async fn votes(
+        &self,
+        calls: Vec<String>,
+    ) -> Result<HashMap<String, Vec<ApprovalVote>>, StoreError> {
+        let mut votes: HashMap<String, Vec<ApprovalVote>> = HashMap::new();
         if calls.is_empty() {
-            return Ok(yeses);
+            return Ok(votes);
         }
         let found = decision::Entity::find()
             .filter(decision::Column::ToolCallId.is_in(calls))
@@ -39,22 +42,22 @@ impl Read {
             .all(&self.tx)
             .await?;
         for row in found {
-            let yes = Yes { by: row.actor, input_hash: row.input_hash };
-            yeses.entry(row.tool_call_id).or_default().push(yes);
+            let yes = ApprovalVote { by: row.actor, input_hash: row.input_hash };
+            votes.entry(row.tool_call_id).or_default().push(yes);
         }
-        Ok(yeses)
+        Ok(votes)
     }
 }
 
 impl Write {
     /// Counts a yes to a pending call. It counts for its inputs alone: who approves others begins anew. Where it is not
     /// enough it is written down; the one that is enough decides, in this transaction.
-    pub(crate) async fn count_yes(
+    pub(crate) async fn count_vote(
         &self,
         thread: &Thread,
         call: &ToolCall,
-        answer: &Answer,
-        by: &Voice,
+        answer: &Choice,
+        by: &Vote,
         quorum: Quorum,
     ) -> Result<Counted, StoreError> {
         // Until this transaction ends nobody else counts, decides or cancels.
@@ -66,8 +69,8 @@ impl Write {
             return Ok(Counted::Closed);
         }
         let id = call.id.to_string();
-        let yeses = self.yeses(vec![id.clone()]).await?.remove(&id).unwrap_or_default();
-        let mut others = quorum.agreed(&yeses, &thread.actor(), &by.input_hash);
+        let votes = self.votes(vec![id.clone()]).await?.remove(&id).unwrap_or_default();
+        let mut others = quorum.agreed(&votes, &thread.actor(), &by.input_hash);
         let repeated = others.contains(&by.actor);
         others.retain(|other| *other != by.actor);
         let missing = quorum.missing(others.len().saturating_add(1));

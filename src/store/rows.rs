@@ -4,7 +4,7 @@
 
 use super::entity::{decision, grant, message, run, step, tool_call};
 use super::{StoreError, Thread};
-use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall, words};
+use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall, model_texts};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Remember, Surface, Verdict};
 use crate::domain::grant::Grant;
@@ -104,7 +104,7 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     });
     let parts = json(TABLE, &row.parts).unwrap_or_else(|error| {
         unreadable("parts", &error);
-        let said = Part::Text { text: words::UNREADABLE_PARTS.to_owned() };
+        let said = Part::Text { text: model_texts::UNREADABLE_PARTS.to_owned() };
         let calls = calls.iter().map(|call| Part::ToolCall { tool_call_id: call.id });
         [said].into_iter().chain(calls).collect()
     });
@@ -230,7 +230,7 @@ fn state(row: tool_call::Model, approval: Approval) -> Result<State, StoreError>
     let output = row.output.as_deref().map(|output| {
         json(TABLE, output).unwrap_or_else(|error| {
             log_unreadable(&row, "output", &error);
-            Value::String(words::UNREADABLE_OUTPUT.to_owned())
+            Value::String(model_texts::UNREADABLE_OUTPUT.to_owned())
         })
     });
     let execution = match (row.exec_id, row.started_at) {

@@ -254,8 +254,8 @@ impl Write {
         time: Duration,
     ) -> Result<Option<Lease>, StoreError> {
         self.lock_thread(thread).await?;
-        let stands_last = self.latest_run(thread).await?.is_some_and(|latest| latest.id == run.id);
-        if !stands_last || self.running(thread).await?.is_some() {
+        let is_latest = self.latest_run(thread).await?.is_some_and(|latest| latest.id == run.id);
+        if !is_latest || self.running(thread).await?.is_some() {
             return Ok(None);
         }
         let holder = self.clock.uuid().to_string();
@@ -396,13 +396,13 @@ impl Write {
             .to_owned();
         let answer = message::Entity::find().filter(message::Column::MessageId.in_subquery(answer));
         let Some(answer) = answer.one(&self.tx).await? else { return Ok(()) };
-        let behind = message::Entity::find()
+        let after = message::Entity::find()
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Ordinal.gt(answer.ordinal))
             .limit(1)
             .one(&self.tx)
             .await?;
-        if behind.is_some() && !self.has_open_calls(run_id).await? {
+        if after.is_some() && !self.has_open_calls(run_id).await? {
             self.close_paused(thread, run_id, Close::Passed).await?;
         }
         Ok(())

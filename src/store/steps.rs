@@ -4,7 +4,7 @@ use super::entity::{run, sent_answer, step, tool_call};
 use super::events::{OfCall, Subject};
 use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, without_nul, words};
+use crate::domain::call::{Execution, Input, RiskLevel, ToolCall, input_hash, model_texts, without_nul};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -198,7 +198,7 @@ impl Write {
             // Providers repeat ids and leave them out; the model is told one that names one call.
             let given = call.provider_call_id.clone();
             let wire_call_id = if !given.is_empty() && taken.insert(given.clone()) { given } else { own };
-            let place = Place { lease, n, ordinal, wire_call_id };
+            let place = CallPlace { lease, n, ordinal, wire_call_id };
             running.extend(self.insert_call(&place, call, times).await?);
         }
         let stored = self.calls_of_step(run.assistant_message_id, n).await?;
@@ -271,7 +271,7 @@ impl Write {
     /// Stores a call as it was judged. If it runs at once, what its permit will be made of.
     async fn insert_call(
         &self,
-        place: &Place<'_>,
+        place: &CallPlace<'_>,
         call: NewCall,
         times: &Approval,
     ) -> Result<Option<Running>, StoreError> {
@@ -349,7 +349,7 @@ impl Write {
 
     fn call_row(
         &self,
-        place: &Place<'_>,
+        place: &CallPlace<'_>,
         call: &NewCall,
         execution: Execution,
         times: &Approval,
@@ -400,13 +400,13 @@ impl Write {
                 decided(&mut row, false, system::POLICY);
                 row.state = Set("rejected".to_owned());
                 row.reason = Set(Some(reason.clone()));
-                row.result = Set(Some(format!("{} {reason}.", words::BLOCKED)));
+                row.result = Set(Some(format!("{} {reason}.", model_texts::BLOCKED)));
                 row.finished_at = Set(Some(now));
             }
             Judgement::Duplicate(_) => {
                 decided(&mut row, false, system::DUPLICATE);
                 row.state = Set("cancelled".to_owned());
-                row.result = Set(Some(words::DUPLICATE.to_owned()));
+                row.result = Set(Some(model_texts::DUPLICATE.to_owned()));
                 row.finished_at = Set(Some(now));
             }
             Judgement::Invalid(why) => {
@@ -429,7 +429,7 @@ struct Running {
 }
 
 /// Where a call stands.
-struct Place<'a> {
+struct CallPlace<'a> {
     lease: &'a Lease,
     n: i32,
     ordinal: i32,

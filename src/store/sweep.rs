@@ -2,11 +2,11 @@
 //! what they found.
 
 use super::entity::{run, thread, tool_call};
-use super::executions::Lost;
-use super::moves::{Approved, Failed, Interrupted};
+use super::executions::Reaped;
+use super::transitions::{Approved, Failed, Interrupted};
 use super::{StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{Execution, State, ToolCall, words};
+use crate::domain::call::{Execution, State, ToolCall, model_texts};
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
@@ -57,7 +57,7 @@ pub(crate) struct DueCall {
 
 impl DueCall {
     /// What stands behind it, in the order of this column.
-    fn behind_it(&self, column: tool_call::Column) -> SimpleExpr {
+    fn after_it(&self, column: tool_call::Column) -> SimpleExpr {
         let same_moment = column.eq(self.at).and(tool_call::Column::ToolCallId.gt(self.id.to_string()));
         column.gte(self.at).and(column.gt(self.at).or(same_moment))
     }
@@ -128,7 +128,7 @@ impl Write {
         &self,
         due: Due,
         lease: Duration,
-        behind: Option<&DueCall>,
+        after: Option<&DueCall>,
     ) -> Result<Vec<DueCall>, StoreError> {
         // One state and its own deadline each: every one has its index, and all in one would read the whole table.
         let (state, deadline, until) = match due {
@@ -145,8 +145,8 @@ impl Write {
             .order_by_asc(deadline)
             .order_by_asc(tool_call::Column::ToolCallId)
             .limit(PAGE);
-        if let Some(behind) = behind {
-            found = found.filter(behind.behind_it(deadline));
+        if let Some(after) = after {
+            found = found.filter(after.after_it(deadline));
         }
         let found: Vec<(String, i64)> = found.into_tuple().all(&self.tx).await?;
         found.iter().map(|(id, at)| Ok(DueCall { id: rows::id("tool_calls", id)?, at: *at })).collect()
@@ -158,7 +158,7 @@ impl Write {
         &self,
         tools: &[String],
         within: Duration,
-        behind: Option<&DueCall>,
+        after: Option<&DueCall>,
     ) -> Result<Vec<Doubtful>, StoreError> {
         let of_threads = tool_call::Entity::belongs_to(thread::Entity)
             .from(tool_call::Column::ThreadId)
@@ -179,8 +179,8 @@ impl Write {
             .order_by_asc(ended)
             .order_by_asc(tool_call::Column::ToolCallId)
             .limit(PAGE);
-        if let Some(behind) = behind {
-            found = found.filter(behind.behind_it(ended));
+        if let Some(after) = after {
+            found = found.filter(after.after_it(ended));
         }
         found.into_model::<DoubtfulRow>().all(&self.tx).await?.into_iter().map(Doubtful::of).collect()
     }
@@ -193,10 +193,10 @@ impl Write {
         let waits = row.decided_at.is_some_and(|at| at <= self.now.minus(times.lease).as_micros());
         if row.state == "executing" {
             let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
-            return Ok(match self.lose(row, lapsed, times.start_deadline, system::SWEEPER).await? {
-                Lost::Nothing => Swept::Nothing,
-                Lost::Repeatable => Swept::Repeatable,
-                Lost::Interrupted => Swept::Interrupted,
+            return Ok(match self.reap(row, lapsed, times.start_deadline, system::SWEEPER).await? {
+                Reaped::Nothing => Swept::Nothing,
+                Reaped::Repeatable => Swept::Repeatable,
+                Reaped::Interrupted => Swept::Interrupted,
             });
         }
         let Some(call) = self.with_decisions(found).await?.pop() else { return Ok(Swept::Nothing) };
@@ -217,7 +217,7 @@ impl Write {
         call: &ToolCall,
         why: &str,
     ) -> Result<bool, StoreError> {
-        let failed = self.ended::<Approved, Failed>(format!("{} {why}.", words::BLOCKED_LATER));
+        let failed = self.ended::<Approved, Failed>(format!("{} {why}.", model_texts::BLOCKED_LATER));
         if self.closed(thread, call, failed, EventType::ToolFailed, system::POLICY).await? {
             return Ok(true);
         }
@@ -229,7 +229,7 @@ impl Write {
     /// Closes an approved call whose time to begin is over.
     async fn not_started(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
         let late = || tool_call::Column::StartDeadline.lte(self.now.as_micros());
-        let failed = self.ended::<Approved, Failed>(words::NOT_STARTED.to_owned()).only(late());
+        let failed = self.ended::<Approved, Failed>(model_texts::NOT_STARTED.to_owned()).only(late());
         if self.closed(thread, call, failed, EventType::ToolFailed, system::SWEEPER).await? {
             return Ok(true);
         }
@@ -254,7 +254,7 @@ impl Write {
     }
 
     /// Runs behind this one, in the order of their ids, with a turn whose lease is over. None: there are no more.
-    pub(crate) async fn turns_to_sweep(&self, behind: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
+    pub(crate) async fn turns_to_sweep(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
         let mut found = run::Entity::find()
             .select_only()
             .column(run::Column::RunId)
@@ -262,8 +262,8 @@ impl Write {
             .filter(run::Column::LeaseUntil.lt(self.now.as_micros()))
             .order_by_asc(run::Column::RunId)
             .limit(PAGE);
-        if let Some(behind) = behind {
-            found = found.filter(run::Column::RunId.gt(behind.to_string()));
+        if let Some(after) = after {
+            found = found.filter(run::Column::RunId.gt(after.to_string()));
         }
         let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
         ids.iter().map(|id| rows::id("runs", id)).collect()
@@ -286,10 +286,10 @@ impl Write {
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
         // What a child does goes on with the child.
         for row in self.executing(tool_call::Column::ChildRunId.is_null()).await? {
-            match self.lose(&row, any(), start_deadline, system::SWEEPER).await? {
-                Lost::Nothing => {}
-                Lost::Repeatable => repeated_calls += 1,
-                Lost::Interrupted => interrupted_calls += 1,
+            match self.reap(&row, any(), start_deadline, system::SWEEPER).await? {
+                Reaped::Nothing => {}
+                Reaped::Repeatable => repeated_calls += 1,
+                Reaped::Interrupted => interrupted_calls += 1,
             }
         }
         Ok(Recovered { interrupted_calls, repeated_calls, closed_turns: self.close_all_turns().await? })

@@ -191,7 +191,7 @@ impl Transcript {
     }
 
     /// What the model was told of a call.
-    pub(crate) fn told(&self, call: ToolCallId) -> &[Sent] {
+    pub(crate) fn texts_of(&self, call: ToolCallId) -> &[Sent] {
         self.sent.get(&call).map_or(&[], Vec::as_slice)
     }
 }

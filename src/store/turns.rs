@@ -94,8 +94,8 @@ impl Read {
     /// How a turn ended whose end may have been committed without a word: so, if its run stands so.
     pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;
-        let stands = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0);
-        Ok([end, TurnEnd::Completed, TurnEnd::Cancelled].into_iter().find(stands))
+        let found_now = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0);
+        Ok([end, TurnEnd::Completed, TurnEnd::Cancelled].into_iter().find(found_now))
     }
 }
 

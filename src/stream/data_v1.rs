@@ -7,7 +7,7 @@
 use super::{Encoder, failure};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Source, Usage};
-use crate::domain::turn::{FinishReason, Shown, Standing, Stands, TurnEvent};
+use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use serde_json::Value;
@@ -34,7 +34,7 @@ impl Encoder for DataV1 {
             TurnEvent::Text(text) => line(out, b'0', text),
             TurnEvent::Reasoning(text) => line(out, b'g', text),
             // Pages of AI SDK 4 go on whatever stands beside.
-            TurnEvent::PartEnded | TurnEvent::Beside { .. } => {}
+            TurnEvent::PartEnded | TurnEvent::ResultCatchUp { .. } => {}
             TurnEvent::Source(source) => line(out, b'h', &FoundAt::new(source)),
             TurnEvent::File(file) => {
                 line(out, b'k', &MadeFile { data: file.base64(), mime_type: &file.media_type })
@@ -48,7 +48,7 @@ impl Encoder for DataV1 {
             TurnEvent::CallStored { tool_call_id, tool_name, input } => {
                 line(out, b'9', &Call { tool_call_id, tool_name, args: input });
             }
-            TurnEvent::CallEnded { tool_call_id, shown } => ended(out, *tool_call_id, shown),
+            TurnEvent::CallEnded { tool_call_id, result: shown } => ended(out, *tool_call_id, shown),
             TurnEvent::Held(calls) => validations(out, calls),
             TurnEvent::Continued(calls) => {
                 validations(out, calls);
@@ -75,19 +75,20 @@ impl Encoder for DataV1 {
     fn end(&mut self, _out: &mut BytesMut) {}
 }
 
-fn ended(out: &mut BytesMut, tool_call_id: ToolCallId, shown: &Shown) {
+fn ended(out: &mut BytesMut, tool_call_id: ToolCallId, shown: &RenderedResult) {
     let result = shown.clone().into_result();
     line(out, b'a', &CallResult { tool_call_id, result });
 }
 
 /// How the calls ended that have, then how all of them stand.
-fn validations(out: &mut BytesMut, calls: &[Standing]) {
+fn validations(out: &mut BytesMut, calls: &[HeldCallStatus]) {
     for call in calls {
-        if let Stands::Ended(shown) = &call.stands {
+        if let HoldProgress::Ended(shown) = &call.progress {
             ended(out, call.tool_call_id, shown);
         }
     }
-    let stand = calls.iter().map(|call| Validation { tool_call_id: call.tool_call_id, validated: call.word });
+    let stand =
+        calls.iter().map(|call| Validation { tool_call_id: call.tool_call_id, validated: call.label });
     line(out, b'8', &stand.collect::<Vec<_>>());
 }
 
@@ -230,12 +231,12 @@ mod tests {
                 TurnEvent::CallStarted { tool_call_id: call, tool_name: "delete_file".to_owned() },
                 TurnEvent::CallArguments { tool_call_id: call, delta: "{\"path\":".into() },
                 TurnEvent::CallStored { tool_call_id: call, tool_name: "delete_file".to_owned(), input },
-                TurnEvent::Held(vec![Standing {
+                TurnEvent::Held(vec![HeldCallStatus {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
-                    shown_anew: None,
-                    word: "pending",
-                    stands: Stands::Pending,
+                    input_to_show: None,
+                    label: "pending",
+                    progress: HoldProgress::Pending,
                 }]),
                 TurnEvent::StepFinished { reason, usage: Some(usage) },
                 TurnEvent::Finished { reason, spent: Spent { turn: usage, message: None } },
@@ -267,9 +268,9 @@ mod tests {
     #[test]
     fn a_call_without_output_says_why() {
         let tool_call_id = ToolCallId::new(Uuid::from_u128(1));
-        let shown = Shown::Error("no".to_owned());
+        let shown = RenderedResult::Error("no".to_owned());
         check(
-            &[TurnEvent::CallEnded { tool_call_id, shown }],
+            &[TurnEvent::CallEnded { tool_call_id, result: shown }],
             "a:{\"toolCallId\":\"00000000-0000-0000-0000-000000000001\",\"result\":{\"error\":\"no\"}}\n",
         );
     }

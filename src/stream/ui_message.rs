@@ -10,7 +10,9 @@ use crate::config::UiDialect;
 use crate::domain::call::Input;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{File, Source};
-use crate::domain::turn::{FinishReason, Refusal, Shown, Spent, Standing, Stands, TurnEvent};
+use crate::domain::turn::{
+    FinishReason, HeldCallStatus, HoldProgress, Refusal, RenderedResult, Spent, TurnEvent,
+};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -77,39 +79,41 @@ impl UiMessage {
         }
     }
 
-    fn ended(&self, tool_call_id: ToolCallId, shown: &Shown, out: &mut BytesMut) {
+    fn ended(&self, tool_call_id: ToolCallId, shown: &RenderedResult, out: &mut BytesMut) {
         let error = |error_text| Chunk::ToolOutputError { tool_call_id, error_text };
         let told = match shown {
-            Shown::Output(output) => {
+            RenderedResult::Output(output) => {
                 let output = Readable::Output(output);
                 Chunk::ToolOutputAvailable { tool_call_id, output }
             }
-            Shown::Error(text) => error(text),
+            RenderedResult::Error(text) => error(text),
             // There is no such state before 6.
-            Shown::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
-            Shown::Refused(Refusal::Rejected, _) => Chunk::ToolOutputDenied { tool_call_id },
+            RenderedResult::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
+            RenderedResult::Refused(Refusal::Rejected, _) => Chunk::ToolOutputDenied { tool_call_id },
             // A page that said yes would show a refusal of its own.
-            Shown::Refused(_, text) if self.approved.contains(&tool_call_id) => error(text),
-            Shown::Refused(..) => Chunk::ToolOutputDenied { tool_call_id },
+            RenderedResult::Refused(_, text) if self.approved.contains(&tool_call_id) => error(text),
+            RenderedResult::Refused(..) => Chunk::ToolOutputDenied { tool_call_id },
         };
         chunk(out, &told);
     }
 
     /// How calls stand that a person is, or was, asked about, in the step that asks or behind it: first what did not
     /// run, then what did.
-    fn standing(&self, calls: &[Standing], behind: bool, out: &mut BytesMut) {
-        let refused = |call: &&Standing| matches!(call.stands, Stands::Ended(Shown::Refused(..)));
+    fn standing(&self, calls: &[HeldCallStatus], behind: bool, out: &mut BytesMut) {
+        let refused = |call: &&HeldCallStatus| {
+            matches!(call.progress, HoldProgress::Ended(RenderedResult::Refused(..)))
+        };
         let (first, then): (Vec<_>, Vec<_>) = calls.iter().partition(refused);
         for call in first.into_iter().chain(then) {
-            let Standing { tool_call_id, tool_name, shown_anew, .. } = call;
-            match &call.stands {
-                Stands::Ended(shown) => {
+            let HeldCallStatus { tool_call_id, tool_name, input_to_show: shown_anew, .. } = call;
+            match &call.progress {
+                HoldProgress::Ended(shown) => {
                     if let Some(input) = shown_anew {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
                     self.ended(*tool_call_id, shown, out);
                 }
-                Stands::Pending => {
+                HoldProgress::Pending => {
                     // A page may have put an output of its own there: unless that is taken from it, it takes the step for
                     // complete, and posts again, for ever.
                     if let Some(input) = shown_anew.as_ref().filter(|_| behind) {
@@ -119,12 +123,12 @@ impl UiMessage {
                         self.ask(*tool_call_id, out);
                     }
                 }
-                Stands::UnderWay => {}
+                HoldProgress::UnderWay => {}
             }
         }
         if self.dialect == UiDialect::V5 {
             for call in calls {
-                let (tool_call_id, validated) = (call.tool_call_id, call.word);
+                let (tool_call_id, validated) = (call.tool_call_id, call.label);
                 let data = Validation { tool_call_id, validated };
                 chunk(out, &Chunk::DataToolValidation { id: tool_call_id, data });
             }
@@ -171,12 +175,13 @@ impl Encoder for UiMessage {
             TurnEvent::CallStored { tool_call_id, tool_name, input } => {
                 inputs(*tool_call_id, tool_name, input, out);
             }
-            TurnEvent::CallEnded { tool_call_id, shown } | TurnEvent::Beside { tool_call_id, shown } => {
+            TurnEvent::CallEnded { tool_call_id, result: shown }
+            | TurnEvent::ResultCatchUp { tool_call_id, result: shown } => {
                 self.ended(*tool_call_id, shown, out)
             }
             TurnEvent::Held(calls) => {
                 // Of one that was decided meanwhile, a page shows that it was asked for.
-                let decided = calls.iter().filter(|call| !matches!(call.stands, Stands::Pending));
+                let decided = calls.iter().filter(|call| !matches!(call.progress, HoldProgress::Pending));
                 if self.dialect == UiDialect::V6 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }

@@ -7,7 +7,7 @@ use super::ui_parts::{Metadata, Readable, Validation};
 use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
-use crate::domain::turn::{Refusal, Shown};
+use crate::domain::turn::{Refusal, RenderedResult};
 use serde_json::{Map, Value, json};
 
 /// One message in that form. `None` of one that a turn is writing, which attaching tells from its first part, and where
@@ -59,7 +59,7 @@ fn shown(step: &Step, dialect: UiDialect) -> Vec<Value> {
     }));
     if dialect == UiDialect::V5 {
         parts.extend(step.calls.iter().filter(|call| call.held).map(|call| {
-            let data = Validation { tool_call_id: call.id, validated: call.state.validation_word() };
+            let data = Validation { tool_call_id: call.id, validated: call.state.validation_label() };
             json!({ "type": "data-tool-validation", "id": call.id, "data": data })
         }));
     }
@@ -76,12 +76,12 @@ fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
     set("toolCallId", json!(call.id));
     set("input", json!(Readable::Input(call.shown_input())));
     let asks = call.held && dialect == UiDialect::V6;
-    let (state, shown) = match Shown::of(call) {
-        Some(Shown::Output(output)) => {
+    let (state, shown) = match RenderedResult::of(call) {
+        Some(RenderedResult::Output(output)) => {
             ("output-available", Some(("output", json!(Readable::Output(&output)))))
         }
-        Some(Shown::Refused(..)) if asks => ("output-denied", None),
-        Some(Shown::Error(text) | Shown::Refused(_, text)) => {
+        Some(RenderedResult::Refused(..)) if asks => ("output-denied", None),
+        Some(RenderedResult::Error(text) | RenderedResult::Refused(_, text)) => {
             ("output-error", Some(("errorText", json!(text))))
         }
         None if asks && call.state == State::Pending => ("approval-requested", None),
@@ -100,11 +100,11 @@ fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
 
 /// The question whether a call may run, and the answer.
 fn approval(call: &ToolCall) -> Value {
-    let reason = match Shown::of(call) {
-        Some(Shown::Refused(Refusal::Rejected, _)) => {
+    let reason = match RenderedResult::of(call) {
+        Some(RenderedResult::Refused(Refusal::Rejected, _)) => {
             call.decision.as_ref().and_then(|decision| decision.reason.as_deref())
         }
-        Some(Shown::Refused(..)) => Some(call.state.as_str()),
+        Some(RenderedResult::Refused(..)) => Some(call.state.as_str()),
         _ => None,
     };
     let mut approval = Map::new();

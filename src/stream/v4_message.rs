@@ -7,7 +7,7 @@ use super::data_v1::FoundAt;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::message::{Body, Message, Part, Step, StepStatus};
-use crate::domain::turn::Shown;
+use crate::domain::turn::RenderedResult;
 use serde_json::{Map, Value, json};
 
 /// One message in that form. Of one that a turn is writing, what was there when that turn began: a page appends
@@ -112,12 +112,12 @@ impl Folded {
             "toolName": call.name,
             "args": call.shown_input(),
         });
-        if let (Some(shown), Some(fields)) = (Shown::of(call), invocation.as_object_mut()) {
+        if let (Some(shown), Some(fields)) = (RenderedResult::of(call), invocation.as_object_mut()) {
             fields.insert("state".to_owned(), json!("result"));
             fields.insert("result".to_owned(), shown.into_result());
         }
         if call.held {
-            let word = call.state.validation_word();
+            let word = call.state.validation_label();
             self.annotations.push(json!({ "toolCallId": call.id, "validated": word }));
         }
         self.highest = step;

@@ -9,7 +9,7 @@ use super::{ToolRegistry, ToolSpec};
 use crate::config::{ConfigError, ToolRules};
 use crate::domain::Principal;
 use crate::domain::grant::Grant;
-use crate::domain::policy::{self, Say, Standing};
+use crate::domain::policy::{self, MayDecide, Relation};
 use crate::domain::quorum::Quorum;
 use std::collections::BTreeMap;
 
@@ -24,27 +24,28 @@ impl Registered {
     }
 
     /// Whether this principal may have it run, or decide on its calls.
-    pub(crate) fn is_shown_to(&self, principal: &Principal) -> bool {
+    pub(crate) fn is_visible_to(&self, principal: &Principal) -> bool {
         self.runs_for(&principal.roles) || self.is_approved_by(principal)
     }
 
     /// Whether a grant counts in a thread of this requester's: its granter's yes would do by the rules of now, with the
     /// roles that they had then, or they are the approval handler of now. Who lost a role since has to be known by a request
     /// of theirs, and is not here.
-    pub(super) fn heeds(&self, grant: &Grant, requester: &str, handler: &str) -> bool {
-        let standing = Standing {
+    pub(super) fn honours(&self, grant: &Grant, requester: &str, handler: &str) -> bool {
+        let standing = Relation {
             requester: grant.by == requester,
             may_run: true,
             approver: grant.roles.iter().any(|role| self.rules.approve_roles.contains(role)),
             other_person: self.rules.other_person,
         };
-        self.rules.approvals <= 1 && (grant.by == handler || policy::say(standing) == Say::YesOrNo)
+        self.rules.approvals <= 1
+            && (grant.by == handler || policy::may_decide(standing) == MayDecide::ApproveOrReject)
     }
 }
 
 impl ToolRegistry {
     /// Has these rules hold from now on, by the names of their tools.
-    pub(crate) fn put_under(&mut self, rules: &BTreeMap<String, ToolRules>) -> Result<(), ConfigError> {
+    pub(crate) fn apply_rules(&mut self, rules: &BTreeMap<String, ToolRules>) -> Result<(), ConfigError> {
         let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
         if let Some(unknown) = rules.keys().find(|name| !self.tools.contains_key(*name)) {
             let why = format!("there is no such tool; expected one of [{}]", names.join(", "));
@@ -84,15 +85,15 @@ impl ToolRegistry {
     }
 
     /// What is known of those that this principal may have run, or decide on.
-    pub(crate) fn shown_to(&self, principal: &Principal) -> impl Iterator<Item = &ToolSpec> {
-        self.tools.values().filter(|tool| tool.is_shown_to(principal)).map(|tool| &tool.spec)
+    pub(crate) fn visible_to(&self, principal: &Principal) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.values().filter(|tool| tool.is_visible_to(principal)).map(|tool| &tool.spec)
     }
 
     /// What this principal, who made the request or did not, may say about a held call of this tool. Of one that is
     /// gone no rule is known, and nobody's yes runs it; who asked for it may still take it back.
-    pub(crate) fn say(&self, principal: &Principal, requester: bool, tool: &str) -> Say {
+    pub(crate) fn may_decide(&self, principal: &Principal, requester: bool, tool: &str) -> MayDecide {
         let tool = self.get(tool);
-        policy::say(Standing {
+        policy::may_decide(Relation {
             requester,
             may_run: tool.is_none_or(|tool| tool.runs_for(&principal.roles)),
             approver: tool.is_some_and(|tool| tool.is_approved_by(principal)),

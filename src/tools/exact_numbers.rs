@@ -1,7 +1,7 @@
 //! Numbers that a page in JavaScript cannot show exactly: what a person approves has to be what runs.
 
 use super::InputError;
-use super::gate::{Behalf, Gate};
+use super::gate::{Gate, PolicyContext};
 use super::registry::{ERRORS_MAX, Registered};
 use crate::config::ExactNumbers;
 use crate::domain::call::Input;
@@ -53,10 +53,10 @@ impl Gate {
     /// The tools whose calls may be held, each with the places in its schema that take 64-bit integers.
     pub(crate) fn tools_with_inexact_numbers(&self) -> Vec<(&str, Vec<String>)> {
         let session = SessionPolicy::default();
-        let behalf = Behalf { roles: &[], session: &session, requester: "", grants: &[] };
+        let context = PolicyContext { roles: &[], session: &session, requester: "", grants: &[] };
         let asks = |tool: &Registered| {
             // A condition of a rule holds where the argument is absent.
-            matches!(self.ruling(tool, &Input::new(), behalf).requirement, Requirement::NeedsApproval)
+            matches!(self.ruling(tool, &Input::new(), context).requirement, Requirement::NeedsApproval)
         };
         let tools =
             self.registry().registered().filter(|tool| self.requires_exact_numbers(tool) && asks(tool));

@@ -8,11 +8,13 @@ use super::rules;
 use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
 use crate::config::{Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, unknown_schema_hash, words};
+use crate::domain::call::{Input, Outcome, RiskLevel, cut, input_hash, model_texts, unknown_schema_hash};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
 use crate::domain::output::Output;
-use crate::domain::policy::{Asked, Judgement, Loosened, Policy, Requirement, Ruling, SessionPolicy, Source};
+use crate::domain::policy::{
+    Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy, Source,
+};
 use crate::domain::strict_json;
 #[cfg(feature = "torture")]
 use crate::faults::Point;
@@ -43,7 +45,7 @@ pub(crate) struct Gate {
 
 /// For whom a call would run, and where.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Behalf<'a> {
+pub(crate) struct PolicyContext<'a> {
     /// The roles of the user.
     pub(crate) roles: &'a [String],
     /// What holds in the session.
@@ -56,7 +58,7 @@ pub(crate) struct Behalf<'a> {
 
 /// Whether a call may still run that was let through before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StillRuns {
+pub(crate) enum Recheck {
     /// As it was said.
     Yes,
     /// Nobody was asked, and somebody would be now.
@@ -118,7 +120,7 @@ impl Gate {
         &self,
         tool_name: &str,
         arguments: &str,
-        behalf: Behalf<'_>,
+        context: PolicyContext<'_>,
         offered: impl Fn(&str) -> bool,
     ) -> Judged {
         let registered = self.registry.get(tool_name).filter(|_| offered(tool_name));
@@ -152,7 +154,7 @@ impl Gate {
         if !errors.is_empty() {
             return judged(input, Judgement::Invalid(unfit("The arguments do not fit the tool:", &errors)));
         }
-        let mut judgement = self.ruling(tool, &input, behalf).into();
+        let mut judgement = self.ruling(tool, &input, context).into();
         if matches!(judgement, Judgement::Held { .. }) {
             let errors = self.inexact_numbers(tool, &input, None);
             if !errors.is_empty() {
@@ -163,12 +165,12 @@ impl Gate {
         judged(input, judgement)
     }
 
-    pub(super) fn ruling(&self, tool: &Registered, input: &Input, behalf: Behalf<'_>) -> Ruling {
-        let Behalf { roles, session, requester, .. } = behalf;
+    pub(super) fn ruling(&self, tool: &Registered, input: &Input, context: PolicyContext<'_>) -> Ruling {
+        let PolicyContext { roles, session, requester, .. } = context;
         let may_run = tool.runs_for(roles);
-        let remembered = self.remembered(tool, input, requester, behalf.grants);
+        let remembered = self.remembered(tool, input, requester, context.grants);
         let (tool, hil) = (tool.spec.name.as_str(), tool.spec.hil);
-        self.policy.evaluate(&Asked { tool, hil, input, roles, may_run, session, remembered })
+        self.policy.evaluate(&PolicyRequest { tool, hil, input, roles, may_run, session, remembered })
     }
 
     /// The grant that is about a call, of somebody whose yes it would take now.
@@ -187,12 +189,17 @@ impl Gate {
         let mut about =
             grants.iter().filter(|grant| grant.is_about(name, schema, &hash, self.remembering.equal_inputs));
         let handler = self.remembering.handler.as_str();
-        about.find(|grant| tool.heeds(grant, requester, handler)).map(|grant| grant.id)
+        about.find(|grant| tool.honours(grant, requester, handler)).map(|grant| grant.id)
     }
 
     /// The grant by which nobody is asked about a call.
-    pub(crate) fn freed_by(&self, tool: &Registered, input: &Input, behalf: Behalf<'_>) -> Option<GrantId> {
-        match self.ruling(tool, input, behalf).source {
+    pub(crate) fn covering_grant(
+        &self,
+        tool: &Registered,
+        input: &Input,
+        context: PolicyContext<'_>,
+    ) -> Option<GrantId> {
+        match self.ruling(tool, input, context).source {
             Source::Remembered(grant) => Some(grant),
             _ => None,
         }
@@ -209,18 +216,18 @@ impl Gate {
     }
 
     /// What the policy says now of a call that it judged before. Only what is tighter than that counts.
-    pub(crate) fn judge_again(
+    pub(crate) fn recheck(
         &self,
         tool: &Registered,
         input: &Input,
         held: bool,
-        behalf: Behalf<'_>,
-    ) -> StillRuns {
-        let Ruling { requirement, reason, .. } = self.ruling(tool, input, behalf);
+        context: PolicyContext<'_>,
+    ) -> Recheck {
+        let Ruling { requirement, reason, .. } = self.ruling(tool, input, context);
         match requirement {
-            Requirement::Forbidden => StillRuns::Never(reason),
-            Requirement::NeedsApproval if !held => StillRuns::NotUnasked,
-            Requirement::NeedsApproval | Requirement::Skip(_) => StillRuns::Yes,
+            Requirement::Forbidden => Recheck::Never(reason),
+            Requirement::NeedsApproval if !held => Recheck::NotUnasked,
+            Requirement::NeedsApproval | Requirement::Skip(_) => Recheck::Yes,
         }
     }
 
@@ -312,7 +319,7 @@ impl Gate {
         match tokio::time::timeout(self.timeout, asked).await {
             Ok(Ok(Ok(Verified::Happened(output)))) => Some(self.succeeded(output)),
             Ok(Ok(Ok(Verified::NeverHappened))) => {
-                same.then(|| Outcome::Failed(words::NEVER_HAPPENED.to_owned()))
+                same.then(|| Outcome::Failed(model_texts::NEVER_HAPPENED.to_owned()))
             }
             Ok(Ok(Ok(Verified::Unknown))) => None,
             // In which words is no business of a log.
@@ -337,7 +344,7 @@ impl Gate {
     }
 
     /// The words the model reads of this outcome.
-    pub(crate) fn words(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
+    pub(crate) fn result_text(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
         outcome.words(asked, ran, self.limits.result_bytes)
     }
 }

@@ -9,8 +9,8 @@
 //! - [`Terminal`] asks whoever sits at a terminal.
 
 mod closure;
+mod reply;
 mod terminal;
-mod word;
 
 pub use crate::domain::call::{Input, RiskLevel};
 pub use crate::domain::decision::Remember;

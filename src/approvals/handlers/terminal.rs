@@ -1,6 +1,6 @@
 //! A handler that asks whoever sits at a terminal.
 
-use super::word::{self, QUESTION};
+use super::reply::{self, QUESTION};
 use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
 use crate::domain::visible::visible;
 use futures::FutureExt;
@@ -123,7 +123,7 @@ impl<R: BufRead, W: Write> Asked<R, W> {
             if self.lines.read_line(&mut line)? == 0 || self.over.load(Ordering::Acquire) {
                 return Ok(HandlerAnswer::Deferred);
             }
-            if let Some(answer) = word::answer(&line) {
+            if let Some(answer) = reply::answer(&line) {
                 return Ok(answer);
             }
         }

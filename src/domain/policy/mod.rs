@@ -1,10 +1,10 @@
 //! Who has to be asked before a tool runs, and who may answer.
 
+mod may_decide;
 mod rule;
-mod say;
 
+pub(crate) use may_decide::{MayDecide, Relation, may_decide, may_run};
 pub(crate) use rule::{Condition, Effect, Rule, Test, Tools};
-pub(crate) use say::{Say, Standing, may_run, say};
 
 use super::call::Input;
 use super::id::{GrantId, ToolCallId};
@@ -44,13 +44,13 @@ pub(crate) struct SessionPolicy {
     /// In place of the server's mode.
     pub(crate) mode: Option<Mode>,
     /// For single tools, by their names.
-    pub(crate) tools: BTreeMap<String, Word>,
+    pub(crate) tools: BTreeMap<String, ToolPolicy>,
 }
 
 /// What a session says of one tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Word {
+pub(crate) enum ToolPolicy {
     /// Nobody is asked.
     Allow,
     /// A person is asked.
@@ -61,7 +61,7 @@ pub(crate) enum Word {
 
 /// A call about which the policy is asked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct PolicyRequest<'a> {
     /// The tool's name.
     pub(crate) tool: &'a str,
     /// Whether the tool itself asks.
@@ -170,8 +170,8 @@ pub(crate) struct Cleared(());
 impl Policy {
     /// The first that answers: what never runs, a rule that forbids it, roles for which it does not run, the session
     /// where it forbids it, what nobody is asked about, a rule that asks, a choice that is remembered, the session, the tool under the mode.
-    pub(crate) fn evaluate(&self, call: &Asked<'_>) -> Ruling {
-        let Asked { tool, hil, session, .. } = *call;
+    pub(crate) fn evaluate(&self, call: &PolicyRequest<'_>) -> Ruling {
+        let PolicyRequest { tool, hil, session, .. } = *call;
         let rule = |effect| self.rules.iter().find(|rule| rule.effect == effect && rule.holds(call));
         let said = session.tools.get(tool);
         if self.always_deny.contains(tool) {
@@ -183,7 +183,7 @@ impl Policy {
         if !call.may_run {
             return Ruling::forbids(Source::Role, format!("{tool} does not run for who asked for it"));
         }
-        if said == Some(&Word::Deny) {
+        if said == Some(&ToolPolicy::Deny) {
             return Ruling::forbids(Source::Session, format!("{tool} does not run in this session"));
         }
         if self.always_allow.contains(tool) {
@@ -196,12 +196,12 @@ impl Policy {
             return Ruling::skips(Source::Remembered(id));
         }
         match said {
-            Some(Word::Ask) => {
+            Some(ToolPolicy::Ask) => {
                 let reason = format!("{tool} runs only with a person's approval in this session");
                 return Ruling::asks(Source::Session, reason);
             }
-            Some(Word::Allow) => return Ruling::skips(Source::Session),
-            Some(Word::Deny) | None => {}
+            Some(ToolPolicy::Allow) => return Ruling::skips(Source::Session),
+            Some(ToolPolicy::Deny) | None => {}
         }
         if !hil {
             return Ruling::skips(Source::Tool);
@@ -239,8 +239,15 @@ impl Policy {
         let without_rules = Self { rules: Vec::new(), ..self.clone() };
         let input = Input::new();
         let strict = |tool: &str, hil: bool, session: &SessionPolicy| {
-            let asked =
-                Asked { tool, hil, input: &input, roles: &[], may_run: true, session, remembered: None };
+            let asked = PolicyRequest {
+                tool,
+                hil,
+                input: &input,
+                roles: &[],
+                may_run: true,
+                session,
+                remembered: None,
+            };
             match without_rules.evaluate(&asked).requirement {
                 Requirement::Skip(_) => 0,
                 Requirement::NeedsApproval => 1,
@@ -267,12 +274,12 @@ pub(crate) enum Loosened<'a> {
 }
 
 /// How far a word about a tool, or none, tightens.
-fn strength(word: Option<&Word>) -> u8 {
+fn strength(word: Option<&ToolPolicy>) -> u8 {
     match word {
-        Some(Word::Allow) => 0,
+        Some(ToolPolicy::Allow) => 0,
         None => 1,
-        Some(Word::Ask) => 2,
-        Some(Word::Deny) => 3,
+        Some(ToolPolicy::Ask) => 2,
+        Some(ToolPolicy::Deny) => 3,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A rule only ever tightens: it asks a person or forbids. So where it cannot be told whether a condition holds, it does.
 
-use super::{Asked, Source};
+use super::{PolicyRequest, Source};
 use crate::domain::canonical::{compare_numbers, same};
 use crate::domain::pointer;
 use serde_json::{Number, Value};
@@ -81,7 +81,7 @@ impl Tools {
 
 impl Rule {
     /// Whether it is about this call.
-    pub(super) fn holds(&self, call: &Asked<'_>) -> bool {
+    pub(super) fn holds(&self, call: &PolicyRequest<'_>) -> bool {
         let has_one_of = |roles: &[String]| call.roles.iter().any(|role| roles.contains(role));
         self.tools.contains(call.tool)
             && (self.roles.is_empty() || has_one_of(&self.roles))
@@ -96,7 +96,7 @@ impl Rule {
 
 impl Condition {
     /// Of an argument that is not there the tool may take anything for it, so whatever it is holds.
-    fn holds(&self, call: &Asked<'_>) -> bool {
+    fn holds(&self, call: &PolicyRequest<'_>) -> bool {
         pointer::find(call.input, &self.argument).is_none_or(|found| self.test.holds(found))
     }
 }

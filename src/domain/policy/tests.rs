@@ -44,7 +44,7 @@ fn said(
     remembered: Option<GrantId>,
 ) -> String {
     let input = Input::new();
-    let asked = Asked { tool: "pay", hil, input: &input, roles: &[], may_run, session, remembered };
+    let asked = PolicyRequest { tool: "pay", hil, input: &input, roles: &[], may_run, session, remembered };
     let ruling = policy.evaluate(&asked);
     let required = match ruling.requirement {
         Requirement::Skip(_) => "runs",
@@ -85,13 +85,13 @@ fn the_first_that_answers_is_the_one_that_counts() {
         if has("ask") {
             policy.rules.push(rule(Effect::Ask, Vec::new()));
         }
-        let word = if has("session deny") { Word::Deny } else { Word::Allow };
+        let word = if has("session deny") { ToolPolicy::Deny } else { ToolPolicy::Allow };
         let remembered = has("remembered").then_some(GRANT);
         assert_eq!(said(&policy, &session(word), true, !has("role"), remembered), *expected);
     }
-    assert_eq!(says(&Policy::default(), &session(Word::Ask), false, None), "asks session");
+    assert_eq!(says(&Policy::default(), &session(ToolPolicy::Ask), false, None), "asks session");
     assert_eq!(
-        says(&Policy::default(), &session(Word::Ask), false, Some(GRANT)),
+        says(&Policy::default(), &session(ToolPolicy::Ask), false, Some(GRANT)),
         "runs remembered:00000000-0000-0000-0000-000000000000"
     );
 }
@@ -117,7 +117,7 @@ fn a_mode_is_about_tools_that_ask_and_the_sessions_is_before_the_servers() {
 fn holds(condition: Condition, input: &Value) -> bool {
     let policy = Policy { rules: vec![rule(Effect::Deny, vec![condition])], ..Policy::default() };
     let (input, session) = (input.as_object().unwrap(), SessionPolicy::default());
-    let asked = Asked {
+    let asked = PolicyRequest {
         tool: "pay",
         hil: true,
         input,
@@ -169,7 +169,7 @@ fn a_rule_holds_for_its_tools_and_its_people_where_all_its_conditions_do() {
     let (input, session) = (Input::new(), SessionPolicy::default());
     let holds = |rule: &Rule, tool: &str, roles: &[&str]| {
         let roles = names(roles);
-        let asked = Asked {
+        let asked = PolicyRequest {
             tool,
             hil: true,
             input: &input,
@@ -194,7 +194,7 @@ fn a_rule_holds_for_its_tools_and_its_people_where_all_its_conditions_do() {
 
 #[test]
 fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
-    let session = |mode: Option<Mode>, tools: &[(&str, Word)]| SessionPolicy {
+    let session = |mode: Option<Mode>, tools: &[(&str, ToolPolicy)]| SessionPolicy {
         mode,
         tools: tools.iter().map(|(name, word)| ((*name).to_owned(), *word)).collect(),
     };
@@ -202,37 +202,45 @@ fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
     let policy =
         Policy { always_allow: tools(&["free"]), always_deny: tools(&["never"]), ..Policy::default() };
     let none = session(None, &[]);
-    let deny = |mode| session(mode, &[("gone", Word::Deny)]);
+    let deny = |mode| session(mode, &[("gone", ToolPolicy::Deny)]);
     let (tool, mode) = (|name| Some(Loosened::Tool(name)), Some(Loosened::Mode));
     for (from, to, loosened) in [
         (&none, session(None, &[]), None),
         (&none, session(Some(Mode::AutoDeny), &[]), None),
         (&none, session(Some(Mode::Manual), &[]), None),
         (&none, session(Some(Mode::AutoApprove), &[]), tool("pay")),
-        (&none, session(None, &[("look", Word::Ask)]), None),
+        (&none, session(None, &[("look", ToolPolicy::Ask)]), None),
         // A later build may have it ask.
-        (&none, session(None, &[("look", Word::Allow)]), tool("look")),
-        (&none, session(None, &[("pay", Word::Allow)]), tool("pay")),
-        (&none, session(Some(Mode::AutoDeny), &[("pay", Word::Ask)]), None),
+        (&none, session(None, &[("look", ToolPolicy::Allow)]), tool("look")),
+        (&none, session(None, &[("pay", ToolPolicy::Allow)]), tool("pay")),
+        (&none, session(Some(Mode::AutoDeny), &[("pay", ToolPolicy::Ask)]), None),
         (&session(Some(Mode::AutoDeny), &[]), session(None, &[]), tool("pay")),
         (
             &session(Some(Mode::AutoDeny), &[]),
-            session(Some(Mode::AutoDeny), &[("pay", Word::Ask)]),
+            session(Some(Mode::AutoDeny), &[("pay", ToolPolicy::Ask)]),
             tool("pay"),
         ),
-        (&session(None, &[("look", Word::Deny)]), session(None, &[("look", Word::Ask)]), tool("look")),
-        (&session(None, &[("pay", Word::Allow)]), session(None, &[]), None),
-        (&session(None, &[("pay", Word::Ask)]), session(None, &[]), tool("pay")),
+        (
+            &session(None, &[("look", ToolPolicy::Deny)]),
+            session(None, &[("look", ToolPolicy::Ask)]),
+            tool("look"),
+        ),
+        (&session(None, &[("pay", ToolPolicy::Allow)]), session(None, &[]), None),
+        (&session(None, &[("pay", ToolPolicy::Ask)]), session(None, &[]), tool("pay")),
         // About what is not here, or hidden.
         (&deny(None), deny(None), None),
         (&deny(None), deny(Some(Mode::AutoDeny)), None),
-        (&deny(None), session(None, &[("gone", Word::Ask)]), tool("gone")),
+        (&deny(None), session(None, &[("gone", ToolPolicy::Ask)]), tool("gone")),
         (&deny(None), session(None, &[]), tool("gone")),
-        (&session(None, &[("gone", Word::Ask)]), session(None, &[("gone", Word::Allow)]), tool("gone")),
-        (&session(None, &[("gone", Word::Ask)]), deny(None), None),
-        (&session(None, &[("gone", Word::Allow)]), session(None, &[]), None),
-        (&session(None, &[("never", Word::Deny)]), session(None, &[]), tool("never")),
-        (&session(None, &[("free", Word::Ask)]), session(None, &[]), tool("free")),
+        (
+            &session(None, &[("gone", ToolPolicy::Ask)]),
+            session(None, &[("gone", ToolPolicy::Allow)]),
+            tool("gone"),
+        ),
+        (&session(None, &[("gone", ToolPolicy::Ask)]), deny(None), None),
+        (&session(None, &[("gone", ToolPolicy::Allow)]), session(None, &[]), None),
+        (&session(None, &[("never", ToolPolicy::Deny)]), session(None, &[]), tool("never")),
+        (&session(None, &[("free", ToolPolicy::Ask)]), session(None, &[]), tool("free")),
         (&session(Some(Mode::Manual), &[]), session(None, &[]), mode),
         (&session(Some(Mode::AutoApprove), &[]), session(None, &[]), None),
         (&session(Some(Mode::AutoApprove), &[]), session(Some(Mode::Manual), &[]), None),

@@ -8,7 +8,7 @@
 //! its name for whoever asks it; what it says of them has to name this machine as well, as a page's development server
 //! does.
 
-use crate::http::cors::Welcome;
+use crate::http::cors::AllowedOrigin;
 use crate::http::error::ApiError;
 use poem::http::header::{FORWARDED, HOST, ORIGIN};
 use poem::http::{HeaderName, Method};
@@ -41,7 +41,7 @@ pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
                        without authentication nobody else may be let in.";
         return Err(ApiError::forbidden(message));
     }
-    if request.data::<Welcome>().is_some() {
+    if request.data::<AllowedOrigin>().is_some() {
         return Ok(());
     }
     if request.headers().contains_key(ORIGIN) {

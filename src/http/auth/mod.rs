@@ -21,7 +21,7 @@ pub(crate) use ticket::Tickets;
 use ticket::Unused;
 use token::Tokens;
 use tokio::time::Instant;
-use unknown::Refusal;
+use unknown::AuthFailure;
 pub(in crate::http) use unknown::Unknown;
 
 /// How callers are known.
@@ -83,13 +83,13 @@ impl Authenticator {
         let known = match ticket::of(request) {
             Some(ticket) => {
                 ticket::check_origin(request)?;
-                tickets.read(&ticket).map_err(Refusal::from)
+                tickets.read(&ticket).map_err(AuthFailure::from)
             }
             None => tokens.known(request.headers()).await,
         };
         known.map(Some).map_err(|refusal| match refusal {
-            Refusal::NotKnown(why) => ApiError::unauthenticated(&why),
-            Refusal::KeysUnavailable => ApiError::keys_unavailable(),
+            AuthFailure::NotKnown(why) => ApiError::unauthenticated(&why),
+            AuthFailure::KeysUnavailable => ApiError::keys_unavailable(),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::{Expiry, Known};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::TicketId;
-use crate::http::cors::Welcome;
+use crate::http::cors::AllowedOrigin;
 use crate::http::error::ApiError;
 use crate::store::Store;
 use base64::Engine;
@@ -144,7 +144,7 @@ pub(super) fn check_origin(request: &Request) -> Result<(), ApiError> {
     let Some(origin) = origins.next() else { return Ok(()) };
     let own = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
     let is_own = own.is_some() && own == request.header(HOST) && origins.next().is_none();
-    if is_own || request.data::<Welcome>().is_some() {
+    if is_own || request.data::<AllowedOrigin>().is_some() {
         return Ok(());
     }
     Err(ApiError::forbidden("Origin: expected a page of this server, or of server.cors_origins."))

@@ -6,7 +6,7 @@
 use super::claims::Claims;
 use super::jwks::Jwks;
 use super::signatures;
-use super::unknown::{Refusal, Unknown};
+use super::unknown::{AuthFailure, Unknown};
 use super::{Expiry, Known};
 use crate::agent::Tasks;
 use crate::config::Auth;
@@ -67,7 +67,7 @@ impl Tokens {
     }
 
     /// Who sends a request with these headers.
-    pub(super) async fn known(&self, headers: &HeaderMap) -> Result<Known, Refusal> {
+    pub(super) async fn known(&self, headers: &HeaderMap) -> Result<Known, AuthFailure> {
         let token = bearer(headers)?;
         let header = jsonwebtoken::decode_header(token).map_err(Unknown::from)?;
         check_header(&header)?;
@@ -80,7 +80,7 @@ impl Tokens {
     }
 
     /// The key that this has to be signed with, and how.
-    async fn key(&self, header: &Header) -> Result<(DecodingKey, Algorithm), Refusal> {
+    async fn key(&self, header: &Header) -> Result<(DecodingKey, Algorithm), AuthFailure> {
         match &self.keys {
             Keys::Secret(key) => Ok((key.clone(), Algorithm::HS256)),
             Keys::Published(jwks) => jwks.find(header).await,

@@ -4,7 +4,7 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 
 /// Why a request is not answered.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum AuthFailure {
     /// It is not known who calls.
     NotKnown(Unknown),
     /// Nor can it be, as long as the issuer cannot be asked.
@@ -75,7 +75,7 @@ impl Unknown {
     }
 }
 
-impl From<Unknown> for Refusal {
+impl From<Unknown> for AuthFailure {
     fn from(why: Unknown) -> Self {
         Self::NotKnown(why)
     }

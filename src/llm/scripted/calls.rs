@@ -3,7 +3,7 @@
 //! A user's message that begins as the server's notes do is taken for a note and never for a sentence. A note
 //! settles only what is open: whoever writes one cannot change how a settled call went.
 
-use crate::domain::call::{Input, words};
+use crate::domain::call::{Input, model_texts};
 use crate::llm::{ModelCall, ModelMessage};
 
 /// A call of the conversation and the last that was heard of it.
@@ -47,12 +47,12 @@ pub(super) fn history(messages: &[ModelMessage]) -> Vec<Made<'_>> {
 
 /// Whether it is really the server's: how a call went whose outcome came later.
 pub(super) fn is_note(message: &ModelMessage) -> bool {
-    matches!(message, ModelMessage::User(text) if text.starts_with(words::NOTE))
+    matches!(message, ModelMessage::User(text) if text.starts_with(model_texts::NOTE))
 }
 
 /// The tool, the call and what is told of it.
 fn note(text: &str) -> Option<(&str, &str, &str)> {
-    let (tool, rest) = text.strip_prefix(words::NOTE)?.trim_start().split_once(", call ")?;
+    let (tool, rest) = text.strip_prefix(model_texts::NOTE)?.trim_start().split_once(", call ")?;
     rest.split_once(": ").map(|(id, told)| (tool, id, told))
 }
 
@@ -61,16 +61,16 @@ impl Made<'_> {
     fn is_open(&self) -> bool {
         self.answer.is_none_or(|answer| {
             let told = edited(answer).map_or(answer, |(_, told)| told);
-            [words::AWAITING, words::UNDER_WAY, words::INTERRUPTED].contains(&told)
+            [model_texts::AWAITING, model_texts::UNDER_WAY, model_texts::INTERRUPTED].contains(&told)
         })
     }
 }
 
 /// The inputs that a person put in place of the model's, and what is told behind that.
 pub(super) fn edited(answer: &str) -> Option<(Input, &str)> {
-    let (_, rest) = leading_object(answer.strip_prefix(words::EDITED)?)?;
+    let (_, rest) = leading_object(answer.strip_prefix(model_texts::EDITED)?)?;
     let (input, rest) = leading_object(rest.strip_prefix(" to ")?)?;
-    Some((input, rest.strip_prefix(words::EDITED_END)?))
+    Some((input, rest.strip_prefix(model_texts::EDITED_END)?))
 }
 
 fn leading_object(text: &str) -> Option<(Input, &str)> {
@@ -83,7 +83,7 @@ fn leading_object(text: &str) -> Option<(Input, &str)> {
 mod tests {
     use super::super::tests::{ALL, say, step, told, user, words_of};
     use super::super::{DELETE, FORMS, LIST};
-    use crate::domain::call::{rejection, words};
+    use crate::domain::call::{model_texts, rejection};
     use crate::llm::ModelMessage;
     use serde_json::json;
 
@@ -94,13 +94,13 @@ mod tests {
             user("list files and delete a"),
             step(&[("c-1", LIST, json!({})), ("c-2", DELETE, path("a"))]),
             told("c-1", LIST, r#"{"files":["a"]}"#),
-            told("c-2", DELETE, words::AWAITING),
+            told("c-2", DELETE, model_texts::AWAITING),
             step(&[]),
             user("delete b"),
             step(&[("c-3", DELETE, path("b"))]),
             told("c-3", DELETE, &rejection(None)),
             step(&[("c-4", DELETE, path("c"))]),
-            told("c-4", DELETE, words::INTERRUPTED),
+            told("c-4", DELETE, model_texts::INTERRUPTED),
             step(&[]),
         ];
         let told_of = |messages: &[ModelMessage]| words_of(&say(messages, &ALL));

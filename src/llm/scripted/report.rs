@@ -5,7 +5,7 @@
 
 use super::calls::{Made, edited};
 use super::{DELETE, LIST, READ, WRITE};
-use crate::domain::call::{Input, words};
+use crate::domain::call::{Input, model_texts};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -33,27 +33,27 @@ impl Made<'_> {
 }
 
 fn outcome(tool: &str, label: &str, told: &str) -> String {
-    if let Some(reason) = told.strip_prefix(words::REJECTED) {
-        return match reason.trim_start().strip_prefix(words::REASON) {
+    if let Some(reason) = told.strip_prefix(model_texts::REJECTED) {
+        return match reason.trim_start().strip_prefix(model_texts::REASON) {
             Some(reason) => format!("You rejected {label}: {}.", reason.trim_end_matches('.')),
             None => format!("You rejected {label}. It did not run."),
         };
     }
-    if let Some(why) = told.strip_prefix(words::CANCELLED)
-        && let Some(why) = why.trim_start().strip_prefix(words::REASON)
+    if let Some(why) = told.strip_prefix(model_texts::CANCELLED)
+        && let Some(why) = why.trim_start().strip_prefix(model_texts::REASON)
     {
         return format!("{label} was cancelled: {}. It did not run.", why.trim_end_matches('.'));
     }
-    if let Some(reason) = told.strip_prefix(words::FAILED) {
+    if let Some(reason) = told.strip_prefix(model_texts::FAILED) {
         return format!("{label} failed: {}.", reason.trim().trim_end_matches('.'));
     }
     let how = match told {
-        words::AWAITING => " waits for a person's approval. It has not run.",
-        words::DUPLICATE => " waits for a person's approval already, so it was not asked about again.",
-        words::UNDER_WAY => " is approved and under way. Its outcome is not known yet.",
-        words::EXPIRED => " was not approved in time. It did not run.",
-        words::CANCELLED => " was cancelled. It did not run.",
-        words::INTERRUPTED => " may have run: its outcome is unknown.",
+        model_texts::AWAITING => " waits for a person's approval. It has not run.",
+        model_texts::DUPLICATE => " waits for a person's approval already, so it was not asked about again.",
+        model_texts::UNDER_WAY => " is approved and under way. Its outcome is not known yet.",
+        model_texts::EXPIRED => " was not approved in time. It did not run.",
+        model_texts::CANCELLED => " was cancelled. It did not run.",
+        model_texts::INTERRUPTED => " may have run: its outcome is unknown.",
         told => return success(tool, told).unwrap_or_else(|| format!("{label}: {told}")),
     };
     format!("{label}{how}")
@@ -129,13 +129,16 @@ mod tests {
         }
         let failed = Outcome::Failed("no such file".to_owned());
         let ends: [(&str, &str); _] = [
-            (words::AWAITING, "D waits for a person's approval. It has not run."),
-            (words::DUPLICATE, "D waits for a person's approval already, so it was not asked about again."),
-            (words::UNDER_WAY, "D is approved and under way. Its outcome is not known yet."),
-            (words::EXPIRED, "D was not approved in time. It did not run."),
-            (words::CANCELLED, "D was cancelled. It did not run."),
+            (model_texts::AWAITING, "D waits for a person's approval. It has not run."),
+            (
+                model_texts::DUPLICATE,
+                "D waits for a person's approval already, so it was not asked about again.",
+            ),
+            (model_texts::UNDER_WAY, "D is approved and under way. Its outcome is not known yet."),
+            (model_texts::EXPIRED, "D was not approved in time. It did not run."),
+            (model_texts::CANCELLED, "D was cancelled. It did not run."),
             (&withdrawal(Some("timeout")), "D was cancelled: timeout. It did not run."),
-            (words::INTERRUPTED, "D may have run: its outcome is unknown."),
+            (model_texts::INTERRUPTED, "D may have run: its outcome is unknown."),
             (&failed.words(&asked, &asked, 1000), "D failed: no such file."),
             (&rejection(None), "You rejected D. It did not run."),
             (&rejection(Some("not today")), "You rejected D: not today."),
@@ -149,7 +152,7 @@ mod tests {
             Outcome::Succeeded(crate::domain::output::Output::new(json!({"deleted": "c"}), usize::MAX));
         for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
             let told = tell(DELETE, &outcome.words(&asked, &ran, 1000));
-            assert!(told.starts_with(words::EDITED) && told.ends_with(end), "{told}");
+            assert!(told.starts_with(model_texts::EDITED) && told.ends_with(end), "{told}");
         }
     }
 }

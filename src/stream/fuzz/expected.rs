@@ -5,7 +5,7 @@ use super::told::{PageAnswer, Told, Turn};
 use crate::config::UiDialect;
 use crate::domain::call::{Input, State, ToolCall};
 use crate::domain::id::ToolCallId;
-use crate::domain::turn::{Refusal, Shown, Standing, Stands, TurnEvent};
+use crate::domain::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
 use crate::stream::Dialect;
 use crate::stream::{ui_reload, v4_message};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn end(last: &TurnEvent<'_>, dialect: Dialect) -> Value {
 struct OnPage {
     input: Input,
     /// How it stood last, if a person was asked.
-    stands: Option<Stands>,
+    stands: Option<HoldProgress>,
     /// What this page said since it was asked last.
     answer: Option<PageAnswer>,
 }
@@ -107,12 +107,14 @@ fn read(mut page: HashMap<ToolCallId, OnPage>, turn: &Turn, dialect: Dialect) ->
 }
 
 impl OnPage {
-    fn stand(&mut self, call: &Standing, asks: bool, dialect: Dialect) {
-        self.stands = Some(call.stands.clone());
-        if asks || call.stands == Stands::Pending {
+    fn stand(&mut self, call: &HeldCallStatus, asks: bool, dialect: Dialect) {
+        self.stands = Some(call.progress.clone());
+        if asks || call.progress == HoldProgress::Pending {
             self.answer = None;
         }
-        if let (Stands::Ended(_), Some(edited), Dialect::Ui(_)) = (&call.stands, &call.shown_anew, dialect) {
+        if let (HoldProgress::Ended(_), Some(edited), Dialect::Ui(_)) =
+            (&call.progress, &call.input_to_show, dialect)
+        {
             self.input = edited.clone();
         }
     }
@@ -136,8 +138,8 @@ impl OnPage {
         part["approval"] = approval;
         match self.stands.as_ref().unwrap() {
             // It is not told that somebody said yes before it ends.
-            Stands::UnderWay if self.answer.is_none() => part["state"] = json!("approval-requested"),
-            Stands::Ended(Shown::Refused(Refusal::Expired | Refusal::Cancelled, text))
+            HoldProgress::UnderWay if self.answer.is_none() => part["state"] = json!("approval-requested"),
+            HoldProgress::Ended(RenderedResult::Refused(Refusal::Expired | Refusal::Cancelled, text))
                 if self.answer.as_ref().is_some_and(|answer| answer.approved) =>
             {
                 part["state"] = json!("output-error");

@@ -1,7 +1,9 @@
 //! A planned message as the server tells it, turn by turn, and as it is stored in the end.
 
 use super::plan::{self, Goes, Hold, Outcome, Piece, Plan, PlannedCall, PlannedStep, Verdict};
-use crate::domain::call::{Approval, End, Execution, Input, RiskLevel, State, ToolCall, rejection, words};
+use crate::domain::call::{
+    Approval, End, Execution, Input, RiskLevel, State, ToolCall, model_texts, rejection,
+};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{self, Decision, Surface};
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
@@ -9,7 +11,7 @@ use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatu
 use crate::domain::nesting::Nesting;
 use crate::domain::replay::replay;
 use crate::domain::run::{TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Shown, Spent, Standing, Stands, TurnEvent};
+use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, Spent, TurnEvent};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use uuid::Uuid;
@@ -152,7 +154,7 @@ impl<'a> Teller<'a> {
         if self.held.is_empty() {
             return;
         }
-        for event in TurnEvent::continued(&self.steps) {
+        for event in TurnEvent::continuation(&self.steps) {
             self.say(event);
         }
     }
@@ -172,8 +174,8 @@ impl<'a> Teller<'a> {
     }
 
     fn end_of(&mut self, call: &ToolCall) {
-        if let Some(shown) = Shown::of(call) {
-            self.say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+        if let Some(shown) = RenderedResult::of(call) {
+            self.say(TurnEvent::CallEnded { tool_call_id: call.id, result: shown });
         }
     }
 
@@ -264,7 +266,7 @@ impl<'a> Teller<'a> {
         }
         let (held, state) = match &planned.goes {
             Goes::Invalid(why) => (false, State::Invalid(ended(why))),
-            Goes::Duplicate => (false, State::Cancelled(None, ended(words::DUPLICATE))),
+            Goes::Duplicate => (false, State::Cancelled(None, ended(model_texts::DUPLICATE))),
             Goes::Cleared(outcome) => (false, ran(outcome, None)),
             Goes::Held(hold) => {
                 self.holds.insert(tool_call_id, hold);
@@ -331,7 +333,7 @@ impl<'a> Teller<'a> {
         if holds {
             let held = self.held.iter().map(|call| {
                 let waits = self.holds.get(&call.id).is_some_and(|hold| !hold.meanwhile);
-                if waits { pending(call) } else { Standing::of(call) }
+                if waits { pending(call) } else { HeldCallStatus::of(call) }
             });
             let held = held.collect();
             self.say(TurnEvent::Held(held));
@@ -339,7 +341,7 @@ impl<'a> Teller<'a> {
         let reason = if said.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
         self.say(TurnEvent::StepFinished { reason, usage: said.usage });
         if holds && step.answered && !last {
-            let stand = self.held.iter().map(Standing::of).collect();
+            let stand = self.held.iter().map(HeldCallStatus::of).collect();
             self.say(TurnEvent::Continued(stand));
         } else if holds || said.calls.is_empty() {
             self.finish(reason);
@@ -351,9 +353,14 @@ impl<'a> Teller<'a> {
 }
 
 /// The call as it stood when it was stored.
-fn pending(call: &ToolCall) -> Standing {
-    let word = State::Pending.validation_word();
-    Standing { shown_anew: None, word, stands: Stands::Pending, ..Standing::of(call) }
+fn pending(call: &ToolCall) -> HeldCallStatus {
+    let word = State::Pending.validation_label();
+    HeldCallStatus {
+        input_to_show: None,
+        label: word,
+        progress: HoldProgress::Pending,
+        ..HeldCallStatus::of(call)
+    }
 }
 
 fn ended(result: &str) -> End {
@@ -369,7 +376,7 @@ fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {
     match outcome {
         Outcome::Output(output) => State::Succeeded(yes, execution(), output.clone(), ended("")),
         Outcome::Failure(why) => State::Failed(yes, Some(execution()), ended(why)),
-        Outcome::Unknown => State::Interrupted(yes, execution(), ended(words::INTERRUPTED)),
+        Outcome::Unknown => State::Interrupted(yes, execution(), ended(model_texts::INTERRUPTED)),
     }
 }
 
@@ -382,10 +389,12 @@ fn decided(hold: &Hold, last: bool, told_again: bool) -> State {
         Verdict::Runs if last => State::Executing(yes(), execution()),
         Verdict::Yes(outcome) => ran(outcome, hold.edit.clone()),
         Verdict::No(reason) => State::Rejected(ended(&rejection(reason.as_deref()))),
-        Verdict::Late => State::Expired(ended(words::EXPIRED)),
-        Verdict::NotBegun => State::Failed(yes(), None, ended(words::NOT_STARTED)),
-        Verdict::WithdrawnAfter => State::Cancelled(Some(yes()), ended(words::CANCELLED)),
-        Verdict::Withdrawn | Verdict::Runs | Verdict::Open => State::Cancelled(None, ended(words::CANCELLED)),
+        Verdict::Late => State::Expired(ended(model_texts::EXPIRED)),
+        Verdict::NotBegun => State::Failed(yes(), None, ended(model_texts::NOT_STARTED)),
+        Verdict::WithdrawnAfter => State::Cancelled(Some(yes()), ended(model_texts::CANCELLED)),
+        Verdict::Withdrawn | Verdict::Runs | Verdict::Open => {
+            State::Cancelled(None, ended(model_texts::CANCELLED))
+        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! Attacks: what a stranger, a page, a model or a tool may try, each by the id it has in the list of cases. Nothing
 //! comes of it: not in the answer, not in the rows, not in what runs, not in what the model reads.
 
-mod a;
-mod a_authority;
-mod a_pages;
-mod b;
-mod b_inputs;
-mod f;
-mod i;
-mod i_roles;
+mod approvals_forged;
+mod authority_forged;
+mod database;
+mod database_roles;
+mod inputs_forged;
+mod model_text;
+mod pages_forged;
+mod races;
 
 use crate::support::{Embedded, probes};
 use futures::FutureExt;

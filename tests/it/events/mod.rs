@@ -4,9 +4,9 @@ mod catching_up;
 mod crowd;
 mod numbering;
 mod processes;
-mod sight;
-mod telling;
+mod stream;
 mod tickets;
+mod visibility;
 mod websocket;
 
 use crate::support::token::with_tokens;

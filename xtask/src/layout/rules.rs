@@ -17,7 +17,6 @@ const RANKS: &[(&str, u8)] = &[
     ("main", 7),
     ("app", 6),
     ("telemetry", 6),
-    ("startup", 6),
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),
@@ -25,13 +24,14 @@ const RANKS: &[(&str, u8)] = &[
     ("handlers", 3),
     ("feed", 3),
     ("operator", 3),
+    ("startup", 3),
     ("agent", 2),
     ("mcp", 2),
     ("tools", 1),
     ("llm", 1),
     ("stream", 1),
     ("store", 1),
-    ("pace", 1),
+    ("rate_limit", 1),
     ("domain", 0),
     ("config", 0),
     ("egress", 0),
@@ -71,7 +71,7 @@ const RAW_SQL: &[&str] = &[
 ];
 
 /// They stand between the store and its connection, and hand on what they are given.
-const HANDS_SQL_ON: &[&str] = &["src/store/limited.rs", "src/store/planted.rs"];
+const HANDS_SQL_ON: &[&str] = &["src/store/timed_tx.rs", "src/store/planted.rs"];
 
 pub(super) fn length(text: &str, report: Report<'_>) {
     let lines = text.lines().count();

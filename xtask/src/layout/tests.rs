@@ -212,7 +212,7 @@ fn sql_is_made_of_constants_alone() {
         Expr::cust(\"now()\"); Statement::from_sql_and_values(DbBackend::Sqlite, \"SELECT ?\", []);
         Statement::from_sql_and_values(DbBackend::Postgres, LOCK, [name.into()]); }\n";
     assert_eq!(found(&[("src/store/mod.rs", constants)]), none);
-    assert_eq!(found(&[("src/store/limited.rs", "fn f() { db.execute_unprepared(sql) }\n")]), none);
+    assert_eq!(found(&[("src/store/timed_tx.rs", "fn f() { db.execute_unprepared(sql) }\n")]), none);
     assert_eq!(found(&[("src/http/x.rs", "fn f() { Name::from_string(text) }\n")]), none, "no SQL there");
     for made in [
         "Statement::from_string(backend, BEGIN)",

@@ -7,7 +7,7 @@ mod key;
 #[cfg(test)]
 mod tests;
 
-use super::unknown::{Refusal, Unknown};
+use super::unknown::{AuthFailure, Unknown};
 use crate::agent::Tasks;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
@@ -113,7 +113,7 @@ impl Jwks {
     }
 
     /// The key that a token with this header has to be signed with, and how.
-    pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), Refusal> {
+    pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), AuthFailure> {
         let wanted = Wanted::of(header).ok_or(Unknown::Algorithm)?;
         let key = match self.0.look(&wanted) {
             Some(key) => key,
@@ -124,7 +124,7 @@ impl Jwks {
     }
 
     /// In a task: others may wait for the same answer, and this caller may go away.
-    async fn ask_for(&self, wanted: Wanted) -> Result<Key, Refusal> {
+    async fn ask_for(&self, wanted: Wanted) -> Result<Key, AuthFailure> {
         let inner = self.0.clone();
         let asking = self.0.tasks.spawn(async move {
             let _alone = inner.fetching.lock().await;
@@ -133,11 +133,11 @@ impl Jwks {
             }
             inner.look(&wanted).ok_or_else(|| match inner.known().failed {
                 // The token may be good.
-                true => Refusal::KeysUnavailable,
+                true => AuthFailure::KeysUnavailable,
                 false => Unknown::NoKey.into(),
             })
         });
-        asking.await.map_err(|_| Refusal::KeysUnavailable)?
+        asking.await.map_err(|_| AuthFailure::KeysUnavailable)?
     }
 }
 

@@ -113,11 +113,11 @@ impl Bench {
     async fn finds(&self, name: &str) -> &'static str {
         let found = match self.jwks.find(&header(name)).await {
             Ok(_) => "known",
-            Err(Refusal::NotKnown(_)) => "unknown",
-            Err(Refusal::KeysUnavailable) => "unavailable",
+            Err(AuthFailure::NotKnown(_)) => "unknown",
+            Err(AuthFailure::KeysUnavailable) => "unavailable",
         };
         // What goes on behind the scenes is part of what was asked for.
-        while self.tasks.under_way() > 0 {
+        while self.tasks.active() > 0 {
             tokio::task::yield_now().await;
         }
         found

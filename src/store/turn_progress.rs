@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// A turn of another process.
 #[derive(Debug, Clone)]
-pub(crate) struct FollowedTurn {
+pub(crate) struct TailedTurn {
     /// Its thread, as it was read for whoever reads along.
     thread: Thread,
     pub(crate) run_id: RunId,
@@ -32,7 +32,7 @@ pub(crate) struct FollowedTurn {
 
 /// What changes whenever there is something new to see of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct ProgressMark {
     owner: Option<String>,
     /// The message's last step, its status, and the length of its parts.
     last: Option<(i32, String, i64)>,
@@ -41,7 +41,7 @@ pub(crate) struct Mark {
 
 /// A step as it is written so far.
 #[derive(Debug, Clone)]
-pub(crate) struct SeenStep {
+pub(crate) struct StoredStep {
     pub(crate) step: Step,
     /// Why it ended, if it did.
     pub(crate) reason: Option<FinishReason>,
@@ -49,9 +49,9 @@ pub(crate) struct SeenStep {
 
 /// What is written of a turn.
 #[derive(Debug)]
-pub(crate) struct SeenTurn {
+pub(crate) struct TurnProgress {
     /// Its steps from the one on that was asked for.
-    pub(crate) steps: Vec<SeenStep>,
+    pub(crate) steps: Vec<StoredStep>,
     /// How it ended, if it has.
     pub(crate) end: Option<TurnEnd>,
 }
@@ -75,26 +75,26 @@ impl Read {
     }
 
     /// The turn of this run, which is under way.
-    pub(crate) async fn turn_to_follow(
+    pub(crate) async fn turn_to_tail(
         &self,
         thread: &Thread,
         run: &Run,
-    ) -> Result<Option<FollowedTurn>, StoreError> {
+    ) -> Result<Option<TailedTurn>, StoreError> {
         let Some(began) = self.turn_began(thread, run.id).await? else { return Ok(None) };
         let before = self.steps_before_turn(thread, run).await?;
-        Ok(Some(FollowedTurn {
+        Ok(Some(TailedTurn {
             thread: thread.clone(),
             run_id: run.id,
             message_id: run.assistant_message_id,
             began,
             first: before.last().map_or(0, |last| last.n.saturating_add(1)),
-            continued: TurnEvent::continued(&before),
+            continued: TurnEvent::continuation(&before),
             before: before.iter().filter_map(|step| step.usage).reduce(Usage::plus),
         }))
     }
 
     /// How far a turn is, without its words.
-    pub(crate) async fn mark(&self, turn: &FollowedTurn) -> Result<Mark, StoreError> {
+    pub(crate) async fn mark(&self, turn: &TailedTurn) -> Result<ProgressMark, StoreError> {
         let owner: Option<Option<String>> = run::Entity::find_by_id(turn.run_id.to_string())
             .select_only()
             .column(run::Column::Owner)
@@ -118,11 +118,11 @@ impl Read {
             .filter(tool_call::Column::FinishedAt.is_not_null())
             .count(&self.tx)
             .await?;
-        Ok(Mark { owner: owner.flatten(), last, ended_calls })
+        Ok(ProgressMark { owner: owner.flatten(), last, ended_calls })
     }
 
     /// What is written of a turn from this step on.
-    pub(crate) async fn seen(&self, turn: &FollowedTurn, from: i32) -> Result<SeenTurn, StoreError> {
+    pub(crate) async fn progress(&self, turn: &TailedTurn, from: i32) -> Result<TurnProgress, StoreError> {
         let began = self.turn_began(&turn.thread, turn.run_id).await?;
         let next = began.filter(|began| *began != turn.began);
         let steps = self.steps_from(&turn.thread, turn.message_id, from, next).await?;
@@ -147,7 +147,7 @@ impl Read {
                 Some(TurnEnd::Failed(run.error.unwrap_or_else(TurnError::interrupted)))
             }
         };
-        Ok(SeenTurn { steps, end })
+        Ok(TurnProgress { steps, end })
     }
 
     /// The steps of a message from this one on, and from before this moment.
@@ -157,7 +157,7 @@ impl Read {
         message_id: MessageId,
         from: i32,
         until: Option<Timestamp>,
-    ) -> Result<Vec<SeenStep>, StoreError> {
+    ) -> Result<Vec<StoredStep>, StoreError> {
         let of_thread = Query::select()
             .column(message::Column::MessageId)
             .from(message::Entity)
@@ -182,7 +182,7 @@ impl Read {
         let seen = |row: step::Model| {
             let reason = row.finish_reason.as_deref().map(rows::finish_reason).transpose()?;
             let calls = calls.remove(&row.n).unwrap_or_default();
-            Ok(SeenStep { step: rows::step(row, calls)?, reason })
+            Ok(StoredStep { step: rows::step(row, calls)?, reason })
         };
         found.into_iter().map(seen).collect()
     }

@@ -1,8 +1,8 @@
 //! What a request wants, and the run that answers it.
 
-use super::answers::{answered_step, missed_before_turn};
+use super::continuation::PendingContinuation;
 use super::intent::{Intent, intent};
-use super::waiting::Waiting;
+use super::posted_decisions::{backfill_before_turn, decided_step};
 use super::{Chat, Started};
 use crate::approvals::DecideError;
 use crate::config::WhilePending;
@@ -12,7 +12,7 @@ use crate::domain::message::Step;
 use crate::domain::replay::replay;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use crate::domain::turn::TurnEvent;
-use crate::pace::TooOften;
+use crate::rate_limit::RateLimited;
 use crate::store::{Extent, Lease, NewRun, NewThread, Question, StoreError, Thread, Which, Write};
 use crate::stream::Dialect;
 use crate::tools::ToolRegistry;
@@ -23,18 +23,18 @@ pub(crate) const DEFAULT_TITLE: &str = "New chat";
 
 /// A request: what it wants, and what a person says in it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ask {
+pub(crate) struct TurnRequest {
     /// What it wants.
-    pub(crate) wants: Wants,
+    pub(crate) action: Action,
     /// What to ask the model with.
     pub(crate) options: RunOptions,
     /// The answers to held calls among the parts that a page posted, new ones and those of before.
-    pub(crate) answers: Vec<PostedAnswer>,
+    pub(crate) decisions: Vec<PostedDecision>,
 }
 
 /// What a request wants.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Wants {
+pub(crate) enum Action {
     /// A new user message.
     New {
         /// Its words.
@@ -71,7 +71,7 @@ pub(crate) enum Wants {
 
 /// An answer to a held call, as a page posts it. The call is whatever is stored under its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PostedAnswer {
+pub(crate) struct PostedDecision {
     /// Which call.
     pub(crate) tool_call_id: ToolCallId,
     /// Yes or no.
@@ -80,20 +80,20 @@ pub(crate) struct PostedAnswer {
     pub(crate) reason: Option<String>,
 }
 
-impl Ask {
+impl TurnRequest {
     /// To go on, and nothing else.
-    pub(crate) fn go_on() -> Self {
-        let wants = Wants::Continue { message: None };
-        Self { wants, options: RunOptions::default(), answers: Vec::new() }
+    pub(crate) fn continuation() -> Self {
+        let action = Action::Continue { message: None };
+        Self { action, options: RunOptions::default(), decisions: Vec::new() }
     }
 
     /// The words that a user message may get by it.
-    pub(crate) fn said(&self) -> Option<&str> {
-        match &self.wants {
-            Wants::New { text, .. } | Wants::Edit { text, .. } => Some(text),
-            Wants::History { messages } => messages.last()?.user_text.as_deref(),
-            Wants::Regenerate { question, .. } => question.as_ref()?.user_text.as_deref(),
-            Wants::Continue { .. } => None,
+    pub(crate) fn user_text(&self) -> Option<&str> {
+        match &self.action {
+            Action::New { text, .. } | Action::Edit { text, .. } => Some(text),
+            Action::History { messages } => messages.last()?.user_text.as_deref(),
+            Action::Regenerate { question, .. } => question.as_ref()?.user_text.as_deref(),
+            Action::Continue { .. } => None,
         }
     }
 }
@@ -118,7 +118,7 @@ pub(crate) enum ThreadName {
 
 /// Why there is no turn.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AskError {
+pub(crate) enum AdmitError {
     /// No such thread, for this principal.
     #[error("there is no such thread")]
     NoThread,
@@ -141,7 +141,7 @@ pub(crate) enum AskError {
     },
     /// They had the model asked too often lately.
     #[error(transparent)]
-    TooOften(#[from] TooOften),
+    TooOften(#[from] RateLimited),
     /// Calls wait for a person, and a new message may not pass them.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
@@ -174,12 +174,12 @@ pub(super) enum Next {
     /// A turn of this request's begins.
     Begin(Box<Lease>),
     /// Its run waits for a person, or for calls to end.
-    Announce(Waiting),
+    Announce(PendingContinuation),
 }
 
 impl Next {
     /// All of its message that is told before it to a page that has nothing of that.
-    async fn whole_before(
+    async fn full_backfill(
         &self,
         write: &Write,
         thread: &Thread,
@@ -198,25 +198,25 @@ impl Next {
 }
 
 /// What follows, and what of its message this request's page is told before.
-type NextTold = (Next, Vec<TurnEvent<'static>>);
+type NextAndBackfill = (Next, Vec<TurnEvent<'static>>);
 
 impl Chat {
     /// Finds or makes the run that answers and starts its turn.
-    pub(crate) async fn ask(
+    pub(crate) async fn admit(
         &self,
         principal: &Principal,
         name: &ThreadName,
-        ask: Ask,
+        ask: TurnRequest,
         dialect: Dialect,
-    ) -> Result<Started, AskError> {
-        let Ask { wants, options, answers } = ask;
+    ) -> Result<Started, AdmitError> {
+        let TurnRequest { action: wants, options, decisions: answers } = ask;
         self.check(principal, &options)?;
         if self.tasks.is_stopping() {
-            return Err(AskError::Stopping);
+            return Err(AdmitError::Stopping);
         }
         // Before the thread is locked: each is a transaction of its own.
-        let only_goes_on = matches!(wants, Wants::Continue { .. });
-        self.take_answers(principal, name, &answers, only_goes_on).await?;
+        let only_continues = matches!(wants, Action::Continue { .. });
+        self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
         let answered = answers.into_iter().map(|answer| answer.tool_call_id).collect();
         let write = self.store.write().await?;
         let thread = self.thread(&write, principal, name, &wants).await?;
@@ -226,32 +226,33 @@ impl Chat {
         // A page of AI SDK 4 reads what follows as a message of its own.
         let lacks_all =
             dialect != Dialect::DataV1 && matches!(intent, Intent::Continue { from_the_start: true, .. });
-        let (next, missed) = self.next(&write, principal, &thread, intent, options, &answered).await?;
-        let before = if lacks_all { next.whole_before(&write, &thread).await? } else { missed };
-        let started = self.follow(write, principal, thread, next, dialect).await?;
-        Ok(Started { before, ..started })
+        let (next, backfill_events) =
+            self.next(&write, principal, &thread, intent, options, &answered).await?;
+        let before = if lacks_all { next.full_backfill(&write, &thread).await? } else { backfill_events };
+        let started = self.commit_and_start(write, principal, thread, next, dialect).await?;
+        Ok(Started { backfill: before, ..started })
     }
 
     /// Commits, and begins what follows.
-    pub(super) async fn follow(
+    pub(super) async fn commit_and_start(
         &self,
         write: Write,
         principal: &Principal,
         thread: Thread,
         next: Next,
         dialect: Dialect,
-    ) -> Result<Started, AskError> {
+    ) -> Result<Started, AdmitError> {
         match next {
             Next::Attach(run) => {
                 let log = self.running_log(&write, &thread, &run).await?;
-                Ok(Started::of(&run, log.ok_or(AskError::TurnInProgress)?))
+                Ok(Started::of(&run, log.ok_or(AdmitError::TurnInProgress)?))
             }
             Next::Begin(lease) => {
                 let steps = write.steps(&lease.thread, lease.run.assistant_message_id).await?;
                 // Whoever finds the run in the database finds its log too; it says nothing before the commit.
-                let telling = self.telling(lease.run.id);
+                let task = self.turn_task(lease.run.id);
                 write.commit().await?;
-                Ok(telling.start(*lease, TurnEvent::continued(&steps)))
+                Ok(task.start(*lease, TurnEvent::continuation(&steps)))
             }
             Next::Announce(waiting) => {
                 write.commit().await?;
@@ -260,20 +261,20 @@ impl Chat {
         }
     }
 
-    fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AskError> {
+    fn check(&self, principal: &Principal, options: &RunOptions) -> Result<(), AdmitError> {
         if let Some(id) = &options.model
             && self.model(Some(id)).is_none()
         {
-            return Err(AskError::UnknownModel(id.clone()));
+            return Err(AdmitError::UnknownModel(id.clone()));
         }
         match options.tools.iter().flatten().find(|name| !self.tools().has_for(principal, name)) {
-            Some(unknown) => Err(AskError::UnknownTool(unknown.clone())),
+            Some(unknown) => Err(AdmitError::UnknownTool(unknown.clone())),
             None => Ok(()),
         }
     }
 
     /// Whether the thread has room for what a request adds to it. To go on adds nothing.
-    fn check_fits(&self, holds: Extent, intent: &Intent) -> Result<(), AskError> {
+    fn check_fits(&self, holds: Extent, intent: &Intent) -> Result<(), AdmitError> {
         let (messages, bytes) = match intent {
             Intent::Continue { .. } => return Ok(()),
             Intent::New { text, .. } | Intent::Edit { text, .. } => (2, text.len()),
@@ -282,11 +283,11 @@ impl Chat {
         let limits = &self.agent.limits;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         if holds.messages.saturating_add(messages) > limits.thread_messages {
-            return Err(AskError::ThreadFull { max: limits.thread_messages, of: "messages" });
+            return Err(AdmitError::ThreadFull { max: limits.thread_messages, of: "messages" });
         }
         // With as many bytes there would be none for the answer.
         if holds.bytes.saturating_add(bytes) >= limits.thread_bytes {
-            return Err(AskError::ThreadFull { max: limits.thread_bytes, of: "bytes" });
+            return Err(AdmitError::ThreadFull { max: limits.thread_bytes, of: "bytes" });
         }
         Ok(())
     }
@@ -305,13 +306,13 @@ impl Chat {
         write: &Write,
         principal: &Principal,
         name: &ThreadName,
-        wants: &Wants,
-    ) -> Result<Thread, AskError> {
+        wants: &Action,
+    ) -> Result<Thread, AdmitError> {
         match name {
-            ThreadName::Known(name) => write.thread_named(principal, name).await?.ok_or(AskError::NoThread),
+            ThreadName::Known(name) => write.thread_named(principal, name).await?.ok_or(AdmitError::NoThread),
             ThreadName::OrNew(name) => match write.thread_named(principal, name).await? {
                 Some(found) => Ok(found),
-                None if matches!(wants, Wants::Continue { .. }) => Err(AskError::NothingToContinue),
+                None if matches!(wants, Action::Continue { .. }) => Err(AdmitError::NothingToContinue),
                 None => {
                     let new = NewThread {
                         title: DEFAULT_TITLE.to_owned(),
@@ -340,7 +341,7 @@ impl Chat {
         intent: Intent,
         options: RunOptions,
         answered: &HashSet<ToolCallId>,
-    ) -> Result<NextTold, AskError> {
+    ) -> Result<NextAndBackfill, AdmitError> {
         let running = self.under_way(write, thread).await?;
         // The run is the call's that waits for it.
         let delegated = write.is_delegated_to(thread).await?;
@@ -348,7 +349,7 @@ impl Chat {
             Intent::Continue { message, .. } => {
                 return self.continuation(write, principal, thread, running, message, answered).await;
             }
-            _ if running.is_some() || delegated => return Err(AskError::TurnInProgress),
+            _ if running.is_some() || delegated => return Err(AdmitError::TurnInProgress),
             Intent::New { text, client_id } => {
                 self.apply_while_pending(write, principal, thread).await?;
                 Question::New { text, client_id }
@@ -364,7 +365,7 @@ impl Chat {
         };
         self.check_turns(write, principal, thread).await?;
         let options = self.on_behalf_of(principal, options);
-        let new = NewRun { question, options, lease: self.settings.lease };
+        let new = NewRun { question, options, lease: self.approval.lease };
         Ok((Next::Begin(Box::new(write.begin_run(thread, new).await?)), Vec::new()))
     }
 
@@ -373,14 +374,16 @@ impl Chat {
         write: &Write,
         principal: &Principal,
         thread: &Thread,
-    ) -> Result<(), AskError> {
-        match self.settings.while_pending {
+    ) -> Result<(), AdmitError> {
+        match self.approval.while_pending {
             WhilePending::Defer => Ok(()),
             WhilePending::Cancel => {
                 write.cancel_calls(thread, Which::Pending, &principal.actor()).await?;
                 Ok(())
             }
-            WhilePending::Reject if write.pending_count(thread).await? > 0 => Err(AskError::AwaitingApproval),
+            WhilePending::Reject if write.pending_count(thread).await? > 0 => {
+                Err(AdmitError::AwaitingApproval)
+            }
             WhilePending::Reject => Ok(()),
         }
     }
@@ -392,10 +395,10 @@ impl Chat {
         write: &Write,
         principal: &Principal,
         thread: &Thread,
-    ) -> Result<(), AskError> {
+    ) -> Result<(), AdmitError> {
         match self.full(write, thread).await? {
-            None => Ok(self.pace.count(principal)?),
-            Some((of, max)) => Err(AskError::TooManyTurns { of, max }),
+            None => Ok(self.rate_limit.count(principal)?),
+            Some((of, max)) => Err(AdmitError::TooManyTurns { of, max }),
         }
     }
 
@@ -406,7 +409,7 @@ impl Chat {
         principal: &Principal,
         thread: &Thread,
     ) -> Result<bool, StoreError> {
-        Ok(self.full(write, thread).await?.is_none() && self.pace.count(principal).is_ok())
+        Ok(self.full(write, thread).await?.is_none() && self.rate_limit.count(principal).is_ok())
     }
 
     /// Whose turns under way are as many as there may be, and how many that is.
@@ -432,40 +435,43 @@ impl Chat {
         running: Option<Run>,
         message: Option<MessageId>,
         answered: &HashSet<ToolCallId>,
-    ) -> Result<NextTold, AskError> {
-        let last = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
+    ) -> Result<NextAndBackfill, AdmitError> {
+        let last = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
         let run = match message {
             Some(message) if message != last.assistant_message_id => write.run_of(thread, message).await?,
             Some(_) | None => Some(last.clone()),
         };
-        let run = run.ok_or(AskError::NothingToContinue)?;
+        let run = run.ok_or(AdmitError::NothingToContinue)?;
         let steps = match answered.is_empty() {
             true => Vec::new(),
             false => write.steps(thread, run.assistant_message_id).await?,
         };
-        let known = answered_step(&steps, answered);
+        let known = decided_step(&steps, answered);
         let settles = |turn| {
             let options = self.on_behalf_of(principal, run.options.clone());
-            let step = known.ok_or(AskError::NothingToContinue)?;
-            Ok((Next::Announce(Waiting { run: Run { options, ..run.clone() }, step, turn }), Vec::new()))
+            let step = known.ok_or(AdmitError::NothingToContinue)?;
+            Ok((
+                Next::Announce(PendingContinuation { run: Run { options, ..run.clone() }, step, turn }),
+                Vec::new(),
+            ))
         };
-        let before = |steps: &[Step]| known.map_or_else(Vec::new, |known| missed_before_turn(steps, known));
+        let before = |steps: &[Step]| known.map_or_else(Vec::new, |known| backfill_before_turn(steps, known));
         if run.id != last.id {
             // The user went on without it, and so does nobody else; its page is told how its calls stand.
             return settles(None);
         }
         match (running, run.status) {
             (Some(running), _) => {
-                let told = match known {
+                let shown_steps = match known {
                     Some(_) => write.steps_before_turn(thread, &running).await?,
                     None => Vec::new(),
                 };
-                if known.is_some_and(|known| told.last().is_none_or(|last| last.n < known)) {
+                if known.is_some_and(|known| shown_steps.last().is_none_or(|last| last.n < known)) {
                     // All but its end: the page has read the turn that it would attach to.
                     let turn = self.running_log(write, thread, &running).await?;
-                    return settles(Some(turn.ok_or(AskError::TurnInProgress)?));
+                    return settles(Some(turn.ok_or(AdmitError::TurnInProgress)?));
                 }
-                Ok((Next::Attach(running), before(&told)))
+                Ok((Next::Attach(running), before(&shown_steps)))
             }
             (None, RunStatus::Completed | RunStatus::Cancelled) => settles(None),
             (None, _) => Ok((self.go_on(write, principal, thread).await?, before(&steps))),
@@ -478,25 +484,25 @@ impl Chat {
         write: &Write,
         principal: &Principal,
         thread: &Thread,
-    ) -> Result<Next, AskError> {
-        let latest = write.latest_run(thread).await?.ok_or(AskError::NothingToContinue)?;
+    ) -> Result<Next, AdmitError> {
+        let latest = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
         // Before anything follows: who waits for a call may go on by the run as it is here.
         let options = self.on_behalf_of(principal, latest.options.clone());
         let latest = Run { options, ..latest };
         match latest.status {
-            RunStatus::Completed | RunStatus::Cancelled => return Err(AskError::NothingToContinue),
-            RunStatus::Running => return Err(AskError::TurnInProgress),
+            RunStatus::Completed | RunStatus::Cancelled => return Err(AdmitError::NothingToContinue),
+            RunStatus::Running => return Err(AdmitError::TurnInProgress),
             // A turn may have broken between its hold and its end.
             RunStatus::Waiting | RunStatus::Failed => {
                 let pausing = write.pausing_calls(latest.assistant_message_id).await?;
                 if let Some(open) = pausing.iter().find(|call| call.end().is_none()) {
                     let step = open.step;
-                    return Ok(Next::Announce(Waiting { run: latest, step, turn: None }));
+                    return Ok(Next::Announce(PendingContinuation { run: latest, step, turn: None }));
                 }
             }
         }
         self.check_turns(write, principal, thread).await?;
-        let resumed = write.resume_run(thread, &latest, self.settings.lease).await?;
-        resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AskError::TurnInProgress)
+        let resumed = write.resume_run(thread, &latest, self.approval.lease).await?;
+        resumed.map(|lease| Next::Begin(Box::new(lease))).ok_or(AdmitError::TurnInProgress)
     }
 }

@@ -9,13 +9,13 @@ use super::activity::Open;
 use super::allow::Allowed;
 use super::auth::{self, Authenticator, Known};
 use super::error::{self, ApiError};
-use super::operating;
+use super::health;
 use super::posted::Bounds;
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
-use super::taking::watched;
 use super::trace;
 use super::upload;
+use super::write_deadline::with_write_deadline;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 #[cfg(feature = "torture")]
@@ -38,9 +38,9 @@ use tracing::{Instrument, Span};
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// Everything behind the front, and what it asks.
-pub(super) struct Front<E>(pub(super) Arc<Door<E>>);
+pub(super) struct Middleware<E>(pub(super) Arc<Shared<E>>);
 
-pub(super) struct Door<E> {
+pub(super) struct Shared<E> {
     pub(super) inner: E,
     pub(super) settings: Settings,
     pub(super) bounds: Bounds,
@@ -57,7 +57,7 @@ fn is_chat(path: &str) -> bool {
     path.strip_prefix("/api").unwrap_or(path).starts_with("/qa/chat_streamed")
 }
 
-impl<E: Endpoint<Output = Response>> Door<E> {
+impl<E: Endpoint<Output = Response>> Shared<E> {
     /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
         let known = self.auth.known(request).await?;
@@ -117,7 +117,7 @@ impl<E: Endpoint<Output = Response>> Door<E> {
         let open_to_all = auth::is_open(&path);
         let open = request.extensions().get::<Open>().cloned();
         let cors = &self.settings.cors;
-        let welcome = cors.welcome(&request);
+        let welcome = cors.allowed_origin(&request);
         if let Some(welcome) = &welcome {
             request.extensions_mut().insert(welcome.clone());
         }
@@ -125,7 +125,7 @@ impl<E: Endpoint<Output = Response>> Door<E> {
             Some(response) => response,
             None => self.answer(request).await,
         };
-        cors.tell(welcome.as_ref(), &mut response);
+        cors.add_headers(welcome.as_ref(), &mut response);
         self.allowed.tell(&path, &mut response);
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&id.0) {
@@ -141,16 +141,16 @@ impl<E: Endpoint<Output = Response>> Door<E> {
             headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
         }
         let (status, time) = (response.status().as_u16(), began.elapsed());
-        let route = response.data::<PathPattern>().and_then(|pattern| operating::template(&pattern.0));
+        let route = response.data::<PathPattern>().and_then(|pattern| health::template(&pattern.0));
         self.metrics.answered(route, method.as_str(), status, time);
         let duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         trace::answered(&Span::current(), method.as_str(), &response);
         tracing::info!(status, duration_ms, "answered");
-        watched(response, self.settings.deadlines.taking, &self.tasks, open)
+        with_write_deadline(response, self.settings.deadlines.taking, &self.tasks, open)
     }
 }
 
-impl<E: Endpoint<Output = Response> + 'static> Endpoint for Front<E> {
+impl<E: Endpoint<Output = Response> + 'static> Endpoint for Middleware<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {

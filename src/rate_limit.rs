@@ -28,7 +28,7 @@ impl User {
 /// Somebody did something as often as they may for now.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {max} in a minute")]
-pub(crate) struct TooOften {
+pub(crate) struct RateLimited {
     /// In a minute.
     pub(crate) max: NonZeroU32,
     /// When they may again.
@@ -37,7 +37,7 @@ pub(crate) struct TooOften {
 
 /// So many a minute, of each user: that many at once, and then one whenever one's share of the minute is over.
 #[derive(Debug)]
-pub(crate) struct Pace(Option<Limited>);
+pub(crate) struct RateLimit(Option<Limited>);
 
 #[derive(Debug)]
 struct Limited {
@@ -46,7 +46,7 @@ struct Limited {
     counted: AtomicU32,
 }
 
-impl Pace {
+impl RateLimit {
     /// At most this many, or as many as they like.
     pub(crate) fn new(max: Option<NonZeroU32>) -> Self {
         Self(max.map(|max| Limited {
@@ -57,7 +57,7 @@ impl Pace {
     }
 
     /// Counts one of this principal's, if there may be one more.
-    pub(crate) fn count(&self, principal: &Principal) -> Result<(), TooOften> {
+    pub(crate) fn count(&self, principal: &Principal) -> Result<(), RateLimited> {
         let Some(limited) = &self.0 else { return Ok(()) };
         if limited.counted.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             limited.limiter.retain_recent();
@@ -67,7 +67,7 @@ impl Pace {
             let wait = until.wait_time_from(limited.limiter.clock().now());
             // The whole second in which they may.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
-            TooOften { max: limited.max, seconds }
+            RateLimited { max: limited.max, seconds }
         })
     }
 }
@@ -79,12 +79,12 @@ mod tests {
     #[test]
     fn who_has_not_been_here_for_a_while_is_forgotten() {
         // At this rate a user is as good as new at once.
-        let pace = Pace::new(NonZeroU32::new(u32::MAX));
+        let limit = RateLimit::new(NonZeroU32::new(u32::MAX));
         for n in 0..10 * FORGET_EVERY {
             let user = Principal { user_id: n.to_string(), ..Principal::local() };
-            assert!(pace.count(&user).is_ok());
+            assert!(limit.count(&user).is_ok());
         }
-        let known = pace.0.map(|limited| limited.limiter.len());
+        let known = limit.0.map(|limited| limited.limiter.len());
         assert!(known.is_some_and(|known| known <= FORGET_EVERY as usize), "{known:?}");
     }
 }

@@ -3,7 +3,7 @@
 //! a client.
 
 use super::Chat;
-use super::ask::{AskError, Next};
+use super::admit::{AdmitError, Next};
 use crate::domain::Principal;
 use crate::domain::id::RunId;
 use crate::stream::Dialect;
@@ -14,14 +14,14 @@ use std::time::Duration;
 impl Chat {
     /// Goes on with runs until the process is about to leave: when a call of this process has ended, when a turn of it
     /// has paused, when it has begun a child, and, for what others left behind, again and again.
-    pub(crate) async fn keep_going_on(&self, every: Duration) {
-        let mut settled = self.approvals.settlements();
+    pub(crate) async fn keep_resuming(&self, every: Duration) {
+        let mut settled = self.approvals.wake_signal();
         loop {
             // Nobody would notice a runner that is gone.
             let looked = async {
                 // First: a call that ends with its child may be what a run waits for.
                 self.drive_children().await?;
-                self.go_on_with_all().await
+                self.resume_all().await
             };
             match AssertUnwindSafe(looked).catch_unwind().await {
                 Ok(Ok(())) => {}
@@ -32,33 +32,33 @@ impl Chat {
                 () = self.tasks.stopping() => return,
                 // The sender lives as long as the chat; an error would only mean looking again sooner.
                 _looked = settled.changed() => {}
-                () = self.paused.notified() => {}
+                () = self.wake.notified() => {}
                 () = self.agent.executor.delegated.notified() => {}
                 () = tokio::time::sleep(every) => {}
             }
         }
     }
 
-    async fn go_on_with_all(&self) -> Result<(), AskError> {
-        let mut behind = None;
+    async fn resume_all(&self) -> Result<(), AdmitError> {
+        let mut after = None;
         loop {
-            let found = self.store.read().await?.runs_to_resume(behind).await?;
+            let found = self.store.read().await?.runs_to_resume(after).await?;
             let Some(last) = found.last().copied() else { return Ok(()) };
-            behind = Some(last);
+            after = Some(last);
             for id in found {
                 if self.tasks.is_stopping() {
                     return Ok(());
                 }
-                self.try_to_go_on(id).await;
+                self.try_resume(id).await;
             }
         }
     }
 
-    pub(super) async fn try_to_go_on(&self, id: RunId) {
-        match self.go_on_by_itself(id).await {
+    pub(super) async fn try_resume(&self, id: RunId) {
+        match self.resume(id).await {
             Ok(()) => {}
             // There is room another time.
-            Err(error @ (AskError::TooManyTurns { .. } | AskError::TooOften(_))) => {
+            Err(error @ (AdmitError::TooManyTurns { .. } | AdmitError::TooOften(_))) => {
                 tracing::debug!(run_id = %id, %error, "a run goes on later");
             }
             Err(error) => tracing::warn!(run_id = %id, %error, "a run could not go on"),
@@ -66,7 +66,7 @@ impl Chat {
     }
 
     /// On behalf of the thread's user, with the roles that they had when the run last began or went on.
-    async fn go_on_by_itself(&self, id: RunId) -> Result<(), AskError> {
+    async fn resume(&self, id: RunId) -> Result<(), AdmitError> {
         let write = self.store.write().await?;
         let Some((run, thread)) = write.run_to_resume(id).await? else { return Ok(write.commit().await?) };
         let (tenant_id, user_id) = (thread.tenant_id.clone(), thread.user_id.clone());
@@ -75,7 +75,7 @@ impl Chat {
         if matches!(next, Next::Begin(_)) {
             tracing::info!(run_id = %id, "a run goes on by itself");
             // Nobody reads it here; whoever wants to finds its log.
-            self.follow(write, &principal, thread, next, Dialect::DataV1).await?;
+            self.commit_and_start(write, &principal, thread, next, Dialect::DataV1).await?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ const WHOLE_BYTES: usize = 1 << 10;
 
 /// What is left of an answer.
 #[derive(Debug)]
-struct Left<B> {
+struct Remaining<B> {
     body: B,
     piece: Bytes,
     /// Since when there is something for the client; `None` while there is nothing.
@@ -35,7 +35,7 @@ struct Left<B> {
     open: Option<Open>,
 }
 
-impl<B> Left<B> {
+impl<B> Remaining<B> {
     fn next_piece(&mut self) -> Bytes {
         let length = self.piece.len();
         let now = if length > WHOLE_BYTES { PIECE_BYTES.min(length - 1) } else { length };
@@ -46,13 +46,13 @@ impl<B> Left<B> {
 
 /// The body of an answer as the server takes it.
 #[derive(Debug)]
-struct OnItsWay<B> {
-    left: Arc<Mutex<Option<Left<B>>>>,
+struct PacedBody<B> {
+    left: Arc<Mutex<Option<Remaining<B>>>>,
     ended: bool,
     _gone: oneshot::Sender<()>,
 }
 
-impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for OnItsWay<B> {
+impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for PacedBody<B> {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -90,7 +90,12 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for OnItsWay<B> {
 }
 
 /// The answer to a request of this connection, which the client has so long to take more of.
-pub(super) fn watched(response: Response, taking: Duration, tasks: &Tasks, open: Option<Open>) -> Response {
+pub(super) fn with_write_deadline(
+    response: Response,
+    taking: Duration,
+    tasks: &Tasks,
+    open: Option<Open>,
+) -> Response {
     let mut response: hyper::Response<_> = response.into();
     if response.body().is_end_stream() {
         return response.into();
@@ -100,18 +105,18 @@ pub(super) fn watched(response: Response, taking: Duration, tasks: &Tasks, open:
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
     let answer = response.map(|body| {
-        let left = Left { body, piece: Bytes::new(), since: Some(Instant::now()), open };
+        let left = Remaining { body, piece: Bytes::new(), since: Some(Instant::now()), open };
         let left = Arc::new(Mutex::new(Some(left)));
         let (here, gone) = oneshot::channel();
         watch(Arc::downgrade(&left), gone, taking, tasks);
-        OnItsWay { left, ended: false, _gone: here }
+        PacedBody { left, ended: false, _gone: here }
     });
     answer.into()
 }
 
 /// Sees to it that a client takes what there is for it, or lets go.
 fn watch<B: Send + 'static>(
-    left: Weak<Mutex<Option<Left<B>>>>,
+    left: Weak<Mutex<Option<Remaining<B>>>>,
     gone: oneshot::Receiver<()>,
     taking: Duration,
     tasks: &Tasks,

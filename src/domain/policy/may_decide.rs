@@ -8,7 +8,7 @@ pub(crate) fn may_run(roles: &[String], run_roles: &[String]) -> bool {
 
 /// How somebody stands to a held call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Relation {
     /// Whether it is of a thread of theirs: the same tenant and user, with whatever token they come.
     pub(crate) requester: bool,
     /// Whether its tool runs on their behalf.
@@ -21,24 +21,24 @@ pub(crate) struct Standing {
 
 /// What somebody may say about a held call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Say {
+pub(crate) enum MayDecide {
     /// Yes or no.
-    YesOrNo,
+    ApproveOrReject,
     /// No, and not yes. A rejection runs nothing and hurts nobody, so the requester may always take back what was
     /// asked in their name.
-    OnlyNo,
+    OnlyReject,
     /// Nothing: they see it at most.
     Nothing,
 }
 
 /// What who stands so may say. The tool runs on the requester's behalf, so nothing but their being allowed to run it
 /// makes up for their own yes; a role that approves is for the calls of others.
-pub(crate) fn say(standing: Standing) -> Say {
+pub(crate) fn may_decide(standing: Relation) -> MayDecide {
     match standing {
-        Standing { requester: true, may_run: true, other_person: false, .. } => Say::YesOrNo,
-        Standing { requester: true, .. } => Say::OnlyNo,
-        Standing { requester: false, approver: true, .. } => Say::YesOrNo,
-        Standing { requester: false, approver: false, .. } => Say::Nothing,
+        Relation { requester: true, may_run: true, other_person: false, .. } => MayDecide::ApproveOrReject,
+        Relation { requester: true, .. } => MayDecide::OnlyReject,
+        Relation { requester: false, approver: true, .. } => MayDecide::ApproveOrReject,
+        Relation { requester: false, approver: false, .. } => MayDecide::Nothing,
     }
 }
 
@@ -74,10 +74,11 @@ mod tests {
         for (may_run, approver, other_person) in
             all.into_iter().flat_map(|a| all.into_iter().flat_map(move |b| all.map(|c| (a, b, c))))
         {
-            let of = |requester| say(Standing { requester, may_run, approver, other_person });
-            let own = if may_run && !other_person { Say::YesOrNo } else { Say::OnlyNo };
+            let of = |requester| may_decide(Relation { requester, may_run, approver, other_person });
+            let own =
+                if may_run && !other_person { MayDecide::ApproveOrReject } else { MayDecide::OnlyReject };
             assert_eq!(of(true), own, "{may_run} {approver} {other_person}");
-            let others = if approver { Say::YesOrNo } else { Say::Nothing };
+            let others = if approver { MayDecide::ApproveOrReject } else { MayDecide::Nothing };
             assert_eq!(of(false), others, "{may_run} {approver} {other_person}");
         }
     }

@@ -5,14 +5,14 @@
 //! here share. The log is gone when nobody reads it.
 
 use super::Chat;
-use super::live::TurnLog;
+use super::turn_log::TurnLog;
 use crate::agent::Tasks;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::domain::message::{Part, Step, StepStatus, Usage};
 use crate::domain::run::{Run, TurnError, TurnErrorCode};
-use crate::domain::turn::{FinishReason, Shown, Spent, Standing, TurnEvent};
-use crate::store::{FollowedTurn, Mark, Read, SeenStep, Store, StoreError, Thread, TurnEnd};
+use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
+use crate::store::{ProgressMark, Read, Store, StoreError, StoredStep, TailedTurn, Thread, TurnEnd};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -21,16 +21,16 @@ use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 /// How often it is looked what another process has written of a turn.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A turn: no two of a run begin at once.
 type Key = (RunId, i64);
 
 /// The turns of other processes that somebody reads here.
 #[derive(Debug, Clone, Default)]
-pub(super) struct FollowedTurns(Arc<Mutex<HashMap<Key, Weak<TurnLog>>>>);
+pub(super) struct TailedTurns(Arc<Mutex<HashMap<Key, Weak<TurnLog>>>>);
 
-impl FollowedTurns {
+impl TailedTurns {
     /// The log of this turn, and whether it is new.
     fn log(&self, key: Key) -> (Arc<TurnLog>, bool) {
         let mut turns = self.0.lock();
@@ -75,113 +75,120 @@ impl Chat {
         if self.store.has_one_writer() {
             return Ok(None);
         }
-        let Some(turn) = read.turn_to_follow(thread, run).await? else { return Ok(None) };
+        let Some(turn) = read.turn_to_tail(thread, run).await? else { return Ok(None) };
         let key = (run.id, turn.began.as_micros());
-        let (log, is_new) = self.followed.log(key);
+        let (log, is_new) = self.tailed.log(key);
         if is_new {
             let (store, tasks) = (self.store.clone(), self.tasks.clone());
-            let told = Told::new(turn.first, turn.before);
-            let follower =
-                Follower { store, tasks, followed: self.followed.clone(), key, turn, told, log: log.clone() };
+            let emitted = TailCursor::new(turn.first, turn.before);
+            let follower = Tail {
+                store,
+                tasks,
+                tailed: self.tailed.clone(),
+                key,
+                turn,
+                cursor: emitted,
+                log: log.clone(),
+            };
             let span = tracing::error_span!("follow", thread_id = %thread.id, run_id = %run.id);
-            let patience = self.settings.lease;
-            self.tasks.spawn(async move { follower.follow(patience).await }.instrument(span));
+            let max_silence = self.approval.lease;
+            self.tasks.spawn(async move { follower.run(max_silence).await }.instrument(span));
         }
         Ok(Some(log))
     }
 }
 
 /// Tells what another process writes of a turn. It closes its log however it ends, so that no reader waits for ever.
-struct Follower {
+struct Tail {
     store: Store,
     tasks: Tasks,
-    followed: FollowedTurns,
+    tailed: TailedTurns,
     key: Key,
-    turn: FollowedTurn,
-    told: Told,
+    turn: TailedTurn,
+    cursor: TailCursor,
     log: Arc<TurnLog>,
 }
 
-impl Drop for Follower {
+impl Drop for Tail {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // A page that was told nothing would post again, for ever.
             self.give_up(TurnError::internal());
         }
         self.log.close();
-        self.followed.forget(self.key, &self.log);
+        self.tailed.forget(self.key, &self.log);
     }
 }
 
-impl Follower {
+impl Tail {
     /// Until the turn is over, nobody reads any more, the database has not answered for so long, or this process
     /// leaves. Whether the other process lives is for others to find out, who close what it left.
-    async fn follow(mut self, patience: Duration) {
-        std::mem::take(&mut self.turn.continued).into_iter().for_each(|event| self.log.say(event));
-        let mut mark = None;
+    async fn run(mut self, max_silence: Duration) {
+        std::mem::take(&mut self.turn.continued).into_iter().for_each(|event| self.log.emit(event));
+        let mut last_mark = None;
         let mut answered = Instant::now();
         loop {
-            match self.look(&mut mark).await {
+            match self.poll(&mut last_mark).await {
                 Ok(true) => return,
                 Ok(false) => answered = Instant::now(),
-                Err(error) if answered.elapsed() > patience => {
+                Err(error) if answered.elapsed() > max_silence => {
                     tracing::error!(%error, "a turn of another process cannot be followed any more");
                     return self.give_up(TurnError::internal());
                 }
                 Err(error) => tracing::warn!(%error, "a turn of another process could not be looked at"),
             }
             tokio::select! {
-                () = sleep(LOOK) => {}
+                () = sleep(POLL_INTERVAL) => {}
                 () = self.tasks.stopping() => {
                     let message = "The server stopped before the answer was complete; it goes on elsewhere.";
                     let error = TurnError { code: TurnErrorCode::Interrupted, message: message.to_owned() };
                     return self.give_up(error);
                 }
             }
-            if self.followed.forget_unread(self.key, &self.log) {
+            if self.tailed.forget_unread(self.key, &self.log) {
                 return;
             }
         }
     }
 
     fn give_up(&self, error: TurnError) {
-        self.log.say(TurnEvent::Failed { error, spent: self.told.spent });
+        self.log.emit(TurnEvent::Failed { error, spent: self.cursor.spent });
     }
 
     /// Tells what is new; whether the turn is over.
-    async fn look(&mut self, mark: &mut Option<Mark>) -> Result<bool, StoreError> {
+    async fn poll(&mut self, last_mark: &mut Option<ProgressMark>) -> Result<bool, StoreError> {
         let read = self.store.read().await?;
         let now = read.mark(&self.turn).await?;
-        if mark.as_ref() == Some(&now) {
+        if last_mark.as_ref() == Some(&now) {
             return Ok(false);
         }
-        let seen = read.seen(&self.turn, self.told.n).await?;
+        let turn_progress = read.progress(&self.turn, self.cursor.n).await?;
         drop(read);
-        *mark = Some(now);
-        let say = |event| self.log.say(event);
-        let last = seen.steps.len();
-        for (at, step) in (1..).zip(&seen.steps) {
-            let behind = if at < last {
-                Behind::Step
-            } else if seen.end.is_some() {
-                Behind::End
+        *last_mark = Some(now);
+        let emit = |event| self.log.emit(event);
+        let last = turn_progress.steps.len();
+        for (at, step) in (1..).zip(&turn_progress.steps) {
+            let successor = if at < last {
+                Successor::Step
+            } else if turn_progress.end.is_some() {
+                Successor::End
             } else {
-                Behind::Nothing
+                Successor::Nothing
             };
-            self.told.step(step, behind, &say);
+            self.cursor.step(step, successor, &emit);
         }
-        if let Some(end) = &seen.end {
-            say(self.told.end(end));
+        if let Some(end) = &turn_progress.end {
+            emit(self.cursor.end(end));
         }
-        Ok(seen.end.is_some())
+        Ok(turn_progress.end.is_some())
     }
 }
 
-type Say<'a> = &'a dyn Fn(TurnEvent<'static>);
+type Emit<'a> = &'a dyn Fn(TurnEvent<'static>);
 
 /// What is seen behind a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Behind {
+enum Successor {
     Nothing,
     /// Another of the turn.
     Step,
@@ -191,7 +198,7 @@ enum Behind {
 
 /// How far a turn is told.
 #[derive(Debug, Clone)]
-struct Told {
+struct TailCursor {
     /// The step that is told, and whether it was begun.
     n: i32,
     begun: bool,
@@ -203,7 +210,7 @@ struct Told {
     counted: bool,
     finished: bool,
     /// How its held calls were told to stand, until more is told of them.
-    held: Option<Vec<Standing>>,
+    held: Option<Vec<HeldCallStatus>>,
     /// Why the last whole step ended.
     reason: FinishReason,
     spent: Spent,
@@ -211,7 +218,7 @@ struct Told {
     before: Option<Usage>,
 }
 
-impl Told {
+impl TailCursor {
     /// Nothing yet of a turn that begins with this step.
     fn new(first: i32, before: Option<Usage>) -> Self {
         Self {
@@ -230,27 +237,27 @@ impl Told {
     }
 
     /// Tells what is new of a step, and of what comes between it and what is seen behind it.
-    fn step(&mut self, seen: &SeenStep, behind: Behind, say: Say<'_>) {
-        let SeenStep { step, reason } = seen;
+    fn step(&mut self, turn_progress: &StoredStep, successor: Successor, emit: Emit<'_>) {
+        let StoredStep { step, reason } = turn_progress;
         if step.n != self.n || !self.begun {
             let Self { reason, spent, before, .. } = *self;
             *self = Self { begun: true, reason, spent, ..Self::new(step.n, before) };
             self.spent.message = self.spent.message.or(self.before);
-            say(TurnEvent::StepStarted);
+            emit(TurnEvent::StepStarted);
         }
-        if !self.parts(step, say) {
+        if !self.parts(step, emit) {
             return;
         }
         if self.finished {
-            return self.behind(step, behind, say);
+            return self.emit_hold_updates(step, successor, emit);
         }
         let own = || step.calls.iter().filter(|call| !call.held);
         let mut ended: Vec<_> = own().filter(|call| !self.ended.contains(&call.id)).collect();
         ended.sort_by_key(|call| call.end().map(|end| end.at));
         for call in ended {
-            if let Some(shown) = Shown::of(call) {
+            if let Some(shown) = RenderedResult::of(call) {
                 self.ended.insert(call.id);
-                say(TurnEvent::CallEnded { tool_call_id: call.id, shown });
+                emit(TurnEvent::CallEnded { tool_call_id: call.id, result: shown });
             }
         }
         if step.status != StepStatus::Complete {
@@ -262,33 +269,33 @@ impl Told {
         }
         self.counted = true;
         if own().all(|call| call.end().is_some()) {
-            let held: Vec<_> = step.calls.iter().filter(|call| call.held).map(Standing::of).collect();
+            let held: Vec<_> = step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
             if !held.is_empty() {
-                say(TurnEvent::Held(held.clone()));
+                emit(TurnEvent::Held(held.clone()));
                 self.held = Some(held);
             }
-            say(TurnEvent::StepFinished { reason: self.reason, usage: step.usage });
+            emit(TurnEvent::StepFinished { reason: self.reason, usage: step.usage });
             self.finished = true;
-            self.behind(step, behind, say);
+            self.emit_hold_updates(step, successor, emit);
         }
     }
 
     /// Tells, once, how the held calls of a step stand about which somebody was asked in the midst of the turn.
-    fn behind(&mut self, step: &Step, behind: Behind, say: Say<'_>) {
-        let Some(told) = self.held.take_if(|_| behind != Behind::Nothing) else { return };
+    fn emit_hold_updates(&mut self, step: &Step, successor: Successor, emit: Emit<'_>) {
+        let Some(emitted) = self.held.take_if(|_| successor != Successor::Nothing) else { return };
         let held: Vec<ToolCall> = step.calls.iter().filter(|call| call.held).cloned().collect();
-        let stand = match behind {
-            Behind::Step => Some(held.iter().map(Standing::of).collect()),
-            Behind::End | Behind::Nothing => Standing::changed(&held, &told),
+        let statuses = match successor {
+            Successor::Step => Some(held.iter().map(HeldCallStatus::of).collect()),
+            Successor::End | Successor::Nothing => HeldCallStatus::changed(&held, &emitted),
         };
-        if let Some(stand) = stand {
-            say(TurnEvent::Continued(stand));
+        if let Some(statuses) = statuses {
+            emit(TurnEvent::Continued(statuses));
         }
     }
 
     /// Tells what is new of a step's parts; whether that is all there are. What stands behind a call that is not stored
     /// waits for it, so that all stands where it belongs.
-    fn parts(&mut self, step: &Step, say: Say<'_>) -> bool {
+    fn parts(&mut self, step: &Step, emit: Emit<'_>) -> bool {
         let call = |id: &ToolCallId| step.calls.iter().find(|call| call.id == *id);
         // In a step that has ended, a call that is not stored broke off. None of those was passed before.
         let is_there = |part: &&Part| match part {
@@ -299,41 +306,41 @@ impl Told {
         };
         for (at, part) in step.parts.iter().filter(is_there).enumerate().skip(self.part) {
             if at > self.part {
-                say(TurnEvent::PartEnded);
+                emit(TurnEvent::PartEnded);
                 (self.part, self.read) = (at, 0);
             }
             match part {
                 Part::Text { text } => {
-                    if let Some(new) = self.new_words(text) {
-                        say(TurnEvent::Text(new.into()));
+                    if let Some(new) = self.new_text(text) {
+                        emit(TurnEvent::Text(new.into()));
                     }
                 }
                 Part::Reasoning { text } => {
-                    if let Some(new) = self.new_words(text) {
-                        say(TurnEvent::Reasoning(new.into()));
+                    if let Some(new) = self.new_text(text) {
+                        emit(TurnEvent::Reasoning(new.into()));
                     }
                 }
                 // What has no words is told at once, and whole.
                 _ if self.read > 0 => {}
                 Part::Source(source) => {
                     self.read = 1;
-                    say(TurnEvent::Source(source.clone()));
+                    emit(TurnEvent::Source(source.clone()));
                 }
                 Part::File(file) => {
                     self.read = 1;
-                    say(TurnEvent::File(file.clone()));
+                    emit(TurnEvent::File(file.clone()));
                 }
                 Part::ToolCall { tool_call_id } => {
                     let Some(call) = call(tool_call_id) else { return false };
                     self.read = 1;
-                    say(as_asked(call));
+                    emit(as_asked(call));
                 }
             }
         }
         true
     }
 
-    fn new_words(&mut self, text: &str) -> Option<String> {
+    fn new_text(&mut self, text: &str) -> Option<String> {
         let new = text.get(self.read..).filter(|new| !new.is_empty())?;
         self.read = text.len();
         Some(new.to_owned())
@@ -370,8 +377,8 @@ mod tests {
         RunId::new(Uuid::from_u128(1))
     }
 
-    fn told() -> Told {
-        Told::new(0, None)
+    fn emitted() -> TailCursor {
+        TailCursor::new(0, None)
     }
 
     fn text(words: &str) -> Part {
@@ -383,9 +390,9 @@ mod tests {
     }
 
     /// What is told of a step that is seen so, one after the other.
-    fn all_told(seen: &[(StepStatus, &[Part])]) -> Vec<TurnEvent<'static>> {
-        let (mut told, said) = (told(), RefCell::new(Vec::new()));
-        for (status, parts) in seen {
+    fn all_emitted(turn_progress: &[(StepStatus, &[Part])]) -> Vec<TurnEvent<'static>> {
+        let (mut emitted, emitted_events) = (emitted(), RefCell::new(Vec::new()));
+        for (status, parts) in turn_progress {
             let step = Step {
                 n: 0,
                 status: *status,
@@ -396,21 +403,21 @@ mod tests {
                 provider_state: None,
                 created_at: Timestamp::from_micros(0),
             };
-            let before = said.borrow().len();
+            let before = emitted_events.borrow().len();
             let step =
-                SeenStep { step, reason: (*status == StepStatus::Complete).then_some(FinishReason::Stop) };
-            told.step(&step, Behind::Nothing, &|event| said.borrow_mut().push(event));
-            let after = said.borrow().len();
-            told.step(&step, Behind::Nothing, &|event| said.borrow_mut().push(event));
-            assert_eq!(said.borrow().len(), after, "nothing is told twice, after {before}");
+                StoredStep { step, reason: (*status == StepStatus::Complete).then_some(FinishReason::Stop) };
+            emitted.step(&step, Successor::Nothing, &|event| emitted_events.borrow_mut().push(event));
+            let after = emitted_events.borrow().len();
+            emitted.step(&step, Successor::Nothing, &|event| emitted_events.borrow_mut().push(event));
+            assert_eq!(emitted_events.borrow().len(), after, "nothing is told twice, after {before}");
         }
-        said.into_inner()
+        emitted_events.into_inner()
     }
 
     #[test]
     fn words_are_told_as_they_grow_and_thoughts_apart() {
         let thought = Part::Reasoning { text: "hm".to_owned() };
-        let said = all_told(&[
+        let emitted_events = all_emitted(&[
             (StepStatus::Streaming, &[]),
             (StepStatus::Streaming, std::slice::from_ref(&thought)),
             (StepStatus::Streaming, &[thought.clone(), text("\u{20ac}")]),
@@ -424,7 +431,7 @@ mod tests {
             TurnEvent::Text("1".into()),
             TurnEvent::StepFinished { reason: FinishReason::Stop, usage: None },
         ];
-        assert_eq!(said, expected);
+        assert_eq!(emitted_events, expected);
     }
 
     #[test]
@@ -438,15 +445,15 @@ mod tests {
         ];
         // As whoever closes a dead turn leaves it, and as a turn that breaks writes it.
         for left in [&open[..], &[text("a"), text("b")]] {
-            let seen = [(StepStatus::Streaming, &open[..]), (StepStatus::Interrupted, left)];
-            assert_eq!(all_told(&seen[..1]), expected[..3]);
-            assert_eq!(all_told(&seen), expected);
+            let turn_progress = [(StepStatus::Streaming, &open[..]), (StepStatus::Interrupted, left)];
+            assert_eq!(all_emitted(&turn_progress[..1]), expected[..3]);
+            assert_eq!(all_emitted(&turn_progress), expected);
         }
     }
 
     #[test]
     fn a_log_is_shared_by_all_who_read_it_and_gone_when_nobody_does() {
-        let (turns, key) = (FollowedTurns::default(), (run(), 1));
+        let (turns, key) = (TailedTurns::default(), (run(), 1));
         let (log, is_new) = turns.log(key);
         assert!(is_new);
         let (same, is_new) = turns.log(key);

@@ -8,13 +8,13 @@ use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 
 /// A state that a call moves from or to.
-pub(super) trait Stand {
+pub(super) trait CallState {
     /// Its word in the table.
-    const WORD: &'static str;
+    const NAME: &'static str;
 }
 
 /// Holds between two states if a call may move from this one to that.
-pub(super) trait Becomes<To: Stand>: Stand {
+pub(super) trait Becomes<To: CallState>: CallState {
     /// What has to hold besides.
     fn guard() -> SimpleExpr;
 }
@@ -23,8 +23,8 @@ macro_rules! states {
     ($($state:ident $word:literal),+ $(,)?) => { $(
         pub(super) struct $state;
 
-        impl Stand for $state {
-            const WORD: &'static str = $word;
+        impl CallState for $state {
+            const NAME: &'static str = $word;
         }
     )+ };
 }
@@ -51,7 +51,7 @@ macro_rules! legal {
     )+ };
 }
 
-include!("legal_moves.rs");
+include!("legal_transitions.rs");
 
 fn always() -> SimpleExpr {
     Expr::value(true)
@@ -83,14 +83,14 @@ pub(super) struct Move {
 
 impl Move {
     /// From one state to another.
-    pub(super) fn of<From: Becomes<To>, To: Stand>() -> Self {
-        let standing = tool_call::Column::State.eq(From::WORD).and(From::guard());
+    pub(super) fn of<From: Becomes<To>, To: CallState>() -> Self {
+        let standing = tool_call::Column::State.eq(From::NAME).and(From::guard());
         #[cfg(feature = "torture")]
-        let standing = planted::weakened(From::WORD, To::WORD).unwrap_or(standing);
+        let standing = planted::weakened(From::NAME, To::NAME).unwrap_or(standing);
         let update = tool_call::Entity::update_many()
-            .col_expr(tool_call::Column::State, Expr::value(To::WORD))
+            .col_expr(tool_call::Column::State, Expr::value(To::NAME))
             .filter(standing);
-        Self { update, to: To::WORD }
+        Self { update, to: To::NAME }
     }
 
     /// With this in a column of the row.

@@ -3,7 +3,7 @@
 
 use super::Chat;
 use crate::agent::Work;
-use crate::domain::call::{Outcome, words};
+use crate::domain::call::{Outcome, model_texts};
 use crate::domain::run::{RunStatus, TurnErrorCode};
 use crate::store::{DelegatedCall, EndedChild, StoreError};
 use crate::tools::gate::Gate;
@@ -12,12 +12,12 @@ use serde_json::Value;
 impl Chat {
     /// Looks at every call for whose child there is something to do.
     pub(super) async fn drive_children(&self) -> Result<(), StoreError> {
-        let mut behind = None;
+        let mut after = None;
         let mut moved = false;
         loop {
-            let found = self.store.read().await?.delegated_calls(behind).await?;
+            let found = self.store.read().await?.delegated_calls(after).await?;
             let Some(last) = found.last() else { break };
-            behind = Some(last.id);
+            after = Some(last.id);
             for delegated in found {
                 if self.tasks.is_stopping() {
                     return Ok(());
@@ -32,7 +32,7 @@ impl Chat {
         }
         if moved {
             // One that was stopped may have children itself, and a call that has ended may end a child.
-            self.paused.notify_one();
+            self.wake.notify_one();
         }
         Ok(())
     }
@@ -44,7 +44,7 @@ impl Chat {
             return Ok(true);
         }
         if !stopped {
-            self.try_to_go_on(delegated.child).await;
+            self.try_resume(delegated.child).await;
         }
         Ok(stopped)
     }
@@ -54,8 +54,8 @@ impl Chat {
         let Some(calls) = write.stop_child(delegated).await? else { return Ok(false) };
         write.commit().await?;
         tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "a child is asked to stop");
-        self.tasks.look_now(Work::Turn(delegated.child));
-        calls.into_iter().for_each(|call| self.tasks.look_now(Work::Call(call)));
+        self.tasks.wake(Work::Turn(delegated.child));
+        calls.into_iter().for_each(|call| self.tasks.wake(Work::Call(call)));
         Ok(true)
     }
 
@@ -64,11 +64,11 @@ impl Chat {
         let Some(ended) = write.ended_child(delegated).await? else { return Ok(false) };
         let gate = &self.agent.executor.gate;
         let outcome = outcome(&ended, gate);
-        let result = gate.words(&outcome, &ended.call.input, ended.call.effective_input());
+        let result = gate.result_text(&outcome, &ended.call.input, ended.call.effective_input());
         let settled = write.settle_child(&ended, &outcome, result).await?;
         write.commit().await?;
         if settled {
-            self.approvals.tell_settled();
+            self.approvals.wake_waiters();
         }
         Ok(settled)
     }
@@ -79,7 +79,7 @@ fn outcome(ended: &EndedChild, gate: &Gate) -> Outcome {
     match (ended.run.status, &ended.run.error) {
         (RunStatus::Completed, _) => gate.succeeded(Value::String(ended.words.clone())),
         (RunStatus::Failed, Some(error)) if error.code != TurnErrorCode::Interrupted => {
-            Outcome::Failed(format!("{} {}", words::CHILD_FAILED, error.message))
+            Outcome::Failed(format!("{} {}", model_texts::CHILD_FAILED, error.message))
         }
         // What it began may have happened.
         _ => Outcome::Interrupted,

@@ -14,7 +14,7 @@ macro_rules! legal {
     };
 }
 
-include!("../../src/store/legal_moves.rs");
+include!("../../src/store/legal_transitions.rs");
 
 /// What a row of a call is set to so that it stands in this state, and lacks nothing for that which can be set.
 fn stands(state: &str) -> String {

@@ -20,7 +20,7 @@ const CHILD_PAUSED: &str = "(status = 'waiting' AND EXISTS (SELECT 1 FROM tool_c
 impl Read {
     /// Runs behind this one, in the order of their ids, that the server is to go on with and of which no call is open.
     /// None: there are no more.
-    pub(crate) async fn runs_to_resume(&self, behind: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
+    pub(crate) async fn runs_to_resume(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
         let open = Query::select()
             .column(tool_call::Column::ToolCallId)
             .from(tool_call::Entity)
@@ -37,8 +37,8 @@ impl Read {
             .filter(Expr::exists(open).not())
             .order_by_asc(run::Column::RunId)
             .limit(PAGE);
-        if let Some(behind) = behind {
-            found = found.filter(run::Column::RunId.gt(behind.to_string()));
+        if let Some(after) = after {
+            found = found.filter(run::Column::RunId.gt(after.to_string()));
         }
         let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
         ids.iter().map(|id| rows::id("runs", id)).collect()
@@ -65,7 +65,7 @@ impl Write {
     }
 
     /// Forgets what was said about who goes on with a run: it goes on already, or nobody does any more.
-    pub(crate) async fn forget_who_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
+    pub(crate) async fn clear_server_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
         self.write_server_resumes(thread, run, false).await
     }
 
@@ -93,14 +93,14 @@ impl Write {
         let thread = self.any_thread(rows::id("runs", &found.thread_id)?).await?;
         self.lock_thread(&thread).await?;
         let paused = Expr::cust(PAUSED).or(Expr::cust(CHILD_PAUSED));
-        let stands = run::Entity::find_by_id(id.to_string()).filter(paused).one(&self.tx).await?;
-        let Some(run) = stands.map(rows::run).transpose()? else { return Ok(None) };
+        let found_now = run::Entity::find_by_id(id.to_string()).filter(paused).one(&self.tx).await?;
+        let Some(run) = found_now.map(rows::run).transpose()? else { return Ok(None) };
         if self.has_open_calls(id).await? {
             return Ok(None);
         }
-        let stands_last = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
-        if !stands_last || self.is_deleted(&thread).await? {
-            self.forget_who_resumes(&thread, id).await?;
+        let is_latest = self.latest_run(&thread).await?.is_some_and(|latest| latest.id == id);
+        if !is_latest || self.is_deleted(&thread).await? {
+            self.clear_server_resumes(&thread, id).await?;
             return Ok(None);
         }
         Ok(Some((run, thread)))

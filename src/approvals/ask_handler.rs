@@ -4,11 +4,11 @@
 //! open; its word goes through the one function that decides. Meanwhile others decide too, and whoever is first wins.
 
 use super::handlers::{ApprovalRequest, HandlerAnswer};
-use super::{Approvals, DecideError, Decider, DecisionRequest, PartOf};
-use crate::agent::LOOK_AGAIN;
+use super::{Approvals, DecideError, Decider, DecisionRequest, Scope};
+use crate::agent::POLL_INTERVAL;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, without_nul};
-use crate::domain::decision::{Answer, Remember, Surface, Verdict};
+use crate::domain::decision::{Choice, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::store::{Lease, StoreError};
 use futures::stream::FuturesUnordered;
@@ -24,7 +24,7 @@ const TIMEOUT: &str = "timeout";
 
 impl Approvals {
     /// Whether there is a handler that may answer.
-    pub(crate) fn asks_handler(&self) -> bool {
+    pub(crate) fn has_handler(&self) -> bool {
         self.handler.asks()
     }
 
@@ -39,9 +39,9 @@ impl Approvals {
         // Who asks looks into the database, and that is not dropped half-way.
         let _until_dropped = given_up.clone().drop_guard();
         let (approvals, as_held) = (self.clone(), held.clone());
-        let asking = async move { approvals.until_answered(&lease, held, &given_up).await };
+        let asking = async move { approvals.await_decisions(&lease, held, &given_up).await };
         match self.tasks().spawn(asking).await {
-            Ok(stand) => stand,
+            Ok(current) => current,
             // They are left to the routes.
             Err(_broken) => {
                 tracing::error!("asking about held calls broke");
@@ -50,13 +50,13 @@ impl Approvals {
         }
     }
 
-    async fn until_answered(
+    async fn await_decisions(
         &self,
         lease: &Arc<Lease>,
         held: Vec<ToolCall>,
         given_up: &CancellationToken,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        let mut settled = self.settlements();
+        let mut wake = self.wake_signal();
         let message = lease.run.assistant_message_id;
         let mut questions = Vec::new();
         let mut answers = FuturesUnordered::new();
@@ -73,14 +73,14 @@ impl Approvals {
             ));
         }
         // As long as a tool may take, and before that, where who should have begun it went away, somebody else to begin.
-        let patience = self.gate().longest().saturating_add(self.times.lease);
+        let limit = self.gate().longest().saturating_add(self.approval.lease);
         let mut until = None;
         loop {
             let read = self.store.read().await?;
-            let stand = read.held_calls(message).await?;
+            let current = read.held_calls(message).await?;
             drop(read);
             for (id, over) in &questions {
-                if !stand.iter().any(|call| call.id == *id && matches!(call.state, State::Pending)) {
+                if !current.iter().any(|call| call.id == *id && matches!(call.state, State::Pending)) {
                     over.cancel();
                 }
             }
@@ -90,16 +90,16 @@ impl Approvals {
             };
             let asked = !answers.is_empty();
             let leaves = given_up.is_cancelled() || self.tasks().is_stopping();
-            if !asked && (leaves || !stand.iter().any(under_way)) {
-                return Ok(stand);
+            if !asked && (leaves || !current.iter().any(under_way)) {
+                return Ok(current);
             }
             if leaves {
                 given_up.cancel();
             }
             if !asked && until.is_none() {
-                until = Some(Instant::now() + patience);
+                until = Some(Instant::now() + limit);
             }
-            let out_of_patience = async {
+            let limit_reached = async {
                 match until {
                     Some(until) => sleep_until(until).await,
                     None => std::future::pending().await,
@@ -108,10 +108,10 @@ impl Approvals {
             tokio::select! {
                 Some(_answered) = answers.next() => {}
                 // The sender lives as long as `self`; an error would only mean looking again sooner.
-                _looked = timeout(LOOK_AGAIN, settled.changed()) => {}
+                _looked = timeout(POLL_INTERVAL, wake.changed()) => {}
                 () = self.tasks().stopping(), if !leaves => {}
                 () = given_up.cancelled(), if !leaves => {}
-                () = out_of_patience => return Ok(stand),
+                () = limit_reached => return Ok(current),
             }
         }
     }
@@ -125,7 +125,7 @@ impl Approvals {
             // What has been decided is not decided otherwise.
             biased;
             () = over.cancelled() => return,
-            answer = timeout(self.times.handler_timeout, asked) => match answer {
+            answer = timeout(self.approval.handler_timeout, asked) => match answer {
                 Ok(Ok(Ok(answer))) => answer,
                 Ok(Ok(Err(error))) => {
                     tracing::warn!(%error, "the approval handler failed; the call is left to the routes");
@@ -139,8 +139,8 @@ impl Approvals {
             },
         };
         let (answer, remember) = match answer {
-            HandlerAnswer::Approved { inputs, remember } => (Answer::Approve { inputs }, remember),
-            HandlerAnswer::Denied { reason } => (Answer::Reject { reason: as_stored(reason) }, None),
+            HandlerAnswer::Approved { inputs, remember } => (Choice::Approve { inputs }, remember),
+            HandlerAnswer::Denied { reason } => (Choice::Reject { reason: as_stored(reason) }, None),
             HandlerAnswer::Cancelled { reason } => {
                 if let Err(error) = self.withdraw(lease, call.id, as_stored(reason)).await {
                     tracing::warn!(%error, "a call could not be cancelled; it is left to the routes");
@@ -149,7 +149,7 @@ impl Approvals {
             }
             HandlerAnswer::Deferred => return,
         };
-        match self.answer_of_handler(lease, call.id, answer, remember).await {
+        match self.decide_for_handler(lease, call.id, answer, remember).await {
             // Somebody else was faster, or time was.
             Ok(()) | Err(DecideError::Closed(_)) => {}
             Err(DecideError::InvalidInputs(errors)) => {
@@ -165,28 +165,28 @@ impl Approvals {
         }
     }
 
-    async fn answer_of_handler(
+    async fn decide_for_handler(
         &self,
         lease: &Lease,
         tool_call_id: ToolCallId,
-        answer: Answer,
+        answer: Choice,
         remember: Option<Remember>,
     ) -> Result<(), DecideError> {
         let requester = requester(lease);
         let actor = self.handler_actor();
         let request = DecisionRequest {
             tool_call_id,
-            answer,
+            choice: answer,
             input_hash: None,
             surface: Surface::Handler,
             remember,
-            part_of: PartOf::Run(lease.run.id),
+            scope: Scope::Run(lease.run.id),
             // The turn goes on by itself. If it cannot, no client knows that it was the last.
             server_resumes: true,
         };
         let by = Decider::Handler { actor: &actor, requester: &requester };
         // Large, and it would make the task of every question as large.
-        Box::pin(self.answer(by, request)).await?;
+        Box::pin(self.decide(by, request)).await?;
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Approvals {
                 metrics.hold_ended(verdict, now.since(call.created_at));
             }
         }
-        self.tell_settled();
+        self.wake_waiters();
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use super::StoreError;
 use super::connect::{keeps_no_statements, postgres_options};
-use super::limited::answered;
+use super::timed_tx::within_timeout;
 use sea_orm::sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions};
 use sea_orm::{DbErr, RuntimeErr, sqlx};
 use secrecy::{ExposeSecret, SecretString};
@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// What is heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Notification {
     /// The connection listens from now on; of what was before it heard nothing.
     Listening,
     /// Events have numbers, up to this one.
@@ -26,34 +26,34 @@ pub(crate) enum Heard {
 
 /// A connection on which one listens.
 #[derive(Debug)]
-pub(crate) struct Hints {
+pub(crate) struct Notifications {
     url: SecretString,
     listener: Option<PgListener>,
 }
 
-impl Hints {
+impl Notifications {
     /// Listens at `direct_url`, or else where the rows are. `None` where there is nobody to listen to: SQLite has one
     /// process, and behind a pooler that shares sessions nothing is heard.
     pub(crate) fn at(url: &SecretString, direct_url: Option<&SecretString>) -> Option<Self> {
         let through = url.expose_secret();
-        let hears = through.starts_with("postgres") && !keeps_no_statements(through);
-        let url = direct_url.or(hears.then_some(url))?.clone();
+        let listens = through.starts_with("postgres") && !keeps_no_statements(through);
+        let url = direct_url.or(listens.then_some(url))?.clone();
         Some(Self { url, listener: None })
     }
 
     /// Comes back when there may be something new; also when it begins to listen.
-    pub(crate) async fn next(&mut self) -> Result<Heard, StoreError> {
+    pub(crate) async fn next(&mut self) -> Result<Notification, StoreError> {
         loop {
             let Some(listener) = &mut self.listener else {
-                self.listener = Some(answered(listen(&self.url)).await?);
-                return Ok(Heard::Listening);
+                self.listener = Some(within_timeout(listen(&self.url)).await?);
+                return Ok(Notification::Listening);
             };
-            let heard = hear(listener).await;
-            if let Ok(Some(last)) = heard {
-                return Ok(Heard::Numbered(last));
+            let received = receive(listener).await;
+            if let Ok(Some(last)) = received {
+                return Ok(Notification::Numbered(last));
             }
             self.listener = None;
-            heard?;
+            received?;
         }
     }
 }
@@ -72,15 +72,15 @@ async fn listen(url: &SecretString) -> Result<PgListener, DbErr> {
 }
 
 /// The number that was heard; `None` if the connection is lost.
-async fn hear(listener: &mut PgListener) -> Result<Option<i64>, StoreError> {
+async fn receive(listener: &mut PgListener) -> Result<Option<i64>, StoreError> {
     loop {
-        if let Ok(heard) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
+        if let Ok(received) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
             // Without a number it says only that it is worth looking.
-            let number = |heard: PgNotification| heard.payload().parse().unwrap_or(i64::MAX);
-            return Ok(heard.map_err(failed)?.map(number));
+            let number = |received: PgNotification| received.payload().parse().unwrap_or(i64::MAX);
+            return Ok(received.map_err(failed)?.map(number));
         }
         let again = async { sqlx::Executor::execute(&mut *listener, LISTEN).await.map_err(failed) };
-        answered(again).await?;
+        within_timeout(again).await?;
     }
 }
 

@@ -1,11 +1,11 @@
 //! A continuation that has to wait: for calls that were approved and have not ended. Then it goes on, or tells how
 //! they stand.
 
-use super::answers::{held_at, missed, missed_before_turn};
-use super::live::{Enough, TurnLog};
-use super::turn::{Telling, internal, span};
+use super::posted_decisions::{backfill, backfill_before_turn, held_at};
+use super::turn::{TurnTask, internal, span};
+use super::turn_log::{Enough, TurnLog};
 use super::{Chat, Started};
-use crate::agent::LOOK_AGAIN;
+use crate::agent::POLL_INTERVAL;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::message::{Step, StepStatus, Usage};
@@ -20,7 +20,7 @@ use tracing::Instrument;
 
 /// What a continuation waits for.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingContinuation {
     pub(super) run: Run,
     /// The step of its message whose held calls are waited for; the page has nothing behind it.
     pub(super) step: i32,
@@ -29,17 +29,17 @@ pub(super) struct Waiting {
 }
 
 /// What follows the wait.
-enum Then {
+enum Resolution {
     /// The run goes on.
-    GoesOn(Box<Lease>),
+    Resume(Box<Lease>),
     /// Somebody else goes on with it, here.
-    ReadsAlong(Arc<TurnLog>, Vec<TurnEvent<'static>>),
+    Attach(Arc<TurnLog>, Vec<TurnEvent<'static>>),
     /// Nothing: what there is is told. Where the page has to know why it ends like this, why.
-    Ends(Option<TurnError>),
+    End(Option<TurnError>),
 }
 
 /// How things stand behind the wait, the thread locked.
-struct Found {
+struct Observed {
     steps: Vec<Step>,
     /// The run, as it stands now, if its answer stands last in the thread.
     last: Option<Run>,
@@ -55,17 +55,17 @@ impl Chat {
         &self,
         principal: Principal,
         thread: Thread,
-        waiting: Waiting,
+        waiting: PendingContinuation,
         dialect: Dialect,
     ) -> Started {
         // Others who continue meanwhile get their own answer: this is not a turn to attach to.
-        let telling = Telling::apart(self, waiting.run.id);
-        let started = Started::of(&waiting.run, telling.log.clone());
+        let waiter = TurnTask::detached(self, waiting.run.id);
+        let started = Started::of(&waiting.run, waiter.log.clone());
         let span = span(&thread, &waiting.run);
         let task = async move {
-            if let Err(error) = telling.wait_and_tell(&principal, &thread, &waiting, dialect).await {
+            if let Err(error) = waiter.run(&principal, &thread, &waiting, dialect).await {
                 let (error, spent) = (internal(&error), Spent::default());
-                telling.log.say(TurnEvent::Failed { error, spent });
+                waiter.log.emit(TurnEvent::Failed { error, spent });
             }
         };
         self.tasks.spawn(task.instrument(span));
@@ -74,50 +74,50 @@ impl Chat {
 
     /// How long a continuation waits. Pages that post until they see an outcome would come again at once: so for them
     /// as long as a tool may take, and before that, where who should have begun it went away, somebody else to begin.
-    fn patience_with_calls(&self, dialect: Dialect) -> Duration {
+    fn wait_limit(&self, dialect: Dialect) -> Duration {
         if dialect.posts_until_settled() {
-            self.agent.executor.gate.longest().saturating_add(self.settings.lease)
+            self.agent.executor.gate.longest().saturating_add(self.approval.lease)
         } else {
-            self.settings.wait
+            self.approval.wait
         }
     }
 }
 
-impl Telling {
-    async fn wait_and_tell(
+impl TurnTask {
+    async fn run(
         &self,
         principal: &Principal,
         thread: &Thread,
-        waiting: &Waiting,
+        waiting: &PendingContinuation,
         dialect: Dialect,
     ) -> Result<(), StoreError> {
-        let (write, found) = self.wait(thread, waiting, dialect).await?;
-        let then = self.then(&write, principal, thread, waiting, &found).await?;
+        let (write, observed) = self.wait(thread, waiting, dialect).await?;
+        let then = self.resolve(&write, principal, thread, waiting, &observed).await?;
         write.commit().await?;
         match then {
-            Then::GoesOn(lease) => self.turn(*lease, TurnEvent::continued(&found.steps)).await,
-            Then::ReadsAlong(other, before) => {
-                self.say_all(before);
+            Resolution::Resume(lease) => self.turn(*lease, TurnEvent::continuation(&observed.steps)).await,
+            Resolution::Attach(other, before) => {
+                self.emit_all(before);
                 let mut reader = other.reader();
-                let say = |event: &TurnEvent<'_>| {
-                    self.log.say(event.clone().into_owned());
+                let emit = |event: &TurnEvent<'_>| {
+                    self.log.emit(event.clone().into_owned());
                     Enough::No
                 };
-                while reader.next(say).await {}
+                while reader.next(emit).await {}
             }
-            Then::Ends(error) => {
-                self.say_all(missed(&found.steps, waiting.step));
+            Resolution::End(error) => {
+                self.emit_all(backfill(&observed.steps, waiting.step));
                 // A page of AI SDK 4 shows an error in place of the words that it has.
                 let error = error.filter(|_| dialect.posts_until_settled());
-                self.log.say(found.end(waiting, error));
+                self.log.emit(observed.end(waiting, error));
             }
         }
         Ok(())
     }
 
-    fn say_all(&self, events: Vec<TurnEvent<'static>>) {
+    fn emit_all(&self, events: Vec<TurnEvent<'static>>) {
         for event in events {
-            self.log.say(event);
+            self.log.emit(event);
         }
     }
 
@@ -126,46 +126,46 @@ impl Telling {
     async fn wait(
         &self,
         thread: &Thread,
-        waiting: &Waiting,
+        waiting: &PendingContinuation,
         dialect: Dialect,
-    ) -> Result<(Write, Found), StoreError> {
+    ) -> Result<(Write, Observed), StoreError> {
         let chat = &self.chat;
-        let time = chat.patience_with_calls(dialect);
+        let time = chat.wait_limit(dialect);
         let until = Instant::now() + time;
         if let Some(turn) = &waiting.turn {
             // One that goes on for longer is seen to be under way.
             let _over = timeout_at(until, turn.over()).await;
         }
-        let patience = chat.tasks.patience(until.saturating_duration_since(Instant::now()));
-        tokio::pin!(patience);
-        let mut settled = chat.approvals.settlements();
-        let mut last_look = false;
+        let limit = chat.tasks.wait_limit(until.saturating_duration_since(Instant::now()));
+        tokio::pin!(limit);
+        let mut wake = chat.approvals.wake_signal();
+        let mut is_last = false;
         let message = waiting.run.assistant_message_id;
         loop {
             let read = chat.store.read().await?;
             let steps = read.steps(thread, message).await?;
             drop(read);
-            if last_look || !self.is_to_wait_for(&steps, waiting.step, dialect) {
+            if is_last || !self.must_wait(&steps, waiting.step, dialect) {
                 let write = chat.store.write().await?;
                 write.lock_thread(thread).await?;
                 let steps = write.steps(thread, message).await?;
                 // What was pending may have been approved meanwhile.
-                if last_look || !self.is_to_wait_for(&steps, waiting.step, dialect) {
+                if is_last || !self.must_wait(&steps, waiting.step, dialect) {
                     let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
-                    return Ok((write, Found { steps, last }));
+                    return Ok((write, Observed { steps, last }));
                 }
             }
             tokio::select! {
                 // The sender lives as long as the chat; an error would only mean looking again sooner.
-                _looked = timeout(LOOK_AGAIN, settled.changed()) => {}
-                () = &mut patience => last_look = true,
+                _looked = timeout(POLL_INTERVAL, wake.changed()) => {}
+                () = &mut limit => is_last = true,
             }
         }
     }
 
     /// Whether a held call of this step is under way. A process that leaves begins nothing; who waited here for another
     /// to begin would keep it. For what a child does only those pages wait that would post again at once.
-    fn is_to_wait_for(&self, steps: &[Step], step: i32, dialect: Dialect) -> bool {
+    fn must_wait(&self, steps: &[Step], step: i32, dialect: Dialect) -> bool {
         let leaves = self.chat.tasks.is_stopping();
         held_at(steps, step)
             .filter(|call| !call.is_delegated() || dialect.posts_until_settled())
@@ -173,61 +173,62 @@ impl Telling {
     }
 
     /// What follows, and if it is the run's going on, its beginning.
-    async fn then(
+    async fn resolve(
         &self,
         write: &Write,
         principal: &Principal,
         thread: &Thread,
-        waiting: &Waiting,
-        found: &Found,
-    ) -> Result<Then, StoreError> {
+        waiting: &PendingContinuation,
+        observed: &Observed,
+    ) -> Result<Resolution, StoreError> {
         let chat = &self.chat;
-        if held_at(&found.steps, waiting.step).any(is_under_way) {
-            return Ok(Then::Ends(Some(TurnError::outcome_not_known_yet())));
+        if held_at(&observed.steps, waiting.step).any(is_under_way) {
+            return Ok(Resolution::End(Some(TurnError::outcome_not_known_yet())));
         }
-        match found.last.as_ref().map(|last| last.status) {
+        match observed.last.as_ref().map(|last| last.status) {
             Some(RunStatus::Running) => {
                 let before = write.steps_before_turn(thread, &waiting.run).await?;
                 // The page has read a turn in which it was asked.
                 let in_turn = !before.iter().any(|step| step.n == waiting.step);
                 let other = chat.running_log(write, thread, &waiting.run).await?.filter(|_| !in_turn);
                 return Ok(match other {
-                    None if in_turn => Then::Ends(Some(TurnError::outcome_not_known_yet())),
-                    Some(other) => Then::ReadsAlong(other, missed_before_turn(&before, waiting.step)),
-                    None => Then::Ends(Some(TurnError::taken_over())),
+                    None if in_turn => Resolution::End(Some(TurnError::outcome_not_known_yet())),
+                    Some(other) => Resolution::Attach(other, backfill_before_turn(&before, waiting.step)),
+                    None => Resolution::End(Some(TurnError::taken_over())),
                 });
             }
-            Some(RunStatus::Waiting | RunStatus::Failed) if found.goes_on_behind(waiting.step) => {}
-            Some(_) | None => return Ok(Then::Ends(None)),
+            Some(RunStatus::Waiting | RunStatus::Failed) if observed.can_resume_after(waiting.step) => {}
+            Some(_) | None => return Ok(Resolution::End(None)),
         }
         if chat.tasks.is_stopping() {
-            return Ok(Then::Ends(Some(TurnError::interrupted())));
+            return Ok(Resolution::End(Some(TurnError::interrupted())));
         }
         if !chat.has_room(write, principal, thread).await? {
-            return Ok(Then::Ends(Some(TurnError::no_room())));
+            return Ok(Resolution::End(Some(TurnError::no_room())));
         }
-        Ok(match write.resume_run(thread, &waiting.run, chat.settings.lease).await? {
+        Ok(match write.resume_run(thread, &waiting.run, chat.approval.lease).await? {
             Some(lease) => {
                 // Before the commit: whoever finds the run in the database finds its log too.
                 chat.live.adopt(self.run_id, &self.log);
-                Then::GoesOn(Box::new(lease))
+                Resolution::Resume(Box::new(lease))
             }
-            None => Then::Ends(None),
+            None => Resolution::End(None),
         })
     }
 }
 
-impl Found {
+impl Observed {
     /// Whether all that is waited for has ended, and nothing whole stands behind it: somebody else may have gone on up
     /// to another hold, and what was said here is not for that one.
-    fn goes_on_behind(&self, step: i32) -> bool {
-        let behind = self.steps.iter().any(|other| other.n > step && other.status == StepStatus::Complete);
+    fn can_resume_after(&self, step: i32) -> bool {
+        let has_successor =
+            self.steps.iter().any(|other| other.n > step && other.status == StepStatus::Complete);
         let calls = self.steps.iter().filter(|other| other.n == step).flat_map(|step| &step.calls);
-        !behind && calls.filter(|call| call.pauses()).all(|call| call.end().is_some())
+        !has_successor && calls.filter(|call| call.pauses()).all(|call| call.end().is_some())
     }
 
     /// What is told last.
-    fn end(&self, waiting: &Waiting, error: Option<TurnError>) -> TurnEvent<'static> {
+    fn end(&self, waiting: &PendingContinuation, error: Option<TurnError>) -> TurnEvent<'static> {
         let message = self.steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
         let spent = Spent { turn: Usage::default(), message };
         if let Some(error) = error {
@@ -237,9 +238,10 @@ impl Found {
         if status == RunStatus::Cancelled {
             return TurnEvent::Cancelled { spent };
         }
-        let can_go_on = matches!(status, RunStatus::Waiting | RunStatus::Failed) && self.last.is_some();
-        let mut told = self.steps.iter().filter(|step| step.n >= waiting.step).flat_map(|step| &step.calls);
-        let waits = can_go_on || told.any(|call| call.end().is_none());
+        let can_resume = matches!(status, RunStatus::Waiting | RunStatus::Failed) && self.last.is_some();
+        let mut calls_shown =
+            self.steps.iter().filter(|step| step.n >= waiting.step).flat_map(|step| &step.calls);
+        let waits = can_resume || calls_shown.any(|call| call.end().is_none());
         let reason = if waits { FinishReason::ToolCalls } else { FinishReason::Stop };
         TurnEvent::Finished { reason, spent }
     }

@@ -15,16 +15,16 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// What one turn said.
 #[derive(Debug, Default)]
-pub(crate) struct TurnLog(watch::Sender<Said>);
+pub(crate) struct TurnLog(watch::Sender<Entries>);
 
 #[derive(Debug, Default)]
-struct Said {
+struct Entries {
     events: Vec<TurnEvent<'static>>,
     /// Whether nothing follows.
     over: bool,
 }
 
-impl Said {
+impl Entries {
     /// Adds what is said. Words go on in the event that they go on from, so that a log is as long as its words, and not
     /// as the pieces that they came in.
     fn add(&mut self, event: TurnEvent<'static>) {
@@ -44,8 +44,8 @@ impl Said {
     }
 
     /// Whether there is something behind this place.
-    fn goes_on_behind(&self, place: Place) -> bool {
-        let words = self.events.get(place.event).and_then(words);
+    fn has_more_after(&self, place: Position) -> bool {
+        let words = self.events.get(place.event).and_then(text_of);
         self.events.len() > place.event + 1
             || match words {
                 Some(words) => words.len() > place.read,
@@ -55,7 +55,7 @@ impl Said {
 }
 
 /// The words of an event that can go on.
-fn words<'a>(event: &'a TurnEvent<'static>) -> Option<&'a str> {
+fn text_of<'a>(event: &'a TurnEvent<'static>) -> Option<&'a str> {
     match event {
         TurnEvent::Text(words)
         | TurnEvent::Reasoning(words)
@@ -66,20 +66,20 @@ fn words<'a>(event: &'a TurnEvent<'static>) -> Option<&'a str> {
 
 impl TurnLog {
     /// Says one thing.
-    pub(crate) fn say(&self, event: TurnEvent<'static>) {
-        self.0.send_modify(|said| said.add(event));
+    pub(crate) fn emit(&self, event: TurnEvent<'static>) {
+        self.0.send_modify(|entries| entries.add(event));
     }
 
     /// Says that nothing follows.
     pub(crate) fn close(&self) {
-        self.0.send_modify(|said| said.over = true);
+        self.0.send_modify(|entries| entries.over = true);
     }
 
     /// Comes back once nothing follows.
     pub(crate) async fn over(&self) {
-        let mut said = self.0.subscribe();
+        let mut entries = self.0.subscribe();
         // The sender is this log's own: there is no error.
-        let _over = said.wait_for(|said| said.over).await;
+        let _over = entries.wait_for(|entries| entries.over).await;
     }
 
     /// Whether there is a reader.
@@ -89,7 +89,7 @@ impl TurnLog {
 
     /// A reader at the beginning.
     pub(crate) fn reader(&self) -> Reader {
-        Reader { said: self.0.subscribe(), place: Place::default(), piece_bytes: PIECE_BYTES }
+        Reader { entries: self.0.subscribe(), position: Position::default(), piece_bytes: PIECE_BYTES }
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Enough {
 
 /// Where a reader is: behind so many events, and so many bytes of the words of the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Place {
+struct Position {
     event: usize,
     read: usize,
 }
@@ -110,8 +110,8 @@ struct Place {
 /// One client's place in a log.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    said: watch::Receiver<Said>,
-    place: Place,
+    entries: watch::Receiver<Entries>,
+    position: Position,
     /// As many bytes of words it is told at once, about.
     piece_bytes: usize,
 }
@@ -124,35 +124,35 @@ impl Reader {
 
     /// Waits for what is new and reads of it until `each` has had enough of it; false at the end.
     pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent<'_>) -> Enough) -> bool {
-        let before = self.place;
+        let before = self.position;
         // Without a log nothing follows either.
-        let waited = self.said.wait_for(|said| said.goes_on_behind(before) || said.over).await;
-        let Ok(said) = waited else { return false };
-        while said.goes_on_behind(self.place)
-            && let Some(event) = said.events.get(self.place.event)
+        let waited = self.entries.wait_for(|entries| entries.has_more_after(before) || entries.over).await;
+        let Ok(entries) = waited else { return false };
+        while entries.has_more_after(self.position)
+            && let Some(event) = entries.events.get(self.position.event)
         {
-            let Place { event: at, read } = self.place;
-            let enough = match words(event) {
+            let Position { event: at, read } = self.position;
+            let enough = match text_of(event) {
                 None => {
-                    self.place = Place { event: at + 1, read: 0 };
+                    self.position = Position { event: at + 1, read: 0 };
                     each(event)
                 }
                 Some(all) if read >= all.len() => {
-                    self.place = Place { event: at + 1, read: 0 };
+                    self.position = Position { event: at + 1, read: 0 };
                     continue;
                 }
                 Some(all) => {
                     let to = all.ceil_char_boundary(read.saturating_add(self.piece_bytes));
                     let more = all.get(read..to).unwrap_or_default();
-                    self.place.read = to;
-                    each(&event.with_words(more))
+                    self.position.read = to;
+                    each(&event.with_text(more))
                 }
             };
             if enough == Enough::Yes {
                 break;
             }
         }
-        self.place != before
+        self.position != before
     }
 }
 
@@ -194,13 +194,13 @@ mod tests {
 
     /// What a reader is told that never has enough.
     fn all(reader: &mut Reader) -> Vec<TurnEvent<'static>> {
-        let mut told = Vec::new();
+        let mut read_events = Vec::new();
         let each = |event: &TurnEvent<'_>| {
-            told.push(event.clone().into_owned());
+            read_events.push(event.clone().into_owned());
             Enough::No
         };
         reader.next(each).now_or_never();
-        told
+        read_events
     }
 
     fn text(words: &str) -> TurnEvent<'static> {
@@ -215,29 +215,29 @@ mod tests {
             tool_call_id: ToolCallId::new(Uuid::from_u128(id)),
             delta: words.into(),
         };
-        log.say(TurnEvent::StepStarted);
-        log.say(text("a"));
+        log.emit(TurnEvent::StepStarted);
+        log.emit(text("a"));
         assert_eq!(all(&mut eager), [TurnEvent::StepStarted, text("a")]);
         assert_eq!(all(&mut eager), []);
         for event in [text("b"), text("c"), TurnEvent::PartEnded, text("d")] {
-            log.say(event);
+            log.emit(event);
         }
         for event in [delta(1, "e"), delta(1, "f"), delta(2, "g"), TurnEvent::Reasoning("h".into())] {
-            log.say(event);
+            log.emit(event);
         }
         let rest = [text("d"), delta(1, "ef"), delta(2, "g"), TurnEvent::Reasoning("h".into())];
-        let behind = |first: &[TurnEvent<'static>]| [first, &[TurnEvent::PartEnded], &rest[..]].concat();
-        assert_eq!(all(&mut eager), behind(&[text("bc")]));
-        assert_eq!(all(&mut late), behind(&[TurnEvent::StepStarted, text("abc")]));
+        let after = |first: &[TurnEvent<'static>]| [first, &[TurnEvent::PartEnded], &rest[..]].concat();
+        assert_eq!(all(&mut eager), after(&[text("bc")]));
+        assert_eq!(all(&mut late), after(&[TurnEvent::StepStarted, text("abc")]));
     }
 
     #[test]
     fn long_words_are_told_in_pieces_that_cut_no_character() {
         let log = TurnLog::default();
-        log.say(text(&"\u{20ac}".repeat(PIECE_BYTES)));
+        log.emit(text(&"\u{20ac}".repeat(PIECE_BYTES)));
         for (mut reader, piece) in [(log.reader(), PIECE_BYTES), (log.reader().in_pieces(100), 100)] {
-            let told = all(&mut reader);
-            let lengths = told.iter().map(|event| words(event).unwrap().len());
+            let read_events = all(&mut reader);
+            let lengths = read_events.iter().map(|event| text_of(event).unwrap().len());
             assert!(lengths.clone().all(|length| length <= piece + 2), "{lengths:?}");
             assert_eq!(lengths.sum::<usize>(), 3 * PIECE_BYTES);
         }

@@ -24,11 +24,11 @@ const BUSY: u32 = 5;
 /// lock file that was deleted or replaced keeps out no process. So the holder of the lock writes into the file which file
 /// it is, and a process that finds no such mark begins only if no other process has the database open.
 #[derive(Debug, Clone)]
-pub(crate) struct Sole {
+pub(crate) struct ProcessLock {
     _locked: Arc<File>,
 }
 
-impl Sole {
+impl ProcessLock {
     /// Takes the place of the one that serves from this database; `None` where there may be many, or no other can be.
     ///
     /// # Errors

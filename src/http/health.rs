@@ -16,9 +16,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// How often the database is asked for what only it knows, however often somebody looks.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long somebody who looks waits for it.
-const LOOK_TIME: Duration = Duration::from_secs(2);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The metrics, with what has to be read for them.
 #[derive(Debug, Clone)]
@@ -38,20 +38,20 @@ impl Scrape {
 
     /// The metrics as text. Those of a database that does not answer are left out.
     pub(crate) async fn text(&self) -> String {
-        self.look().await;
+        self.refresh().await;
         self.metrics.text()
     }
 
-    async fn look(&self) {
+    async fn refresh(&self) {
         let mut looked = self.looked.lock().await;
-        if looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+        if looked.is_some_and(|at| at.elapsed() < SCRAPE_INTERVAL) {
             return;
         }
         *looked = Some(Instant::now());
         let scrape = self.clone();
         // In a task: database work is not dropped half-way.
         let looking = self.tasks.spawn(async move { scrape.read_open().await });
-        if tokio::time::timeout(LOOK_TIME, looking).await.is_err() {
+        if tokio::time::timeout(SCRAPE_TIMEOUT, looking).await.is_err() {
             self.metrics.open(None);
         }
     }

@@ -5,7 +5,7 @@
 
 use super::entity::{run, tool_call};
 use super::executions::Settling;
-use super::moves::Executing;
+use super::transitions::Executing;
 use super::{NewThread, Question, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::assignment::Assignment;
@@ -42,7 +42,7 @@ const READY: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_
         WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))";
 
 /// Nobody has asked its child to stop, which has not come to an answer.
-const GOES_ON: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
+const CONTINUES: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
     AND child.status IN ('running', 'waiting', 'failed') AND child.cancel_requested_at IS NULL)";
 
 /// It is to stop: somebody asked for that, or stopped, cut off or deleted what it is a part of; or its child is deleted.
@@ -167,9 +167,9 @@ impl Read {
     /// begin, to go on or to stop, or has ended. None: there are no more.
     pub(crate) async fn delegated_calls(
         &self,
-        behind: Option<ToolCallId>,
+        after: Option<ToolCallId>,
     ) -> Result<Vec<DelegatedCall>, StoreError> {
-        let stops = Expr::cust(UNWANTED).and(Expr::cust(GOES_ON));
+        let stops = Expr::cust(UNWANTED).and(Expr::cust(CONTINUES));
         let mut found = tool_call::Entity::find()
             .select_only()
             .columns([tool_call::Column::ToolCallId, tool_call::Column::ChildRunId])
@@ -177,8 +177,8 @@ impl Read {
             .filter(Expr::cust(ENDED).or(Expr::cust(READY)).or(stops))
             .order_by_asc(tool_call::Column::ToolCallId)
             .limit(PAGE);
-        if let Some(behind) = behind {
-            found = found.filter(tool_call::Column::ToolCallId.gt(behind.to_string()));
+        if let Some(after) = after {
+            found = found.filter(tool_call::Column::ToolCallId.gt(after.to_string()));
         }
         let found: Vec<(String, String)> = found.into_tuple().all(&self.tx).await?;
         let ids = found.iter().map(|(id, child)| {
@@ -187,7 +187,7 @@ impl Read {
         ids.collect()
     }
 
-    async fn stands(&self, call: ToolCallId, so: SimpleExpr) -> Result<bool, StoreError> {
+    async fn found_now(&self, call: ToolCallId, so: SimpleExpr) -> Result<bool, StoreError> {
         let found = tool_call::Entity::find_by_id(call.to_string()).filter(Expr::cust(DELEGATED)).filter(so);
         Ok(found.count(&self.tx).await? > 0)
     }
@@ -282,8 +282,8 @@ impl Write {
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         let thread = self.any_thread(self.any_run(delegated.child).await?.thread_id).await?;
         self.lock_thread(&thread).await?;
-        let stops = Expr::cust(UNWANTED).and(Expr::cust(GOES_ON));
-        if !self.stands(delegated.id, stops).await? {
+        let stops = Expr::cust(UNWANTED).and(Expr::cust(CONTINUES));
+        if !self.found_now(delegated.id, stops).await? {
             return Ok(None);
         }
         let run = self.any_run(delegated.child).await?;
@@ -300,7 +300,7 @@ impl Write {
         self.lock_thread(&child).await?;
         let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
         self.lock_thread(&thread).await?;
-        if !self.stands(delegated.id, Expr::cust(ENDED)).await? {
+        if !self.found_now(delegated.id, Expr::cust(ENDED)).await? {
             return Ok(None);
         }
         let Some(call) = self.any_call(delegated.id).await? else { return Ok(None) };

@@ -6,12 +6,12 @@
 use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
 use crate::domain::Principal;
 use crate::domain::call::{Input, State, ToolCall, input_hash};
-use crate::domain::decision::Answer;
+use crate::domain::decision::Choice;
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use crate::domain::policy::Source;
-use crate::store::{Granted, NewGrant, Page, Read, StoreError, Thread, Voice, Write};
-use crate::tools::gate::Behalf;
+use crate::store::{Granted, NewGrant, Page, Read, StoreError, Thread, Vote, Write};
+use crate::tools::gate::PolicyContext;
 
 /// Why a grant is not there to be seen or revoked.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +26,8 @@ pub(crate) enum GrantError {
 
 /// Only a yes is remembered.
 pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideError> {
-    match (request.remember, &request.answer) {
-        (Some(_), Answer::Reject { .. }) => Err(DecideError::NotRemembered("expected it with a yes alone")),
+    match (request.remember, &request.choice) {
+        (Some(_), Choice::Reject { .. }) => Err(DecideError::NotRemembered("expected it with a yes alone")),
         _ => Ok(()),
     }
 }
@@ -73,7 +73,7 @@ impl Approvals {
 
     /// Has the other calls of a session run that wait, and about which nobody would be asked by what they had
     /// remembered with this call. What fails here still waits.
-    pub(super) async fn free_others(
+    pub(super) async fn decide_covered(
         &self,
         by: Decider<'_>,
         thread: &Thread,
@@ -85,7 +85,7 @@ impl Approvals {
             let waiting = read.pending_in_session(thread, &like.name, &like.schema_hash).await?;
             drop(read);
             for id in waiting {
-                self.free(by, id, request).await?;
+                self.decide_covered_call(by, id, request).await?;
             }
             Ok::<_, StoreError>(())
         };
@@ -95,39 +95,43 @@ impl Approvals {
     }
 
     /// Decides one of them as what was remembered says, from where that was said.
-    async fn free(
+    async fn decide_covered_call(
         &self,
         by: Decider<'_>,
         id: ToolCallId,
         granting: &DecisionRequest,
     ) -> Result<(), StoreError> {
         let write = self.store.urgent_write().await?;
-        let Some((call, thread)) = self.seen(&write, by.sees_as(), id).await? else { return Ok(()) };
+        let Some((call, thread)) = self.visible_call(&write, by.visible_as(), id).await? else {
+            return Ok(());
+        };
         write.lock_thread(&thread).await?;
         write.hold_session(&thread).await?;
-        let yes = Answer::Approve { inputs: None };
+        let yes = Choice::Approve { inputs: None };
         let waits = call.held && !call.unreadable && matches!(call.state, State::Pending);
         if !waits || self.check_decider(by, &thread, &call, &yes).is_err() {
             return Ok(());
         }
-        let Some(grant) = self.frees(&write, by, &thread, &call).await? else { return Ok(()) };
-        let voice = Voice {
+        let Some(grant) = self.is_covered(&write, by, &thread, &call).await? else { return Ok(()) };
+        let vote = Vote {
             actor: by.actor(),
             surface: granting.surface,
             input_hash: input_hash(&call.name, &call.input, &call.schema_hash),
             source: Some(Source::Remembered(grant)),
             grant: None,
-            with: Vec::new(),
+            voted_before: Vec::new(),
         };
-        if !write.decide(&thread, &call, &yes, &voice, self.times.start_deadline).await? {
+        if !write.decide(&thread, &call, &yes, &vote, self.approval.start_deadline).await? {
             return Ok(());
         }
         write.set_server_resumes(&thread, call.run_id, granting.server_resumes).await?;
-        let Some((call, thread)) = self.seen(&write, by.sees_as(), id).await? else { return Ok(()) };
+        let Some((call, thread)) = self.visible_call(&write, by.visible_as(), id).await? else {
+            return Ok(());
+        };
         write.commit().await?;
         let request = DecisionRequest {
             tool_call_id: id,
-            answer: yes,
+            choice: yes,
             input_hash: None,
             remember: None,
             ..granting.clone()
@@ -141,7 +145,7 @@ impl Approvals {
     }
 
     /// Their grant by which nobody would be asked about a call, if its tool is the one that was shown.
-    async fn frees(
+    async fn is_covered(
         &self,
         read: &Read,
         by: Decider<'_>,
@@ -155,8 +159,9 @@ impl Approvals {
         let actor = by.actor();
         grants.retain(|grant| grant.by == actor);
         let (roles, session) = (read.roles_of(call.run_id).await?, read.session_policy(thread).await?);
-        let behalf = Behalf { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
-        Ok(self.gate().freed_by(tool, &call.input, behalf))
+        let context =
+            PolicyContext { roles: &roles, session: &session, requester: &thread.actor(), grants: &grants };
+        Ok(self.gate().covering_grant(tool, &call.input, context))
     }
 
     /// What is remembered in a session, newest first, from before a given grant on: all of it for its user and

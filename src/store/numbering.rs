@@ -6,8 +6,8 @@
 //! they are in the order of the commits. SQLite has one writer, which numbers its own events in its transaction.
 
 use super::entity::event;
-use super::events::About;
-use super::limited::Limited;
+use super::events::EventFilter;
+use super::timed_tx::TimedTx;
 use super::{Read, Store, StoreError, Write, rows};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// Events that one pass numbers on Postgres; the statement says so too.
 const PASS: i64 = 1000;
 
-const STANDING: &str =
+const UNNUMBERED: &str =
     "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
 /// Until the transaction ends no other one gives numbers, and the statements after it see what all before gave. No row
 /// where all events have a number.
@@ -85,7 +85,7 @@ struct Touched {
 }
 
 impl Numbered {
-    async fn found_by(statement: Statement, tx: &Limited) -> Result<Option<Self>, StoreError> {
+    async fn found_by(statement: Statement, tx: &TimedTx) -> Result<Option<Self>, StoreError> {
         Ok(Self::find_by_statement(statement).one(tx).await?)
     }
 }
@@ -131,7 +131,7 @@ impl Read {
     }
 
     /// Whether an event of these has no number yet.
-    pub(crate) async fn lacks_numbers(&self, about: &About) -> Result<bool, StoreError> {
+    pub(crate) async fn lacks_numbers(&self, about: &EventFilter) -> Result<bool, StoreError> {
         let found: Option<String> = event::Entity::find()
             .select_only()
             .column(event::Column::EventId)
@@ -147,8 +147,8 @@ impl Read {
     /// How far the numbers go.
     pub(crate) async fn numbered(&self) -> Result<Numbered, StoreError> {
         let standing = match self.tx.get_database_backend() {
-            DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, STANDING),
-            _ => Statement::from_string(DbBackend::Postgres, STANDING),
+            DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED),
+            _ => Statement::from_string(DbBackend::Postgres, UNNUMBERED),
         };
         let found = Numbered::found_by(standing, &self.tx).await?;
         found.ok_or_else(|| rows::inconsistent("event_sequence", "its row is missing"))

@@ -1,4 +1,4 @@
-// Every move of a call, with what has to hold besides its state. `moves.rs` makes types of this list, and the tests
+// Every move of a call, with what has to hold besides its state. `transitions.rs` makes types of this list, and the tests
 // hold it against both databases.
 legal! {
     Pending => Approved if always;

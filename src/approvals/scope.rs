@@ -6,7 +6,7 @@ use crate::store::Thread;
 
 /// What a call is named as a part of. One that is a part of something else is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PartOf {
+pub(crate) enum Scope {
     /// Of nothing: its id tells.
     Anything,
     /// Of this run.
@@ -15,8 +15,8 @@ pub(crate) enum PartOf {
     Session(ThreadId),
 }
 
-impl PartOf {
-    pub(super) fn has(self, call: &ToolCall, thread: &Thread) -> bool {
+impl Scope {
+    pub(super) fn contains(self, call: &ToolCall, thread: &Thread) -> bool {
         match self {
             Self::Anything => true,
             Self::Run(run) => call.run_id == run,
