@@ -1,7 +1,7 @@
-//! holdpoint as a part of one's own poem app, below `/chat`: `cargo run --example embed`.
+//! holdpoint as a part of another poem app, below `/chat`: `cargo run --example embed`.
 //!
-//! Who is asked to stop has three things to do, in this order: take no connection any more, let holdpoint finish what
-//! is under way, leave.
+//! A shutdown has three steps, in this order: the app stops accepting connections, holdpoint finishes its
+//! running work, and the process exits.
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};

@@ -1,7 +1,7 @@
-//! An approval handler of one's own: `cargo run --example own_handler`, then the walk of the README.
+//! A custom approval handler: `cargo run --example own_handler`, then the walk of the README.
 //!
-//! Drafts are deleted without a question; about all else somebody at this terminal is asked. Who does not answer there
-//! decides at the routes.
+//! The handler approves calls on drafts. For all other calls it asks at this terminal. A call without an
+//! answer at the terminal is decided at the routes.
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
@@ -10,7 +10,7 @@ use holdpoint::handlers::{
 };
 use tokio::net::TcpListener;
 
-/// Says yes to what touches a draft.
+/// Approves calls whose path begins with `draft-`.
 struct Drafts {
     others: Terminal,
 }

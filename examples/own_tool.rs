@@ -1,6 +1,6 @@
-//! A tool of one's own, and a server around it: `cargo run --example own_tool`, then the walk of the README.
+//! A custom tool and a server for it: `cargo run --example own_tool`, then the walk of the README.
 //!
-//! It takes the name under which the demo model knows it; a real model calls a tool by any name.
+//! The tool has a name that the demo model knows. A real model can call a tool of any name.
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use tokio::net::TcpListener;
 
-/// Notes that are kept in memory.
+/// Notes in memory.
 struct DeleteNote(Mutex<BTreeSet<String>>);
 
-/// What the model has to say. Its comments are read by the model.
+/// The inputs of the tool. The model reads these comments.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Note {

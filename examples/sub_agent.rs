@@ -1,9 +1,10 @@
-//! A sub-agent, and a server around it: `cargo run --example sub_agent`, then say `write "delete old.txt" to helper`.
+//! A sub-agent and a server for it: `cargo run --example sub_agent`, then send `write "delete old.txt" to
+//! helper`.
 //!
-//! What stands in quotes is done by a model in a thread of its own; the deletion waits for a person there, and is in the
-//! inbox of the session (`GET /approvals`). Once it is decided both threads go on by themselves.
+//! A model in a child thread executes the quoted text. The deletion is held there, and appears in the inbox
+//! of the session (`GET /approvals`). After the decision, both threads resume automatically.
 //!
-//! The sub-agent takes a name that the demo model knows; a real model calls one by any name.
+//! The sub-agent has a name that the demo model knows. A real model can call a sub-agent of any name.
 
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
@@ -12,16 +13,16 @@ use holdpoint::tools::files::{DeleteFile, Files};
 use holdpoint::tools::{SubAgent, ToolRegistry};
 use tokio::net::TcpListener;
 
-/// Does what it is written.
+/// A sub-agent that executes the task in a letter.
 struct Helper;
 
-/// What the model has to say. Its comments are read by the model.
+/// The inputs of the sub-agent. The model reads these comments.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Letter {
-    /// What the helper is to do.
+    /// The task of the helper.
     content: String,
-    /// Who it is.
+    /// The name of the helper.
     #[serde(rename = "path")]
     _to: String,
 }

@@ -1,19 +1,21 @@
--- What a server's role needs on Postgres (15 or later) where the schema belongs to another role. That one runs
--- `holdpoint migrate`, and then this, both again with each release. The server's is `holdpoint_app` here, made by
+-- The rights of the server's role on Postgres (15 or later) if another role owns the schema. The owner runs
+-- `holdpoint migrate` and then this file, both again for each release. The server's role is `holdpoint_app`
+-- here, created by
 --     CREATE ROLE holdpoint_app LOGIN PASSWORD '…';
--- It reads and writes rows. It deletes none but used tickets, and changes no table, no guard, and not who may do what.
+-- The role reads and writes rows. It deletes only used tickets. It cannot change tables, guards or rights.
 GRANT USAGE ON SCHEMA public TO holdpoint_app;
 GRANT SELECT ON seaql_migrations TO holdpoint_app;
 GRANT SELECT, INSERT
     ON threads, messages, message_steps, runs, tool_calls, decisions, sent_answers, events, grants
     TO holdpoint_app;
--- What was decided, told and recorded stays as it was written.
+-- Decisions, sent answers and events are never updated,
 GRANT UPDATE ON threads, messages, message_steps, runs, tool_calls TO holdpoint_app;
--- But for the numbers of events, which they get once they are committed.
+-- except for the number of an event, which the server sets after the commit of the event.
 GRANT SELECT, UPDATE (last) ON event_sequence TO holdpoint_app;
 GRANT UPDATE (seq) ON events TO holdpoint_app;
--- The key of tickets is made by the first server, and stays. A used ticket is removed once it is over.
+-- The first server creates the key of tickets, which never changes. Servers delete used tickets after their
+-- expiry.
 GRANT SELECT, INSERT ON ticket_keys TO holdpoint_app;
 GRANT SELECT, INSERT, DELETE ON used_tickets TO holdpoint_app;
--- What was remembered is revoked, and else stays too.
+-- A grant is revoked by an update. No other column of a grant is updated.
 GRANT UPDATE (revoked_at, revoked_by) ON grants TO holdpoint_app;

@@ -1,4 +1,4 @@
-//! The composition root: the only place that names concrete parts and joins them.
+//! The composition root: the only module that names concrete components and connects them.
 
 use crate::agent::{Agent, Executor, Tasks};
 use crate::approvals::Approvals;
@@ -35,13 +35,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// How long a metrics request that is under way at the end may take.
+/// The grace time of a metrics request that is in progress at shutdown.
 const LAST_SCRAPE: Duration = Duration::from_secs(1);
 
-/// What a process opens beside the connections of its clients: to the database, to models, to the issuer.
+/// The number of files that a process opens besides client connections: database, models and issuer.
 const OTHER_FILES: u64 = 100;
 
-/// A server, ready to serve.
+/// A server that is ready to serve.
 #[derive(Debug)]
 pub struct App {
     config: Config,
@@ -51,7 +51,7 @@ pub struct App {
     deadlines: Deadlines,
 }
 
-/// Why a server cannot be built or served. The texts are for the operator.
+/// The error of a server that cannot be built or served. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct AppError {
@@ -94,10 +94,10 @@ impl From<RemoteError> for AppError {
     }
 }
 
-/// The demo tools, in the folder that the configuration names.
+/// Returns the demo tools, on the folder that the configuration names.
 ///
 /// # Errors
-/// The folder cannot be made or opened.
+/// The folder cannot be created or opened.
 pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     let folder = &config.tools.files_dir;
     let failed = |error| AppError::new("tools.files_dir", format!("{}: {error}", folder.display()));
@@ -110,10 +110,10 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
     Ok(registry)
 }
 
-/// The model that the configuration names.
+/// Returns the model that the configuration names.
 ///
 /// # Errors
-/// Its provider cannot be used so.
+/// The configured provider cannot be used with these settings.
 pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppError> {
     let model = &config.model;
     let wire = match model.provider {
@@ -133,10 +133,10 @@ pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppEr
     })?))
 }
 
-/// The OpenAPI document of every server.
+/// Returns the OpenAPI document, which is the same for every server.
 ///
 /// # Errors
-/// The in-memory database could not be opened.
+/// The in-memory database cannot be opened.
 pub async fn document() -> Result<String, AppError> {
     let mut config = Config::default();
     config.database.url = "sqlite::memory:".into();
@@ -150,7 +150,7 @@ pub async fn document() -> Result<String, AppError> {
     Ok(http::document(app.api))
 }
 
-/// Brings the schema up to date, and touches nothing else: a server may be at work.
+/// Brings the schema up to date and changes nothing else. Servers may be running.
 ///
 /// # Errors
 /// The database cannot be opened or brought up to date.
@@ -159,28 +159,29 @@ pub async fn migrate(config: &Config) -> Result<(), AppError> {
     store.migrate().await.map_err(|error| database_error(config, &error))
 }
 
-/// An operator at a terminal, with the database of the servers.
+/// Returns the operator interface to the database of the servers.
 ///
 /// # Errors
-/// There is no such database, it cannot be opened, or its schema is of another version.
+/// The database does not exist, cannot be opened, or has a schema of another version.
 pub async fn operator(config: &Config) -> Result<Operator, AppError> {
     is_there(config)?;
     Ok(Operator::new(up_to_date(config).await?, config.clone()))
 }
 
-/// What fences the database of the servers. On SQLite no server can begin while it is there.
+/// Returns the fencer of the servers' database. On SQLite, no server can start while the fencer exists.
 ///
 /// # Errors
-/// As [`operator`]; on SQLite also if a server is at work.
+/// As [`operator`]. On SQLite, also if a server is running.
 pub async fn fencer(config: &Config) -> Result<Fencer, AppError> {
     is_there(config)?;
-    // Before this process has the database open itself.
+    // The process lock comes first: this process must not have the database open itself when it takes the
+    // lock.
     let sole = ProcessLock::take(config.database.url.expose_secret()).await;
     let sole = sole.map_err(|error| database_error(config, &error))?;
     Ok(Fencer::new(up_to_date(config).await?.held_by(sole)))
 }
 
-/// Connecting would make a database, and nothing would be found in it.
+/// Refuses a SQLite file that does not exist. A connection would create an empty database.
 fn is_there(config: &Config) -> Result<(), AppError> {
     match Store::file(config.database.url.expose_secret()) {
         Some(path) if !path.exists() => Err(AppError::new("database.url", "there is no such database")),
@@ -203,7 +204,8 @@ async fn connect(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Re
     connected.map_err(|error| database_error(config, &error))
 }
 
-/// The driver's own words repeat the URL, and its password with it, and name no file.
+/// Converts a store error without the secrets of the URL. The driver's text repeats the URL with its
+/// password, and does not name the file.
 fn database_error(config: &Config, error: &StoreError) -> AppError {
     let url = config.database.url.expose_secret();
     let why = match error.to_string() {
@@ -218,7 +220,7 @@ fn database_error(config: &Config, error: &StoreError) -> AppError {
     }
 }
 
-/// A fresh random key for tickets.
+/// Returns a new random key for tickets.
 fn fresh_key(clock: &dyn Clock) -> Result<SecretString, AppError> {
     let key = clock.secret().ok_or_else(|| AppError::new("tickets", "the system gives no random numbers"))?;
     Ok(key.into())
@@ -234,8 +236,8 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(Skewed(faults::skew_micros()))
 }
 
-/// Lets this process open as many files as the system lets it, and says where that is too few for
-/// `limits.connections`.
+/// Raises the limit of open files of this process as far as the system allows. Logs a warning if the result
+/// is too low for `limits.connections`.
 pub fn open_many_files(config: &Config) {
     let connections = config.limits.caps(config.auth.mode).connections;
     let wanted = connections.map_or(0, |max| u64::from(max.get()) + OTHER_FILES);
@@ -248,11 +250,11 @@ pub fn open_many_files(config: &Config) {
             );
         }
         Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
     }
 }
 
-/// What a server is made of.
+/// The components of a server.
 #[derive(Debug)]
 pub struct AppBuilder {
     config: Config,
@@ -262,32 +264,34 @@ pub struct AppBuilder {
 }
 
 impl AppBuilder {
-    /// With these tools, and no others.
+    /// Sets the tools. The server has no other tools.
     #[must_use]
     pub fn tools(mut self, tools: ToolRegistry) -> Self {
         self.tools = tools;
         self
     }
 
-    /// With this model as well. The first is the default.
+    /// Adds a model. The first model is the default.
     #[must_use]
     pub fn model(mut self, model: Arc<dyn LanguageModel>) -> Self {
         self.models.push(model);
         self
     }
 
-    /// With this approval handler, which is asked first about held calls: [`Deferred`] leaves them to the routes.
+    /// Sets the approval handler, which the server asks first about a held call. [`Deferred`] leaves every
+    /// call to the routes.
     #[must_use]
     pub fn handler(mut self, handler: impl ApprovalHandler) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Joins the server; brings the schema up to date, and puts in order what an earlier process left behind.
+    /// Builds the server. Brings the schema up to date, and recovers the unfinished work of an earlier
+    /// process.
     ///
     /// # Errors
-    /// The configuration cannot be used or names a tool that is not there, or the database not be opened or brought up to
-    /// date. In mode `manual` there is no approval handler, or the handler has no usable name.
+    /// The configuration is invalid or names an unknown tool. The database cannot be opened or brought up to
+    /// date. In mode `manual` there is no approval handler, or the handler has an unusable name.
     pub async fn build(mut self) -> Result<App, AppError> {
         self.config.check()?;
         self.tools.check()?;
@@ -303,7 +307,7 @@ impl AppBuilder {
     fn check_handler(&self) -> Result<(), AppError> {
         match &self.handler {
             None if self.config.approval.mode == ApprovalMode::Manual => {
-                let why = "in mode \"manual\" somebody has to be asked, and there is no approval handler; give one \
+                let why = "in mode \"manual\" an approval handler is required; give one \
                            to the builder (`handlers::Deferred` leaves every call to the routes), or set \
                            approval.mode to \"auto-approve\" or \"auto-deny\"";
                 Err(AppError::new("approval.mode", why))
@@ -317,7 +321,7 @@ impl AppBuilder {
     }
 }
 
-/// Warns of settings by which calls run without a person, or everybody is the one user.
+/// Warns of settings by which calls run without an approval, or by which every caller is the same user.
 fn warn_of_dangers(config: &Config) {
     let (approval, auth) = (&config.approval, &config.auth);
     if approval.mode == ApprovalMode::AutoApprove {
@@ -331,13 +335,14 @@ fn warn_of_dangers(config: &Config) {
         tracing::warn!(key = "approval.always_allow", "{what}");
     }
     if auth.mode == AuthMode::None && auth.allow_insecure {
-        let what = "everyone who reaches the server is its one user, and may approve every call";
+        let what = "every caller is the one user of the server, and may approve every call";
         tracing::warn!(key = "auth.allow_insecure", "{what}");
     }
 }
 
 impl App {
-    /// A server with this configuration, to be given its tools, its models and who is asked about held calls.
+    /// Returns the builder of a server with this configuration. The builder takes the tools, the models and
+    /// the approval handler.
     pub fn builder(config: Config) -> AppBuilder {
         AppBuilder { config, tools: ToolRegistry::new(), models: Vec::new(), handler: None }
     }
@@ -345,9 +350,7 @@ impl App {
     async fn start(parts: AppBuilder) -> Result<Self, AppError> {
         let config = &parts.config;
         #[cfg(feature = "torture")]
-        tracing::error!(
-            "this build has the feature `torture`: it breaks on purpose, and serves this machine alone"
-        );
+        tracing::error!("this build has the feature `torture`: it injects faults, and serves loopback only");
         let clock = clock();
         let names = parts.tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
@@ -358,7 +361,7 @@ impl App {
         let tickets = Tickets::new(store.ticket_key(fresh_key(clock.as_ref())?).await?, clock.clone());
         let app = Self::join(parts, store, clock, metrics, tickets)?;
         app.warn_of_inexact_numbers();
-        // Large, and it would make everything that builds a server as large.
+        // The future is large. Boxing keeps it out of the futures of all callers.
         Box::pin(app.prepare()).await?;
         app.auth.prepare();
         let (approvals, every) = (app.api.approvals.clone(), app.config.approval.sweep);
@@ -379,7 +382,7 @@ impl App {
         tickets: Tickets,
     ) -> Result<Self, AppError> {
         let AppBuilder { config, tools, models, handler } = parts;
-        // Who is asked by a rule or a session alone is asked at the routes.
+        // Without a handler, rules and sessions can still hold calls. The routes decide these calls.
         let handler = handler.unwrap_or_else(|| Arc::new(Deferred));
         let tasks = Tasks::new();
         let auth = Authenticator::new(&config, clock.clone(), tasks.clone(), tickets.clone());
@@ -449,8 +452,8 @@ impl App {
             tracing::warn!(
                 tool,
                 ?places,
-                "the tool asks and takes 64-bit integers: a call with one beyond 2^53 is invalid, because a page \
-                 cannot show it exactly; let the tool take a text there, or set tools.<name>.exact_numbers = \"allow\""
+                "a call of this tool with an integer beyond 2^53 is invalid, because a page cannot show it \
+                 exactly; use a string in the schema, or set tools.<name>.exact_numbers = \"allow\""
             );
         }
     }
@@ -458,13 +461,10 @@ impl App {
     async fn prepare(&self) -> Result<(), AppError> {
         let store = &self.api.store;
         for (setting, value) in store.unsafe_settings().await? {
-            tracing::warn!(
-                setting,
-                value,
-                "a crash of the database may lose decisions that were acknowledged"
-            );
+            tracing::warn!(setting, value, "a crash of the database may lose acknowledged decisions");
         }
-        // On Postgres other processes may be alive: there only a lease tells.
+        // Recovery is for one writer. On Postgres other processes may be alive, and only an expired lease
+        // shows lost work.
         if store.has_one_writer() {
             let write = store.write().await?;
             let recovered = write.recover(self.config.approval.start_deadline).await?;
@@ -475,22 +475,23 @@ impl App {
                     interrupted_calls,
                     repeated_calls,
                     closed_turns,
-                    "an earlier process left work behind; its outcome is unknown, and what may be is begun again"
+                    "an earlier process left unfinished work; interrupted calls have an unknown outcome"
                 );
             }
         }
         Ok(())
     }
 
-    /// The same server, with other deadlines for its clients.
+    /// Returns the same server with other deadlines for its clients.
     #[must_use]
     pub fn with_deadlines(mut self, deadlines: Deadlines) -> Self {
         self.deadlines = deadlines.tellable();
         self
     }
 
-    /// The whole server as an endpoint, for an app of one's own. Without authentication it answers only connections of
-    /// this machine, to its own names, unless `auth.allow_insecure` says otherwise.
+    /// Returns the whole server as an endpoint for another poem app. Without authentication, the endpoint
+    /// answers only connections of this machine that use a name of this machine, unless `auth.allow_insecure`
+    /// is set.
     pub fn endpoint(&self) -> BoxEndpoint<'static> {
         http::endpoint(self.api.clone(), self.settings(), self.auth.clone(), self.tasks.clone())
     }
@@ -503,41 +504,42 @@ impl App {
             chat_body_bytes: self.config.limits.chat_body_bytes,
             message_bytes: self.config.limits.message_bytes,
             docs: self.config.serves_docs(),
-            // With tokens there is a proxy, which may be on this machine and let everybody in.
+            // With tokens there is a proxy. The proxy may run on this machine and forward requests of any
+            // client.
             metrics: loopback && server.metrics_bind.is_none() && self.config.faces_only_this_machine(),
             cors: Cors::new(&server.cors_origins),
             deadlines: self.deadlines,
         }
     }
 
-    /// The metrics, in the text format of OpenMetrics: what `/metrics` answers, for an app that has a route of its
-    /// own for it.
+    /// Returns the metrics in the text format of OpenMetrics, as `/metrics` does. For an app with a metrics
+    /// route of its own.
     pub async fn metrics(&self) -> String {
         self.api.scrape.text().await
     }
 
-    /// For an app of one's own that is about to leave: begins no turn and no approved call any more, lets what is under way
-    /// finish for the grace time, then gives it up, and it is written that nobody knows its outcome.
+    /// Shuts the server down, for an app that embeds it. Starts no further turn and no further approved call.
+    /// Waits up to the grace time for running work, then abandons the rest and stores its outcome as unknown.
     pub async fn finish(&self) {
         self.tasks.finish(self.config.server.grace, async {}).await;
     }
 
-    /// Serves until `stop`, then lets what is under way finish for the grace time, and gives up the rest.
+    /// Serves until `stop` completes. Then waits up to the grace time for running work, and abandons the
+    /// rest.
     ///
     /// # Errors
-    /// The listener has no address, or one that faces more than this machine without leave; `server.metrics_bind` is
-    /// taken.
+    /// The listener has no address, or an address that is not loopback without permission for that. The
+    /// address `server.metrics_bind` is in use.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), AppError> {
         let address = listener.local_addr().map_err(|error| AppError::new("server.bind", error))?;
         if !address.ip().is_loopback() && self.config.faces_only_this_machine() {
-            let why = "without authentication only this machine may be faced; expected a loopback address, \
-                       auth.mode = \"jwt\", or auth.allow_insecure = true";
+            let why = "without authentication the server may only listen on loopback; expected a loopback \
+                       address, auth.mode = \"jwt\", or auth.allow_insecure = true";
             return Err(AppError::new("server.bind", why));
         }
         #[cfg(feature = "torture")]
         if !address.ip().is_loopback() {
-            let why =
-                "a build with the feature `torture` serves this machine alone; expected a loopback address";
+            let why = "a build with the feature `torture` serves loopback only; expected a loopback address";
             return Err(AppError::new("server.bind", why));
         }
         if !address.ip().is_loopback() {
@@ -556,7 +558,8 @@ impl App {
         let on_loopback = beside.as_ref().is_some_and(|(_, address)| address.ip().is_loopback());
         let operators =
             http::operators_endpoint(self.api.clone(), self.settings(), on_loopback, self.tasks.clone());
-        // Until the end: how a server stops is worth seeing too.
+        // The metrics listener serves until the main listener has stopped, so that a scrape can observe the
+        // shutdown.
         let over = CancellationToken::new();
         let serve_metrics = async {
             match beside {

@@ -1,18 +1,19 @@
-//! The way out: how anything is asked over the network.
+//! The HTTP client for outgoing requests.
 
 use reqwest::Url;
 use std::error::Error;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A server that does not take the connection by then is down.
+/// A server that does not accept a connection within this time counts as down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client for this address. It follows no redirect: what is sent goes to the host that was configured and to no
-/// other. The proxy that the environment names is asked, as everywhere, but not for what is on this machine: its
-/// answers would be the proxy's to write.
+/// Returns a client for this address. The client follows no redirects: requests go to the configured host
+/// only. The client uses the proxy from the environment, except for loopback addresses, because a proxy could
+/// forge the responses of a local server.
 pub(crate) fn client(url: &Url) -> Result<reqwest::Client, String> {
-    // reqwest panics without one, even for plain HTTP. If the process has chosen another, that one stays.
+    // reqwest panics without a provider, even for plain HTTP. A provider that the process installed before
+    // stays in place.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -21,14 +22,14 @@ pub(crate) fn client(url: &Url) -> Result<reqwest::Client, String> {
     client.build().map_err(chain)
 }
 
-/// Whether the address is on this machine.
+/// Whether the address is a loopback address.
 fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The error and its causes. Only the first names the URL, and that one leaves it out here.
+/// Returns the error with its causes. Only the first error contains the URL, which is removed.
 pub(crate) fn chain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let causes = std::iter::successors(error.source(), |&cause| cause.source());

@@ -1,13 +1,15 @@
-//! Faults on purpose, for the torture run: failpoints at every commit and around tools, and bugs that its checker has to
-//! find. Only with the feature `torture`, which no release has; what happens is chosen when the process starts.
+//! Deliberate faults for the torture run: failpoints at every commit and around tools, and bugs that the
+//! checker of the run has to find. They exist only with the feature `torture`, which no release has. They are
+//! configured when the process starts.
 //!
-//! A failpoint is a place with a name and two sides, `before` and `after`. A commit is named by the first event it writes
-//! (`tool.approved`, `tool.started`, `run.waiting`), a step by its hold (`tool.requires_approval`) where it has one; what
-//! writes no event has a name of its own: `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`,
-//! `step.written`, `step.broken`, and `other`. Beside commits there are `tool.run`, `hold.told`, `decision.told` and `sweep.found`.
+//! A failpoint has a name and two sides, `before` and `after`. The name of a commit is its first event
+//! (`tool.approved`, `tool.started`, `run.waiting`). A step with a hold has the event of the hold
+//! (`tool.requires_approval`). A commit without events has a name of its own: `call.renewed`, `turn.renewed`,
+//! `step.opened`, `step.drafted`, `step.written`, `step.broken`, and `other`. Further failpoints are
+//! `tool.run`, `hold.told`, `decision.told` and `sweep.found`.
 //!
-//! The crate `fail` would not do: it cannot end the process without unwinding, nor have a commit made and its answer lost;
-//! its `sleep` stops a thread of the runtime, and its luck has no seed.
+//! The crate `fail` is not sufficient: it cannot end the process without unwinding, and cannot make a commit
+//! and lose its result. Its `sleep` blocks a thread of the runtime, and its randomness has no seed.
 
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -24,34 +26,35 @@ use parking_lot::Mutex;
 #[cfg(not(debug_assertions))]
 compile_error!("the feature `torture` breaks the server on purpose; no release may have it");
 
-/// A static, because a fault may be anywhere and nothing may be handed on for its sake in a release.
+/// A static, so that releases do not have to pass this value to every place with a fault.
 static CHOSEN: OnceLock<Chosen> = OnceLock::new();
 
-/// What goes wrong in this process.
+/// The faults of this process.
 #[derive(Debug, Default)]
 pub struct Chosen {
-    /// At failpoints; of several for the same side of a point, the first with luck.
+    /// The faults at failpoints. If several apply to one side of a failpoint, the first one that strikes
+    /// counts.
     pub faults: Vec<Fault>,
-    /// What luck is made of: the same hits of the same faults have the same luck.
+    /// The seed of the randomness. The same hits of the same faults have the same result.
     pub seed: u64,
-    /// Where each hit of a failpoint is told, a JSON object a line.
+    /// The file for the hits of failpoints, one JSON object a line.
     pub hits: Option<File>,
-    /// A bug that this process has.
+    /// The planted bug of this process.
     pub bug: Option<Bug>,
-    /// How far its clock is ahead, in microseconds.
+    /// The offset of the clock, in microseconds ahead.
     pub skew_micros: i64,
 }
 
 impl Chosen {
-    /// Chooses it for this process, for good. False if something was chosen before.
+    /// Installs these faults for the lifetime of the process. Returns false if faults were installed before.
     pub fn install(self) -> bool {
         CHOSEN.set(self).is_ok()
     }
 
-    /// A file for the hits, which others may append to as well.
+    /// Opens a file for the hits. Other processes may append to the same file.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub fn hits_in(path: &Path) -> std::io::Result<File> {
         File::options().create(true).append(true).open(path)
     }
@@ -73,16 +76,16 @@ impl Display for Side {
     }
 }
 
-/// What a failpoint does.
+/// The effect of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Ends the process at once, as `kill -9` does: nothing is unwound, nothing is flushed.
+    /// Ends the process immediately, like `kill -9`, without unwinding or flushing.
     Die,
-    /// Before a commit: it is not made.
+    /// Prevents the commit. Applies before a commit.
     Refuse,
-    /// After a commit: the caller is told that it was not made.
+    /// Reports a made commit as failed. Applies after a commit.
     Lose,
-    /// Lets this much time go by.
+    /// Waits for this time.
     Pause(Duration),
 }
 
@@ -97,9 +100,9 @@ impl Display for Action {
     }
 }
 
-/// What may happen at a failpoint, as `after:tool.started=die@0.02`: one side of it; `die`, `refuse` (before), `lose`
-/// (after) or `pause:` and milliseconds; and how likely (always, if that is not said). The point `*` is every one;
-/// only a commit can be refused or lost.
+/// A possible fault at a failpoint, such as `after:tool.started=die@0.02`: the side; `die`, `refuse`
+/// (before), `lose` (after) or `pause:` with milliseconds; and the probability (default: always). The name
+/// `*` matches every failpoint; only commits can be refused or lost.
 #[derive(Debug, Clone)]
 pub struct Fault {
     side: Side,
@@ -145,31 +148,33 @@ impl Fault {
         applies && self.side == side && (self.point == "*" || self.point == point.name)
     }
 
-    /// Whether this hit has bad luck. Each hit has its own, whatever other tasks hit meanwhile.
+    /// Whether the fault strikes at this hit. Each hit has its own random number, independent of concurrent
+    /// tasks.
     fn strikes(&self, seed: u64) -> bool {
         let mut hasher = DefaultHasher::new();
         let hit = self.hits.fetch_add(1, Ordering::Relaxed);
         (seed, hit, self.side == Side::Before, &self.point, self.action.to_string()).hash(&mut hasher);
-        // The upper half is a number from 0 up to 1 in steps that a float has.
+        // The upper half becomes a number from 0 (inclusive) to 1 (exclusive), in steps that a float
+        // represents.
         let chance = f64::from((hasher.finish() >> 32) as u32) / (f64::from(u32::MAX) + 1.0);
         chance < self.probability
     }
 }
 
-/// A place where something may go wrong, and the call that it is about, if it is about one.
+/// A failpoint, with the id of its call, if it has one.
 #[derive(Debug, Clone)]
 pub(crate) struct Point {
     name: &'static str,
     call: Option<String>,
-    /// Whether it is a commit, which can be refused and whose answer can be lost.
+    /// Whether the failpoint is a commit, which can be refused and whose result can be lost.
     commits: bool,
 }
 
-/// How a failpoint was passed.
+/// The result of a failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
     Well,
-    /// The caller has to be told that it failed.
+    /// The caller receives a failure.
     Failed,
 }
 
@@ -178,12 +183,12 @@ impl Point {
         Self { name, call: call.map(ToString::to_string), commits: false }
     }
 
-    /// What goes wrong before it.
+    /// Runs the faults before the failpoint.
     pub(crate) async fn before(&self) -> Passed {
         Box::pin(self.pass(Side::Before)).await
     }
 
-    /// What goes wrong after it.
+    /// Runs the faults after the failpoint.
     pub(crate) async fn after(&self) -> Passed {
         Box::pin(self.pass(Side::After)).await
     }
@@ -195,7 +200,7 @@ impl Point {
             at_point.map(|fault| (fault.strikes(chosen.seed), fault.action)).find(|(strikes, _)| *strikes);
         let action = action.map(|(_, action)| action);
         if let Some(mut hits) = chosen.hits.as_ref() {
-            // A line that cannot be written is missed by whoever counts them.
+            // A line that cannot be written is missing in the count of hits.
             let _written = hits.write_all(self.line(side, action).as_bytes());
         }
         match action {
@@ -219,7 +224,7 @@ impl Point {
     }
 }
 
-/// The name of a commit: the first thing that was said of it.
+/// The name of a commit: the first name that is set.
 #[derive(Debug, Default)]
 pub(crate) struct CommitName(Mutex<Option<Point>>);
 
@@ -234,7 +239,7 @@ impl CommitName {
     }
 }
 
-/// How far this process's clock is ahead, in microseconds.
+/// Returns how far this process's clock is ahead, in microseconds.
 pub(crate) fn skew_micros() -> i64 {
     CHOSEN.get().map_or(0, |chosen| chosen.skew_micros)
 }
@@ -244,45 +249,47 @@ pub(crate) fn has(bug: Bug) -> bool {
     CHOSEN.get().is_some_and(|chosen| chosen.bug == Some(bug))
 }
 
-/// By the machine's clock, whatever the process takes for its own: who counts hits compares those of many processes.
+/// Returns the time of the machine's clock, without the offset of the process, because the checker compares
+/// the hits of many processes.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the domain's clock may be ahead, and is not this rank's to use"
+    reason = "the domain's clock may be skewed, and this layer must not use the domain"
 )]
 fn machine_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A bug that the checker of a run has to find, at its true place. Each says which guard of the database refuses what it
-/// does; where none can see it, only the checker is left.
+/// A planted bug that the checker of a run has to find, at a realistic place. Each variant names the guard of
+/// the database that refuses its effect, if a guard can. Otherwise only the checker can find the bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Bug {
-    /// A decision moves a call whatever its state. Refused by `tool_calls_decided` (SQLite), `tool_calls_moves`
-    /// (Postgres): a decision is final.
+    /// A decision moves a call whatever its state is. Refused by `tool_calls_decided` (SQLite),
+    /// `tool_calls_moves` (Postgres): a decision is final.
     DecideAnyState,
-    /// The tool runs, then the call is claimed. No database can see it: the rows are the same, later.
+    /// The tool runs before the call is claimed. The database cannot detect this: the rows are the same, only
+    /// later.
     ClaimAfterTool,
-    /// The sweeper closes by its id a call that it found silent a while ago. Refused where the call has ended since, by
-    /// `tool_calls_moves`: succeeded or failed to interrupted is no transition. Where it has been renewed no
-    /// database can see it.
+    /// The sweeper closes a call by its id, after an earlier check found the lease expired. If the call ended
+    /// since, `tool_calls_moves` refuses: succeeded or failed to interrupted is not a legal transition. If
+    /// the lease was renewed since, the database cannot detect this.
     ReapById,
-    /// What lost its process is run again, harmless or not. Refused by `tool_calls_attempts` (SQLite), `tool_calls_moves`
-    /// (Postgres), and by the CHECK on `exec_attempt`.
+    /// A call of a lost process runs again, even if the tool is not idempotent. Refused by
+    /// `tool_calls_attempts` (SQLite), `tool_calls_moves` (Postgres), and by the CHECK on `exec_attempt`.
     ReapToApproved,
-    /// Holds are told before they are committed. No database can see it.
+    /// Holds are emitted before their commit. The database cannot detect this.
     TellBeforeCommit,
-    /// Threads are everybody's. No database can see it: nothing is written amiss.
+    /// Threads are visible to every user. The database cannot detect this, because all writes are correct.
     NoTenant,
-    /// The request's future owns the decision and the tool, so that a client's going away cuts them off. No
-    /// database can see it.
+    /// The request's future owns the decision and the tool, so a client that disconnects cuts both off. The
+    /// database cannot detect this.
     RequestOwnsWork,
-    /// What is urgent is written without a transaction of its own, on connections that a `BEGIN` was left on which
-    /// nobody tracks. No database can see it: to it the transaction is not over yet.
+    /// Urgent writes have no transaction of their own, on connections with an untracked `BEGIN`. The database
+    /// cannot detect this: for the database the transaction is still open.
     LeakedTransaction,
-    /// A late outcome rewrites what the model was told. Refused by `sent_answers_fixed`.
+    /// A late outcome rewrites a result that the model has read. Refused by `sent_answers_fixed`.
     LateRewrites,
-    /// A later decision overwrites the one in force. Refused by `tool_calls_decided` (SQLite), `tool_calls_moves`
-    /// (Postgres), and by the CHECKs on `validated` and the state.
+    /// A later decision overwrites the decision in force. Refused by `tool_calls_decided` (SQLite),
+    /// `tool_calls_moves` (Postgres), and by the CHECKs on `validated` and the state.
     LastWins,
 }

@@ -1,31 +1,35 @@
-//! holdpoint: a chat backend that streams a model's answers to pages built on the AI SDK, and holds dangerous
-//! tool calls for a human.
+//! holdpoint is a chat backend. It streams the answers of a model to pages built on the AI SDK, and holds
+//! dangerous tool calls for a human.
 //!
-//! # The map
+//! # Modules
 //!
-//! Five modules are for who builds on it; the rest of the map is in `ARCHITECTURE.md`.
+//! Five modules are the public interface. `ARCHITECTURE.md` describes the private modules.
 //!
-//! - [`tools`]: the trait [`Tool`](tools::Tool), the trait [`SubAgent`](tools::SubAgent), the registry, and the demo tools.
-//! - [`llm`]: the trait [`LanguageModel`](llm::LanguageModel), the models behind a server, and the scripted one.
-//! - [`handlers`]: the trait [`ApprovalHandler`](handlers::ApprovalHandler), and who may be asked about held calls.
-//! - [`config`]: everything that can be set.
-//! - [`app`]: joins these to an [`App`](app::App), which serves, or is an endpoint of one's own poem app.
+//! - [`tools`]: the trait [`Tool`](tools::Tool), the trait [`SubAgent`](tools::SubAgent), the registry, and
+//!   the demo tools.
+//! - [`llm`]: the trait [`LanguageModel`](llm::LanguageModel), the models on remote servers, and the scripted
+//!   model.
+//! - [`handlers`]: the trait [`ApprovalHandler`](handlers::ApprovalHandler), and the handlers for held calls.
+//! - [`config`]: all settings.
+//! - [`app`]: joins these parts to an [`App`](app::App). The `App` serves, or is an endpoint of another poem
+//!   app.
 //!
-//! `examples/own_tool.rs` is a tool and a server around it, `examples/sub_agent.rs` one that a child thread does;
-//! `examples/own_handler.rs` asks at a terminal; `examples/embed.rs` is a part of another app.
+//! `examples/own_tool.rs` has a custom tool and a server for it. `examples/sub_agent.rs` has a tool that runs
+//! in a child thread. `examples/own_handler.rs` asks for approvals at a terminal. `examples/embed.rs` embeds
+//! the server in another app.
 //!
-//! # The invariants
+//! # Invariants
 //!
-//! - A tool runs only for a [`Permit`](tools::Permit) of its own type, and nobody makes one outside of this crate: it
-//!   comes from a committed row, on the policy's word or a person's.
-//! - An approved call runs at most once. After a crash its outcome is said to be unknown.
-//! - What was shown is what runs; an edit is stored beside it.
+//! - A tool runs only with a [`Permit`](tools::Permit) for its own type. No code outside of this crate can
+//!   make a permit: a permit comes from a committed row, which the policy or a person allowed.
+//! - An approved call runs at most once. After a crash its outcome is reported as unknown.
+//! - The inputs that a person saw are the inputs that run. An edit is stored beside them.
 //! - Nothing that a client sends is authority: not its history, not its results.
-//! - Holds, decisions and results are told after their commit.
+//! - Holds, decisions and results are emitted only after their commit.
 //!
 //! # One turn and one validation
 //!
-//! A server on a database of its own, with the demo tools and the model that knows a handful of sentences:
+//! A server on a database of its own, with the demo tools and the scripted model:
 //!
 //! ```
 //! # use holdpoint::app::{self, App};
@@ -44,12 +48,12 @@
 //! let url = format!("http://{}", listener.local_addr()?);
 //! tokio::spawn(app.serve(listener, std::future::pending()));
 //! std::fs::write(files.join("notes.txt"), "old news")?;
-//! # // What the server installs when it asks a model, this client needs now.
+//! # // This client needs the TLS provider that the server installs with its first model.
 //! # let _installed = rustls::crypto::ring::default_provider().install_default();
 //! # let http = reqwest::Client::new();
 //!
-//! // One turn. The thread is the caller's own name for it. The model asks for something dangerous; the call is saved,
-//! // the stream says that it waits, and ends.
+//! // One turn. The caller names the thread. The model makes a dangerous call. The server stores the call as
+//! // pending, emits it in the stream, and ends the stream.
 //! let ask = serde_json::json!({ "id": "my-chat", "content": "delete notes.txt" });
 //! let turn = http.post(format!("{url}/qa/chat_streamed")).json(&ask).send().await?.text().await?;
 //! let held = turn.lines().find_map(|line| line.strip_prefix("8:")).ok_or("nothing was held")?;
@@ -57,13 +61,13 @@
 //! assert_eq!(held[0]["validated"], "pending");
 //! assert!(files.join("notes.txt").exists());
 //!
-//! // One validation. A person says yes; the call runs now, and the answer is what became of it.
+//! // One validation. A person approves. The call runs, and the response contains its outcome.
 //! let yes = serde_json::json!({ "toolCallId": held[0]["toolCallId"], "isValidated": true });
 //! let done = http.post(format!("{url}/qa/validate_tool")).json(&yes).send().await?.text().await?;
 //! assert!(done.contains(r#""state":"succeeded""#), "{done}");
 //! assert!(!files.join("notes.txt").exists());
 //!
-//! // The next turn: nothing new is said, and the model reads what happened.
+//! // The next turn has no new message. The model reads the outcome.
 //! let go_on = serde_json::json!({ "id": "my-chat" });
 //! let turn = http.post(format!("{url}/qa/chat_streamed")).json(&go_on).send().await?.text().await?;
 //! assert!(turn.contains(r#""validated":"approved""#), "{turn}");
@@ -71,7 +75,7 @@
 //! # }
 //! ```
 //!
-//! What happens meanwhile, step by step, is in `ARCHITECTURE.md` under "One turn" and "One decision".
+//! `ARCHITECTURE.md` describes each step under "One turn" and "One decision".
 
 mod agent;
 pub mod app;
@@ -96,7 +100,7 @@ pub mod tools;
 
 pub use approvals::handlers;
 
-/// The examples of the documentation, compiled.
+/// The examples of the documentation, which doctests compile.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]
 struct Documentation;

@@ -1,4 +1,4 @@
-//! The server's command line.
+//! The command line of the server.
 
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
-    /// The configuration file [default: holdpoint.toml, where there is one]
+    /// The configuration file [default: holdpoint.toml, if it exists]
     #[arg(long, global = true)]
     config: Option<PathBuf>,
     /// server.bind: the address to listen on
@@ -36,31 +36,31 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve (the default)
+    /// Run the server (the default)
     Serve,
-    /// Bring the database's schema up to date
+    /// Bring the schema of the database up to date
     Migrate,
     /// Print the OpenAPI document
     Openapi,
-    /// Print the configuration in force, as a file; secrets are masked
+    /// Print the configuration in force as a file; secrets are masked
     Config,
-    /// Look at calls, and say how one went of which nobody knows
+    /// List calls, and record the outcome of an interrupted call
     #[command(subcommand)]
     Approvals(Approvals),
-    /// After a restore or a failover that lost commits: have nothing run again by itself
+    /// After a restore or a failover that lost commits: close all open work, so that nothing is rerun
     ///
-    /// To be run before anybody serves from the database. Whatever it holds as open may have happened in the time that
-    /// was lost: calls that wait, or were approved and not begun, are cancelled; those that were begun are interrupted,
-    /// and turns under way closed. May be broken off, and run again.
+    /// Run the command before a server uses the database. Open work may have happened in the lost time. The
+    /// command cancels calls that are pending, or approved and never started. It interrupts calls that were
+    /// started, closes open turns and revokes grants. The command can be interrupted and run again.
     Fence {
-        /// Who says so
+        /// Name of the operator, for the audit trail
         #[arg(long, value_name = "NAME")]
         by: String,
     },
-    /// Erase what deleted threads hold: texts, titles, and the inputs and results of calls
+    /// Erase the content of deleted threads: texts, titles, and the inputs and results of calls
     ///
-    /// The rows stay as evidence: ids, states, decisions with their reasons, events, hashes. What is erased is gone for
-    /// good. Servers may be running meanwhile. May be interrupted, and run again.
+    /// The rows stay as evidence: ids, states, decisions with their reasons, events, hashes. The erased
+    /// content cannot be restored. Servers may be running. The command can be interrupted and run again.
     Purge {
         /// Only threads that were deleted at least this long ago: "30d", "12h"
         #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -70,25 +70,25 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Approvals {
-    /// List calls, the newest first
+    /// List calls, newest first
     List {
-        /// Only in these states [default: those that wait for somebody]
+        /// Only calls in these states [default: pending, interrupted]
         #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = PossibleValuesParser::new(CALL_STATES))]
         state: Vec<String>,
-        /// At most so many
+        /// Maximum number of calls
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
-    /// Say how an interrupted call went. The model is told that an operator established it
+    /// Record the outcome of an interrupted call. The model reads that an operator established it
     Resolve {
-        /// The call
+        /// Id of the call
         tool_call_id: String,
-        /// Who found out
+        /// Name of the operator, for the audit trail
         #[arg(long, value_name = "NAME")]
         by: String,
         #[command(flatten)]
         finding: Found,
-        /// How they know
+        /// Evidence for the outcome
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -97,10 +97,10 @@ enum Approvals {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Found {
-    /// It had its effect; and what it gave, if that is known
+    /// The call took effect; the value is its output, if known
     #[arg(long, value_name = "JSON", num_args = 0..=1, default_missing_value = "null", value_parser = json)]
     succeeded: Option<serde_json::Value>,
-    /// It failed, or never happened; why
+    /// The call failed or never ran; the value is the cause
     #[arg(long, value_name = "TEXT")]
     failed: Option<String>,
 }
@@ -112,10 +112,10 @@ fn json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
 /// The exit code of a process that a second signal ended: 128 and the number of SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// A command that is done sooner shows no progress.
+/// The time after which a command shows its progress.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 
-/// Prints an error with its causes, and no backtrace: it is for the operator.
+/// Prints an error with its causes. Prints no backtrace, because the reader is an operator.
 #[tokio::main]
 async fn main() -> ExitCode {
     match Box::pin(run(Cli::parse())).await {
@@ -163,7 +163,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     let tools = app::demo_tools(&config)?;
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
-    // Building puts in order what an earlier process left behind. One that has the address is no earlier one.
+    // The listener comes first. `build` recovers the work of an earlier process, and no other process can
+    // have this address.
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
     let url = format!("http://{}", listener.local_addr()?);
     let summary = app::summary(&config, &tools, model.as_ref(), &url);
@@ -177,9 +178,10 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
     Ok(served?)
 }
 
-/// Completes when the first signal asks the process to stop. The second one ends the process at once.
+/// Completes when the first signal asks the process to stop. A second signal ends the process at once.
 ///
-/// The handlers are installed before anything else: the first process of a container ignores signals without a handler.
+/// The handlers are installed before anything else, because the first process of a container ignores signals
+/// without a handler.
 fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut next = async move || {
@@ -193,7 +195,7 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
         tracing::info!("stopping; a second signal ends the process at once");
         tokio::spawn(async move {
             next().await;
-            eprintln!("stopped at once; what was running is found by its lease at the next start");
+            eprintln!("stopped at once; the next start finds the interrupted work by its leases");
             std::process::exit(EXIT_INTERRUPTED);
         });
     })
@@ -218,7 +220,7 @@ async fn list(config: &Config, states: &[String], limit: u32) -> anyhow::Result<
     }
     drop(out);
     if more {
-        eprintln!("there are more than {limit}; expected a larger --limit to see them");
+        eprintln!("there are more than {limit} calls; use a larger --limit to see them");
     }
     Ok(())
 }
@@ -245,12 +247,12 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     let leases = fencer.leases_held().await?;
     if leases > 0 {
         eprintln!(
-            "warning: {leases} turns or tools hold leases: servers may be at work; what they run is told late"
+            "warning: {leases} turns or tools hold leases: servers may be running; their outcomes arrive late"
         );
     }
     let bar = progress_bar()?;
     let fenced = fencer.fence(by, |done, all| advance(&bar, done, all));
-    let fenced = fenced.await.context("not all of it is fenced; it is safe to run this again")?;
+    let fenced = fenced.await.context("not everything is fenced; it is safe to run this again")?;
     bar.finish_and_clear();
     let Fenced { pending, approved, interrupted, turns, grants } = fenced;
     println!("{pending} calls that waited for a person are cancelled");
@@ -279,7 +281,7 @@ fn progress_bar() -> anyhow::Result<ProgressBar> {
     Ok(bar)
 }
 
-/// Moves the bar, and shows it on a terminal if the command takes long.
+/// Moves the bar. Shows the bar on a terminal after [`SHOW_AFTER`].
 fn advance(bar: &ProgressBar, done: u64, all: u64) {
     if bar.is_hidden() && bar.elapsed() > SHOW_AFTER {
         bar.set_draw_target(ProgressDrawTarget::stderr());

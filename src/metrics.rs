@@ -1,8 +1,8 @@
-//! What is counted and timed, as Prometheus reads it.
+//! The metrics of a server, in the format of Prometheus.
 //!
-//! One [`Metrics`] a server, made where it is joined and passed on. Labels have few values: routes, words of this
-//! program, names of tools and models that the operator chose. No tenant, no user, no id, and nothing that a
-//! client or a model made up.
+//! A server has one [`Metrics`], created at start-up and passed on. Labels have few values: routes, fixed
+//! names of this program, and names of tools and models that the operator chose. Labels contain no tenant,
+//! user or id, and no text that a client or a model chose.
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// What the bytes of [`Metrics::text`] are.
+/// The content type of [`Metrics::text`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A name that is none of those which may be a label.
+/// The label for all names that are not permitted as a label.
 const OTHER: &str = "other";
-/// Of answers: from what a cache in memory takes to what a patient client bears.
+/// Buckets for responses, from a cache hit in memory to the patience of a client.
 const ANSWER_SECONDS: [f64; 12] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
-/// Of models and tools.
+/// Buckets for models and tools.
 const WORK_SECONDS: [f64; 13] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
-/// Of people: a second to a week.
+/// Buckets for decisions of people, from a second to a week.
 const PERSON_SECONDS: [f64; 11] =
     [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 604_800.0];
 
@@ -55,7 +55,7 @@ struct Route {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct End {
     end: &'static str,
-    /// Why it failed; empty, which is no label, if it did not.
+    /// The error code of a failed turn, otherwise empty. An empty value is no label.
     code: &'static str,
 }
 
@@ -114,7 +114,7 @@ struct Pool {
     pool: &'static str,
 }
 
-/// The metrics of one server. Cheap to clone.
+/// The metrics of one server. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
 
@@ -165,10 +165,11 @@ fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metri
 }
 
 impl Metrics {
-    /// What is done under a lease.
+    /// The kinds of work with a lease.
     const WORK: [&str; 2] = ["turn", "call"];
 
-    /// None counted yet. `tools` are the names that may be labels; `started` is the time, in seconds since 1970.
+    /// Creates the metrics, all at zero. `tools` are the names that may be labels; `started` is the start
+    /// time, in seconds since 1970.
     pub(crate) fn new(tools: impl IntoIterator<Item = String>, started: f64) -> Self {
         let mut registry = Registry::default();
         let build = Info::new(Version { version: env!("CARGO_PKG_VERSION") });
@@ -232,22 +233,22 @@ impl Metrics {
             ),
             registry,
         };
-        // What should never count has to be seen not to.
+        // Counters that should stay at zero have to be visible from the start.
         for work in Self::WORK {
             let _at_zero = inner.leases_lost.get_or_create_owned(&Work { work });
         }
         Self(Arc::new(inner))
     }
 
-    /// Everything, in the text format of OpenMetrics.
+    /// Returns all metrics in the OpenMetrics text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _infallible = text::encode(&mut text, &self.0.registry);
         text
     }
 
-    /// A request was answered. `route` is its template, where it has one.
+    /// Records the response to a request. `route` is the template of the route, if there is one.
     pub(crate) fn answered(&self, route: Option<&str>, method: &str, status: u16, time: Duration) {
         let route = route.unwrap_or(OTHER).to_owned();
         let method = match method {
@@ -273,29 +274,29 @@ impl Metrics {
         inner.requests.get_or_create(&Answer { route, method, status }).inc();
     }
 
-    /// A client reads a stream, until this is dropped.
+    /// Counts an open stream until the returned value is dropped.
     pub(crate) fn stream(&self) -> Now {
         Now::begin(&self.0.streams)
     }
 
-    /// A turn runs, until this is dropped.
+    /// Counts a running turn until the returned value is dropped.
     pub(crate) fn turn(&self) -> Now {
         Now::begin(&self.0.turns_running)
     }
 
-    /// A turn has ended; with a code if it failed.
+    /// Records the end of a turn, with the error code of a failed turn.
     pub(crate) fn turn_ended(&self, end: &'static str, code: Option<&'static str>) {
         self.0.turns.get_or_create(&End { end, code: code.unwrap_or_default() }).inc();
     }
 
-    /// A model told what a step cost.
+    /// Records the tokens that a model reported for a step.
     pub(crate) fn tokens(&self, model: &str, input: u64, output: u64) {
         for (direction, count) in [("input", input), ("output", output)] {
             self.0.tokens.get_or_create(&Tokens { model: model.to_owned(), direction }).inc_by(count);
         }
     }
 
-    /// A call has come to stand so.
+    /// Records that a call reached a state.
     pub(crate) fn call_reached(&self, tool: &str, state: &'static str) {
         let tool = self.tool(tool);
         if state == "pending" {
@@ -304,70 +305,70 @@ impl Metrics {
         self.0.calls.get_or_create(&Reached { tool, state }).inc();
     }
 
-    /// What is open in the database; `None` while nobody knows.
+    /// Sets the values that only the database has; `None` while they are unknown.
     pub(crate) fn open(&self, found: Option<Found>) {
         *self.0.open.0.lock() = found;
     }
 
-    /// Somebody answered about a call.
+    /// Records a decision about a call and its result.
     pub(crate) fn decided(&self, verdict: &'static str, surface: &'static str, outcome: &'static str) {
         self.0.decisions.get_or_create(&Decision { verdict, surface, outcome }).inc();
     }
 
-    /// The answer counted, and the call had waited so long for it.
+    /// Records how long a call waited for the decision that counted.
     pub(crate) fn hold_ended(&self, verdict: &'static str, age: Duration) {
         self.0.decision_age.get_or_create(&Verdict { verdict }).observe(age.as_secs_f64());
     }
 
-    /// A tool ran this long.
+    /// Records the run time of a tool.
     pub(crate) fn tool_ran(&self, tool: &str, time: Duration) {
         self.0.tool_seconds.get_or_create(&Tool { tool: self.tool(tool) }).observe(time.as_secs_f64());
     }
 
-    /// Work of this kind was taken for dead.
+    /// Records the lost lease of this kind of work.
     pub(crate) fn lease_lost(&self, work: &'static str) {
         self.0.leases_lost.get_or_create(&Work { work }).inc();
     }
 
-    /// The sweeper did this.
+    /// Records an action of the sweeper.
     pub(crate) fn swept(&self, action: &'static str) {
         self.0.swept.get_or_create(&Action { action }).inc();
     }
 
-    /// A model began to answer this long after it was asked.
+    /// Records the time from a request to a model until the first byte of the answer.
     pub(crate) fn model_began(&self, provider: &str, time: Duration) {
         let provider = Provider { provider: provider.to_owned() };
         self.0.model_first.get_or_create(&provider).observe(time.as_secs_f64());
     }
 
-    /// A model's answer ended so, this long after it was asked.
+    /// Records the outcome of a request to a model, and the time until the end of the answer.
     pub(crate) fn model_ended(&self, provider: &str, outcome: &'static str, time: Duration) {
         let call = ModelCall { provider: provider.to_owned(), outcome };
         self.0.model_seconds.get_or_create(&call).observe(time.as_secs_f64());
     }
 
-    /// A model is asked again.
+    /// Records a retry of a request to a model.
     pub(crate) fn model_retried(&self, provider: &str) {
         self.0.model_retries.get_or_create(&Provider { provider: provider.to_owned() }).inc();
     }
 
-    /// Work waited this long to begin a transaction.
+    /// Records how long a transaction waited for a connection.
     pub(crate) fn connection_waited(&self, pool: &'static str, time: Duration) {
         self.0.connection_seconds.get_or_create(&Pool { pool }).observe(time.as_secs_f64());
     }
 
-    /// Work waited for a connection in vain.
+    /// Records that the wait for a connection timed out.
     pub(crate) fn connection_timed_out(&self, pool: &'static str) {
         self.0.connection_timeouts.get_or_create(&Pool { pool }).inc();
     }
 
-    /// A name that the model made up is no label.
+    /// Returns the label of a tool. Names that a model made up become [`OTHER`].
     fn tool(&self, name: &str) -> String {
         if self.0.tools.contains(name) { name.to_owned() } else { OTHER.to_owned() }
     }
 }
 
-/// One of those that are there now.
+/// One unit of a gauge, which is released on drop.
 #[derive(Debug)]
 pub(crate) struct Now(Gauge);
 
@@ -384,18 +385,18 @@ impl Drop for Now {
     }
 }
 
-/// What only the database knows.
+/// Values that only the database has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
-    /// How many calls wait for a person.
+    /// The number of pending calls.
     pub(crate) holds: u64,
-    /// For how long the one of them has that expires first.
+    /// The waiting time of the pending call that expires first.
     pub(crate) oldest_hold: Duration,
-    /// How many events nobody is told yet, because they have no number.
+    /// The number of events without a number, which no subscriber has received yet.
     pub(crate) unnumbered_events: u64,
 }
 
-/// The same, for who collects: absent while the database does not answer.
+/// The same values for the collector. They are absent while the database does not respond.
 #[derive(Debug, Default)]
 struct Open(Mutex<Option<Found>>);
 

@@ -1,5 +1,5 @@
-//! What an operator does at a terminal, beside the servers: looks at calls, says how one went, and fences what a database
-//! that lost commits holds as open.
+//! The operator's commands at a terminal, next to running servers: list calls, resolve an interrupted call,
+//! purge deleted threads, and fence a database that lost commits.
 
 use crate::config::Config;
 pub use crate::domain::call::CALL_STATES;
@@ -11,13 +11,13 @@ use crate::store::{FencedThread, ListedCall, Store, StoreError};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Longest name of an operator, and longest reason, in characters.
+/// Maximum length of an operator's name and of a reason, in characters.
 const TEXT_MAX: usize = 2000;
 
-/// The states that wait for a person: one who says yes or no, or one who finds out how a call went.
+/// The states that need a person: a decision about a pending call, or the outcome of an interrupted call.
 pub const WAITING_STATES: [&str; 2] = ["pending", "interrupted"];
 
-/// Somebody at a terminal, with the database of the servers.
+/// An operator at a terminal, with access to the database of the servers.
 #[derive(Debug)]
 pub struct Operator {
     store: Store,
@@ -27,76 +27,76 @@ pub struct Operator {
 /// A call in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallLine {
-    /// Its id.
+    /// The id of the call.
     pub tool_call_id: String,
-    /// Its tool.
+    /// The tool of the call.
     pub tool: String,
-    /// Where it stands.
+    /// The state of the call.
     pub state: String,
-    /// The tenant it is of.
+    /// The tenant of the call's user.
     pub tenant_id: String,
-    /// The user it is of, in the tenant.
+    /// The user of the call, in the tenant.
     pub user_id: String,
-    /// When it came to stand so, RFC 3339.
+    /// The time at which the call entered the state, RFC 3339.
     pub since: String,
 }
 
-/// How an interrupted call went, as somebody found out.
+/// The outcome of an interrupted call, as the operator established it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finding {
-    /// It had its effect, and gave this; null where that is not known.
+    /// The call had its effect and returned this output; null if the output is unknown.
     Succeeded(Value),
-    /// It had none, or not the one that was wanted; in these words.
+    /// The call had no effect, or not the intended one. The text is the error.
     Failed(String),
 }
 
-/// What a fence did.
+/// The numbers of changes that a fence made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fenced {
-    /// Calls that waited for a person, and are cancelled.
+    /// Pending calls that are now cancelled.
     pub pending: u64,
-    /// Calls that a person had approved and nobody had begun, and are cancelled.
+    /// Approved calls that had not started and are now cancelled.
     pub approved: u64,
-    /// Calls that were begun, and are interrupted: nobody knows how they went.
+    /// Started calls that are now interrupted, because their outcome is unknown.
     pub interrupted: u64,
-    /// Turns that were under way, and are closed.
+    /// Open turns that are now closed.
     pub turns: u64,
-    /// What was to be remembered in sessions, and is not any more.
+    /// Grants that are now revoked.
     pub grants: u64,
 }
 
-/// What a purge did.
+/// The numbers of threads that a purge processed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
     /// Deleted threads that hold nothing any more.
     pub threads: u64,
-    /// Deleted threads in which something is still under way: what had finished is erased, the rest is not.
+    /// Deleted threads with unfinished work. The finished content is erased, the rest is not.
     pub unfinished: u64,
 }
 
-/// Why something was not done. The texts are for the operator.
+/// The reason why a command failed. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// What was said cannot be taken.
+    /// An argument is invalid.
     #[error("{field}: {expected}")]
     Said {
-        /// Which of it.
+        /// The name of the argument.
         field: &'static str,
-        /// What was expected.
+        /// The expected form.
         expected: String,
     },
-    /// No such call.
+    /// The call does not exist.
     #[error("there is no tool call {0}")]
     NoCall(String),
-    /// Its payload is erased, and nothing of it changes any more.
+    /// The payload of the call is erased, and the call cannot change any more.
     #[error("the tool call {0} was purged; its outcome can no longer be recorded")]
     Purged(String),
-    /// It does not stand where it could be resolved.
+    /// The call is not in a state that can be resolved.
     #[error("the tool call {id} is {state}; only an interrupted one can be resolved")]
     NotInterrupted {
-        /// The call.
+        /// The id of the call.
         id: String,
-        /// Where it stands.
+        /// The state of the call.
         state: &'static str,
     },
     /// The database failed.
@@ -115,19 +115,20 @@ impl Operator {
         Self { store, config }
     }
 
-    /// The newest calls in these states, whoever they are of, and whether there are more.
+    /// Returns the newest calls in these states, of all users, and whether there are more.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns an error if the database fails.
     pub async fn calls(&self, states: &[&str], limit: u64) -> Result<(Vec<CallLine>, bool), OperatorError> {
         let page = self.store.read().await?.calls_in(states, limit).await?;
         Ok((page.items.into_iter().map(CallLine::of).collect(), page.has_more))
     }
 
-    /// Says how an interrupted call went. The model is told that an operator established it.
+    /// Records the outcome of an interrupted call. The model reads that an operator established the outcome.
     ///
     /// # Errors
-    /// There is no such call, it is not interrupted, or the database failed.
+    /// Returns an error if an argument is invalid, if the call does not exist, is not interrupted or was
+    /// purged, or if the database fails.
     pub async fn resolve(
         &self,
         tool_call_id: &str,
@@ -165,17 +166,17 @@ impl Operator {
             Some(call) if matches!(call.state, State::Interrupted(..)) => {
                 OperatorError::Purged(tool_call_id.to_owned())
             }
-            // Its own late result was faster.
+            // The late result of the execution was stored first.
             Some(call) => not_interrupted(&call),
         })
     }
 
-    /// Erases what the threads hold that were deleted at least this long ago: texts, titles, and the inputs and results
-    /// of calls. A transaction per thread; may be interrupted and started again. `progress` gets the number of
-    /// threads that are done, and of all.
+    /// Erases the content of threads that were deleted at least this long ago: texts, titles, and the inputs
+    /// and results of calls. Each thread has its own transaction, so the purge may be interrupted and started
+    /// again. `progress` receives the number of processed threads and the number of all threads.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns an error if the database fails.
     pub async fn purge(
         &self,
         deleted_for: Duration,
@@ -198,7 +199,7 @@ impl Operator {
     }
 }
 
-/// Fences a database from which no server may serve meanwhile.
+/// Fences a database. No server may use the database meanwhile.
 #[derive(Debug)]
 pub struct Fencer(Store);
 
@@ -207,24 +208,25 @@ impl Fencer {
         Self(store)
     }
 
-    /// How many turns and executions say that they are alive, where servers may be at work meanwhile.
+    /// Returns the number of turns and executions with a valid lease. Zero if the database has one writer,
+    /// because then no server can be running.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns an error if the database fails.
     pub async fn leases_held(&self) -> Result<u64, OperatorError> {
         if self.0.has_one_writer() {
             return Ok(0);
         }
-        // Dropped, not committed: it only looks.
+        // The transaction is dropped without a commit, because it only reads.
         Ok(self.0.write().await?.leases_held().await?)
     }
 
-    /// After a restore, or a failover that lost commits: has nothing go on by itself that the database holds as open,
-    /// because it may have happened in the time that was lost. May be broken off and begun again. `progress` is told how
-    /// many threads are done, and of how many.
+    /// Closes all open work after a restore, or after a failover that lost commits, so that nothing resumes
+    /// automatically: the work may have been done in the time that was lost. The fence may be interrupted and
+    /// started again. `progress` receives the number of processed threads and the number of all threads.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns an error if the argument is invalid or the database fails.
     pub async fn fence(&self, by: &str, mut progress: impl FnMut(u64, u64)) -> Result<Fenced, OperatorError> {
         let actor = actor(by)?;
         let store = &self.0;
@@ -253,8 +255,8 @@ impl CallLine {
         Self { tool_call_id: id, tool, state, tenant_id, user_id, since: since.to_rfc3339() }
     }
 
-    /// What a person may read, in the order of the fields: what users and models named may hold what a terminal obeys, or
-    /// does not show.
+    /// Returns the fields, in order, in a form that is safe for a terminal. Names from users and models may
+    /// contain control characters and invisible characters.
     pub fn cells(&self) -> [String; 6] {
         let Self { tool_call_id, tool, state, tenant_id, user_id, since } = self;
         [tool_call_id, tool, state, tenant_id, user_id, since].map(|text| visible(text))
@@ -265,7 +267,7 @@ fn actor(by: &str) -> Result<String, OperatorError> {
     Ok(format!("user:{}", said("--by", by)?))
 }
 
-/// A text that somebody gave, if it says something and can be kept.
+/// Returns an operator's text, trimmed, if it is valid.
 fn said<'a>(field: &'static str, text: &'a str) -> Result<&'a str, OperatorError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > TEXT_MAX || text.chars().any(char::is_control) {

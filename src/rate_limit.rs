@@ -1,6 +1,6 @@
-//! How often one user may do something, at this process. With several processes each counts for itself.
+//! Rate limits for each user, per process. Each process counts separately.
 //!
-//! It is the caller who is counted, never what a request names.
+//! The limiter counts the caller, never a name in a request.
 
 use crate::domain::Principal;
 use governor::clock::Clock;
@@ -8,10 +8,10 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// After so many counts those who were not counted for a while are forgotten.
+/// The number of checks after which users without recent requests are dropped.
 const FORGET_EVERY: u32 = 1024;
 
-/// Who is counted.
+/// The user that a limit counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct User {
     tenant_id: String,
@@ -19,23 +19,24 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// The principal, whatever their roles.
+    /// Returns the user of the principal, regardless of roles.
     pub(crate) fn of(principal: &Principal) -> Self {
         Self { tenant_id: principal.tenant_id.clone(), user_id: principal.user_id.clone() }
     }
 }
 
-/// Somebody did something as often as they may for now.
+/// The error for a user at the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {max} in a minute")]
 pub(crate) struct RateLimited {
-    /// In a minute.
+    /// The limit per minute.
     pub(crate) max: NonZeroU32,
-    /// When they may again.
+    /// The seconds until the user may try again.
     pub(crate) seconds: u64,
 }
 
-/// So many a minute, of each user: that many at once, and then one whenever one's share of the minute is over.
+/// A limit per minute and user. The whole limit is available as a burst, and is refilled evenly over the
+/// minute.
 #[derive(Debug)]
 pub(crate) struct RateLimit(Option<Limited>);
 
@@ -47,7 +48,7 @@ struct Limited {
 }
 
 impl RateLimit {
-    /// At most this many, or as many as they like.
+    /// Creates a limit. `None`: no limit.
     pub(crate) fn new(max: Option<NonZeroU32>) -> Self {
         Self(max.map(|max| Limited {
             max,
@@ -56,7 +57,7 @@ impl RateLimit {
         }))
     }
 
-    /// Counts one of this principal's, if there may be one more.
+    /// Counts one request of this principal, or returns an error if the limit is reached.
     pub(crate) fn count(&self, principal: &Principal) -> Result<(), RateLimited> {
         let Some(limited) = &self.0 else { return Ok(()) };
         if limited.counted.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
@@ -65,7 +66,7 @@ impl RateLimit {
         }
         limited.limiter.check_key(&User::of(principal)).map_err(|until| {
             let wait = until.wait_time_from(limited.limiter.clock().now());
-            // The whole second in which they may.
+            // Rounds up to whole seconds.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
             RateLimited { max: limited.max, seconds }
         })
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn who_has_not_been_here_for_a_while_is_forgotten() {
-        // At this rate a user is as good as new at once.
+        // At this rate, the share of a user is refilled at once.
         let limit = RateLimit::new(NonZeroU32::new(u32::MAX));
         for n in 0..10 * FORGET_EVERY {
             let user = Principal { user_id: n.to_string(), ..Principal::local() };

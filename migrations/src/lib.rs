@@ -1,14 +1,14 @@
-//! The database schema of holdpoint, embedded in the server and run at its start.
+//! The database schema of holdpoint, embedded in the server and applied at its start.
 //!
-//! The same tables stand on SQLite and on Postgres; only the guard triggers are written twice. What the
-//! program's types forbid is forbidden here once more, so that a bug, a second program or a hand at a
-//! prompt cannot write what must not be: see `m0001_initial/`.
+//! SQLite and Postgres share the tables; only the triggers exist in two versions. The schema repeats the
+//! rules that the types of the program enforce, so that a bug, a second program or a manual statement cannot
+//! write an invalid row: see `m0001_initial/`.
 
 pub use sea_orm_migration::{MigrationTrait, MigratorTrait};
 
 mod m0001_initial;
 
-/// All migrations, oldest first.
+/// Returns all migrations, oldest first.
 #[derive(Debug)]
 pub struct Migrator;
 

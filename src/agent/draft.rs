@@ -1,8 +1,8 @@
-//! The words of a step while it is written, kept now and then: so they outlive the process, and other processes read
-//! along.
+//! Drafts of a step: its output so far, stored now and then. A draft outlives the process, and other
+//! processes tail it.
 //!
-//! The model is never waited for it, nor the database for the model: a draft is written beside, one at a time, and one
-//! that fails is followed by the next.
+//! The model never waits for a draft, and no transaction waits for the model. A background task writes the
+//! drafts, one at a time. After a failed draft, the next one is written as usual.
 
 use super::Tasks;
 use crate::domain::message::Part;
@@ -11,19 +11,21 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// So long is what is said not written yet, at most, and so many bytes of it are. Of a long step it may be a share of
-/// what there is: so what is written in all grows as the step does, although each draft is the whole of it.
+/// A draft is due when output is unwritten for `PAUSE`, or when `BYTES` of it are unwritten. In a long step
+/// the size limit is 1/`SHARE` of the step. So the total of the writes grows in proportion to the step,
+/// although each draft contains the whole step.
 const PAUSE: Duration = Duration::from_secs(1);
 const BYTES: usize = 2 << 10;
 const SHARE: usize = 4;
-/// The pause after a draft as long as this is twice as long, and so on: slow words are not written without end either.
+/// The pause grows by one `PAUSE` for every `PAUSE_BYTES` of the draft. This limits the writes for slow
+/// output too.
 const PAUSE_BYTES: usize = 64 << 10;
 
-/// How much there is of a step.
+/// The length of a step so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Length {
     pub(super) parts: usize,
-    /// Of words, thoughts and files.
+    /// Bytes of text, reasoning and files.
     pub(super) bytes: usize,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct Drafts {
     step: OpenStep,
     written: Length,
     under_way: Option<JoinHandle<()>>,
-    /// When the next is due, whatever its length.
+    /// When the next draft is due, whatever its length.
     next: Instant,
 }
 
@@ -45,7 +47,7 @@ impl Drafts {
         Self { store, tasks, step, written: Length::default(), under_way: None, next }
     }
 
-    /// Comes back once a draft of what there is should be written; never, if it was.
+    /// Completes when a draft of the current output is due. Never completes if that output is written.
     pub(super) async fn due(&mut self, length: Length) {
         if length == self.written {
             return std::future::pending().await;
@@ -55,13 +57,13 @@ impl Drafts {
             sleep_until(self.next).await;
         }
         if let Some(under_way) = &mut self.under_way {
-            // If it broke, the next is written all the same.
+            // After a failed draft, the next one is written all the same.
             let _ended = under_way.await;
             self.under_way = None;
         }
     }
 
-    /// Has these parts written.
+    /// Starts a task that writes these parts.
     pub(super) fn write(&mut self, length: Length, parts: Vec<Part>) {
         self.written = length;
         let times = u32::try_from(length.bytes / PAUSE_BYTES).unwrap_or(u32::MAX).saturating_add(1);
@@ -69,7 +71,7 @@ impl Drafts {
         let (store, step) = (self.store.clone(), self.step.clone());
         self.under_way = Some(self.tasks.spawn(async move {
             if let Err(error) = keep(&store, &step, &parts).await {
-                tracing::warn!(%error, "a draft could not be kept");
+                tracing::warn!(%error, "could not store a draft");
             }
         }));
     }

@@ -1,4 +1,4 @@
-//! Running what is permitted, and writing down how it went.
+//! Execution of permitted calls: runs the tool and stores the outcome.
 
 use super::heartbeat::{Halt, Heartbeat};
 use super::retry::persist;
@@ -19,39 +19,40 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// How long a tool may take to return when the process leaves: well within the time that is there to write its outcome.
+/// The time that a tool may take to return while the process exits. It is well within the time left to store
+/// the outcome.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What came of running a permit.
+/// The result of running a permit.
 #[derive(Debug)]
 pub(crate) enum Ran {
-    /// The call has ended, and this is what a page shows of it.
+    /// The call has ended, with this result for the client.
     Ended(RenderedResult),
-    /// It has not: it is to be begun again.
+    /// The call has not ended: it will begin again.
     Again,
-    /// It has not: a child does it.
+    /// The call has not ended: a child run executes it.
     Delegated,
 }
 
-/// What runs tools.
+/// The executor, which runs tools.
 #[derive(Debug, Clone)]
 pub(crate) struct Executor {
     pub(crate) store: Store,
     pub(crate) gate: Gate,
     pub(crate) tasks: Tasks,
-    /// How long an execution may be silent before it is taken for dead.
+    /// How long an execution may go without a renewal before it counts as dead.
     pub(crate) lease: Duration,
-    /// How long a call that may be begun again waits for somebody to begin it.
+    /// How long a call that may begin again waits for a claim.
     pub(crate) start_deadline: Duration,
     pub(crate) metrics: Metrics,
-    /// How many sub-agents there may be.
+    /// The limits on sub-agents.
     pub(crate) agents: AgentLimits,
-    /// Told when a child is there to be begun.
+    /// Notified when a child run is ready to begin.
     pub(crate) delegated: Arc<Notify>,
 }
 
 impl Executor {
-    /// Runs one call and settles it, or has a child do it.
+    /// Runs one call and settles it, or delegates it to a child run.
     pub(crate) async fn run(&self, permit: Permit) -> Result<Ran, StoreError> {
         let span = tracing::error_span!(
             "tool",
@@ -71,7 +72,7 @@ impl Executor {
         run.instrument(span).await
     }
 
-    /// Has a child do the call. Until that is committed nothing has begun, and the call may be begun again.
+    /// Delegates the call to a child run. Before that commit nothing has begun, and the call may begin again.
     async fn delegate(
         &self,
         permit: Permit,
@@ -102,8 +103,9 @@ impl Executor {
         Ok(persist(self.lease, begin).await?.value)
     }
 
-    /// The tool has had its effect by the time it is settled, so its outcome is not given up for a busy or restarting
-    /// database: it is tried until the execution's lease is over.
+    /// Runs the tool and settles its call. The tool has had its effect before the call is settled. So a busy
+    /// or restarting database does not discard the outcome: the write is retried until the lease of the
+    /// execution is over.
     async fn run_and_settle(&self, permit: Permit) -> Result<Ran, StoreError> {
         let (tool_call_id, execution) = (permit.tool_call_id(), permit.execution());
         let (asked, ran) = (permit.asked().clone(), permit.input().clone());
@@ -111,7 +113,7 @@ impl Executor {
         let cancellation = permit.cancellation().clone();
         let heartbeat = self.keep(tool_call_id, execution);
         let executor = self.clone();
-        // In a task of its own: a tool that does not stop when it is asked to is left to itself, and not dropped.
+        // In a task of its own: a tool that does not stop when asked to continues, and is not dropped.
         let mut tool = self.tasks.spawn(async move { executor.begin(permit).await });
         let ended = self.end_of(&mut tool, execution, &heartbeat, &cancellation).await;
         self.metrics.tool_ran(&tool_name, began.elapsed());
@@ -120,7 +122,7 @@ impl Executor {
             Ok(outcome) => return self.write_down(tool_call_id, execution, &asked, &ran, outcome).await,
             Err(unknown) => unknown,
         };
-        tracing::warn!("a tool was given up");
+        tracing::warn!("abandoned a tool that did not return");
         let written = self.write_down(tool_call_id, execution, &asked, &ran, unknown).await;
         let executor = self.clone();
         let late = async move { executor.settle_late(tool, tool_call_id, execution, &asked, &ran).await };
@@ -128,8 +130,8 @@ impl Executor {
         written
     }
 
-    /// Waits for a tool until its call has to end: its outcome, or else what is known without it. Asks the tool to stop
-    /// before that, and lets it return.
+    /// Waits for a tool until its call has to end. Returns the outcome of the tool, or as the error the
+    /// outcome that is known without it. Asks the tool to stop before that, and lets it return.
     async fn end_of(
         &self,
         tool: &mut JoinHandle<Outcome>,
@@ -138,7 +140,7 @@ impl Executor {
         cancellation: &CancellationToken,
     ) -> Result<Outcome, Outcome> {
         let halt = tokio::select! {
-            // What is known is not thrown away.
+            // A known outcome is not discarded.
             biased;
             returned = &mut *tool => return Ok(outcome(returned, execution)),
             halt = heartbeat.halt() => Some(halt),
@@ -162,7 +164,7 @@ impl Executor {
             () = over, if !self.tasks.is_aborted() => return Err(unknown),
             () = self.tasks.aborted() => {}
         }
-        // The process leaves, and what is not written soon is not written at all.
+        // The process exits, and an outcome that is not stored soon is not stored at all.
         match timeout(self.gate.cancel_grace().min(FINAL_WRITE_TIMEOUT), &mut *tool).await {
             Ok(returned) => Ok(outcome(returned, execution)),
             Err(_elapsed) => {
@@ -172,7 +174,7 @@ impl Executor {
         }
     }
 
-    /// Settles a call that was given up once its tool returns, unless the process leaves before.
+    /// Settles an abandoned call when its tool returns, unless the process exits first.
     async fn settle_late(
         &self,
         mut tool: JoinHandle<Outcome>,
@@ -190,12 +192,12 @@ impl Executor {
             return;
         }
         match self.write_down(tool_call_id, execution, asked, ran, outcome).await {
-            Ok(_) => tracing::info!("a tool that was given up has returned"),
-            Err(error) => tracing::error!(%error, "a late outcome could not be written"),
+            Ok(_) => tracing::info!("an abandoned tool has returned"),
+            Err(error) => tracing::error!(%error, "could not store a late outcome"),
         }
     }
 
-    /// Settles an execution, and tells how its call stands then.
+    /// Settles an execution, and returns the result for its call.
     async fn write_down(
         &self,
         tool_call_id: ToolCallId,
@@ -216,11 +218,11 @@ impl Executor {
             }
             _ => {}
         }
-        // Somebody else told how it ended, or begins it again; or a commit that seemed to fail was made.
+        // The call was settled elsewhere or will begin again, or a commit that reported an error succeeded.
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
         let Some(stored) = stored else { return Ok(Ran::Again) };
         if !settled.value && !settled.tried_before {
-            tracing::warn!(state = stored.state.as_str(), "an outcome came too late and changes nothing");
+            tracing::warn!(state = stored.state.as_str(), "ignored an outcome that came too late");
         }
         Ok(match RenderedResult::of(&stored) {
             Some(shown) => Ran::Ended(shown),
@@ -267,7 +269,7 @@ impl Executor {
     }
 }
 
-/// What a tool's task returned. One that broke, outside of the tool, may have had its effect.
+/// Converts the result of a tool's task. A task that failed outside of the tool may have had its effect.
 fn outcome(returned: Result<Outcome, JoinError>, execution: Execution) -> Outcome {
     match returned {
         Ok(Outcome::Failed(message)) if execution.attempt > 1 => Outcome::FailedAgain(message),

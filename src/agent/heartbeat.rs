@@ -1,4 +1,4 @@
-//! Keeping a lease while work is under way, and learning that the work should end.
+//! Heartbeats: they renew a lease while work is under way, and report when the work should end.
 
 use super::{Tasks, Work};
 use crate::metrics::Metrics;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Renewals within one lease: two may fail.
+/// The number of renewals per lease. Two of them may fail.
 const BEATS_PER_LEASE: u32 = 3;
 
-/// Why work under a lease should end.
+/// The reason why work under a lease should end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// Somebody asked for it.
+    /// A cancel was requested.
     Cancelled,
-    /// It was taken for dead.
+    /// The lease is lost, and the work counts as dead.
     Lost,
-    /// The process leaves.
+    /// The process exits.
     Leaving,
 }
 
-/// A lease that is renewed until this is dropped.
+/// A lease that is renewed until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     tasks: Tasks,
@@ -31,8 +31,8 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Renews a lease of this length with `renew`, again and again. That runs in a task of its own: a renewal
-    /// that is dropped half-way would leave its connection inside a transaction.
+    /// Starts to renew a lease of this length with `renew`, again and again. The renewals run in a task of
+    /// their own: a renewal that is dropped midway would leave its connection in a transaction.
     pub(crate) fn begin<R, F>(tasks: &Tasks, metrics: &Metrics, work: Work, lease: Duration, renew: R) -> Self
     where
         R: Fn() -> F + Send + 'static,
@@ -54,28 +54,28 @@ impl Heartbeat {
                     Ok(Renewed::Held) => {}
                     Ok(Renewed::CancelRequested) => said.send_modify(|halt| *halt = Some(Halt::Cancelled)),
                     Ok(Renewed::Lost) => {
-                        // One that has ended meanwhile is not held any more either.
+                        // Work that has ended meanwhile has no lease either.
                         if !over.is_cancelled() {
                             metrics.lease_lost(work.as_str());
                         }
                         said.send_modify(|halt| *halt = Some(Halt::Lost));
                         return;
                     }
-                    // Whether it is lost shows when the database answers again.
-                    Err(error) => tracing::warn!(%error, "a lease could not be renewed"),
+                    // A lost lease shows when the database answers again.
+                    Err(error) => tracing::warn!(%error, "could not renew a lease"),
                 }
             }
         });
         Self { tasks: tasks.clone(), halt, _until: until.drop_guard() }
     }
 
-    /// Comes back once the work should end.
+    /// Completes when the work should end.
     pub(crate) async fn halt(&self) -> Halt {
         let mut halt = self.halt.clone();
         let said = async {
             match halt.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(halt)) => *halt,
-                // The task broke: nobody renews the lease.
+                // The task failed, so the lease is no longer renewed.
                 Ok(None) | Err(_) => Halt::Lost,
             }
         };
@@ -86,13 +86,13 @@ impl Heartbeat {
     }
 }
 
-/// Comes back once somebody wishes this work to end, or may have.
+/// Completes when a request wants this work to end, or may want it.
 async fn woken(wishes: &mut broadcast::Receiver<Work>, work: Work) {
     loop {
         match wishes.recv().await {
             Ok(other) if other != work => {}
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return,
-            // Nobody is left who could.
+            // No sender is left.
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }

@@ -1,11 +1,12 @@
-//! History: what the model reads, computed from rows and from what it was told before.
+//! History: the input of the model, computed from the rows and from the texts that the model has read before.
 //!
-//! Every call of an assistant's message is followed by exactly one answer, in order. Words that were sent
-//! once are sent again unchanged, whatever became of the call since; a later outcome is told as a note before
-//! the next user message. So no byte of an earlier request changes.
+//! Exactly one answer follows every call of an assistant message, in order. A text that was sent once is sent
+//! again unchanged, whatever becomes of the call. A note before the next user message reports a later
+//! outcome. So no byte of an earlier request changes.
 //!
-//! A note is a user message to the model, because no wire has another place for it. What begins it is therefore told
-//! of nobody else: in a user's own words, and in what a tool says within a note, it is marked as quoted.
+//! A note is a user message to the model, because no wire format has another place for it. So the text that
+//! begins a note must have no other source: in a user's own text, and in a tool's text within a note, it is
+//! marked as quoted.
 
 use crate::domain::call::{ToolCall, model_texts};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -14,15 +15,15 @@ use crate::llm::{ModelCall, ModelMessage, Speaker};
 use crate::store::{Seal, SealKind, Sent, Transcript};
 use std::collections::HashSet;
 
-/// What the model reads, and what of it is said for the first time.
+/// The input of the model, and the seals of the texts that are sent for the first time.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<ModelMessage>,
     pub(super) seals: Vec<Seal>,
 }
 
-/// Computes the history for the next step of `answer`. Notes are told in the first step only: a later one
-/// would have to put them before a user message that was already sent.
+/// Computes the history for the next step of `answer`. New notes go into the first step only: in a later step
+/// they would precede a user message that was already sent.
 pub(super) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
     let mut projection = Projection { transcript, origin, history: History::default() };
     let asked = transcript.questions.get(&answer).copied();
@@ -66,7 +67,7 @@ impl Projection<'_> {
         let mut answers = Vec::with_capacity(step.calls.len());
         for call in &step.calls {
             let (kind, sent_texts) = self.answer(call);
-            // What was shown with a placeholder stays as it was shown; the note tells of the edit.
+            // A call that was sent with a placeholder keeps its input. The note reports the edit.
             let input = match kind {
                 SealKind::Placeholder => &call.input,
                 SealKind::Answer | SealKind::Note => call.effective_input(),
@@ -91,7 +92,7 @@ impl Projection<'_> {
         self.history.messages.extend(answers);
     }
 
-    /// The one answer of a call: what was told first, else what there is to tell now.
+    /// Returns the one answer of a call: the text that was sent first, otherwise the current text.
     fn answer(&mut self, call: &ToolCall) -> (SealKind, String) {
         if let Some(first) = self.transcript.texts_of(call.id).first() {
             return (first.kind, first.text.clone());
@@ -104,7 +105,7 @@ impl Projection<'_> {
         (kind, text)
     }
 
-    /// Notes that were told before this user message, in the order in which they were told.
+    /// Adds the notes that were sent before this user message, in the order in which they were sent.
     fn sent_notes(&mut self, question: MessageId) {
         let mut notes = Vec::new();
         for (place, message) in self.transcript.messages.iter().enumerate() {
@@ -121,7 +122,8 @@ impl Projection<'_> {
         self.history.messages.extend(notes.into_iter().map(|(_, _, text)| ModelMessage::User(text)));
     }
 
-    /// Outcomes that the model was told otherwise, or not at all because their message was cut off.
+    /// Adds notes for outcomes that the model read differently, or did not read because their message was
+    /// superseded.
     fn new_notes(&mut self) {
         let standing: HashSet<MessageId> = self.transcript.standing().map(|message| message.id).collect();
         let mut due = Vec::new();
@@ -152,18 +154,18 @@ impl Projection<'_> {
             question.is_some_and(|question| standing.contains(question))
         };
         if cut_off {
-            // What the branch that was cut off knew, this one does not; only an effect is worth telling.
+            // This branch does not have what the superseded branch read. Only an effect is worth a note.
             call.execution()?;
             let known = sent_texts.iter().any(|sent| sent.text == note && stands(sent));
             return (!known).then_some((call.id, note));
         }
-        // A note before a message that was cut off is not told any more.
+        // A note before a superseded message is no longer sent.
         let last = sent_texts.iter().rfind(|sent| sent.kind != SealKind::Note || stands(sent))?;
         (last.text != end.result && last.text != note).then_some((call.id, note))
     }
 }
 
-/// Words of somebody else's in a user message, in which nothing begins as a note does.
+/// Quotes every beginning of a note in a text of another author.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;

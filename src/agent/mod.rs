@@ -1,9 +1,8 @@
 //! The agent: one turn as a loop of steps.
 //!
-//! A step is one model call. Its calls go through the gate: those that may run do, side by side, in the same
-//! step; if any waits for a person, and nobody in this process answers for it, the loop stops there and the model is not
-//! asked again. Whatever is told to
-//! a page about calls and ends is committed first.
+//! A step is one model call. The calls of a step go through the gate. Allowed calls run concurrently in the
+//! same step. If a call is held, and no handler of this process decides it, the loop ends there and the model
+//! is not called again. Every event about a call or an end is emitted after its commit.
 
 mod draft;
 mod execution;

@@ -1,4 +1,4 @@
-//! Bugs of the agent, for the torture run.
+//! Planted bugs of the agent, for the torture run.
 
 use super::execution::Executor;
 use super::step::ProposedCall;
@@ -11,7 +11,8 @@ use crate::store::StoreError;
 use crate::tools::gate::PolicyContext;
 
 impl Executor {
-    /// [`Bug::ClaimAfterTool`](crate::faults::Bug): the outcome of what ran before anybody had the right to it.
+    /// [`Bug::ClaimAfterTool`](crate::faults::Bug): settles the outcome of a tool that ran before its call
+    /// was claimed.
     pub(crate) async fn settle_what_ran(
         &self,
         permit: &Permit,
@@ -23,7 +24,7 @@ impl Executor {
 }
 
 impl Agent {
-    /// [`Bug::TellBeforeCommit`](crate::faults::Bug): what a person is going to be asked, told before it is stored.
+    /// [`Bug::TellBeforeCommit`](crate::faults::Bug): emits the calls to be held before they are stored.
     pub(super) fn tell_too_early(&self, calls: &[ProposedCall], emit: &(dyn Fn(TurnEvent<'static>) + Sync)) {
         let held = calls.iter().filter(|call| {
             let session = SessionPolicy::default();

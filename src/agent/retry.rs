@@ -1,24 +1,24 @@
-//! Writing what must not be lost to a database that is busy or restarts.
+//! Retries of writes that a busy or restarting database must not lose.
 
 use crate::store::StoreError;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The first pause before another try; each is twice the one before, up to the longest.
+/// The first pause before a retry. Each pause is twice the one before, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What was written, and whether in vain before.
+/// A written value, and whether an earlier attempt failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written<T> {
     pub(crate) value: T,
-    /// Whether a try before this one failed: its commit may have been made all the same.
+    /// Whether an earlier attempt failed. Its commit may have succeeded all the same.
     pub(crate) tried_before: bool,
 }
 
-/// Tries to write until it is done or the time is over, whatever the failure: what seems final to the database may
-/// be a failover.
+/// Retries a write until it succeeds or the time is over, whatever the error: an error that looks permanent
+/// may be a failover.
 pub(crate) async fn persist<T, F>(time: Duration, write: impl Fn() -> F) -> Result<Written<T>, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -1,4 +1,4 @@
-//! One model call, folded into what is stored of it while it is told live.
+//! One model call: collects the output to store and emits it live.
 
 use super::draft::{Drafts, Length};
 use super::heartbeat::{Halt, Heartbeat};
@@ -21,33 +21,34 @@ use tokio::time::Instant;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-/// More words, thoughts and files than this, in bytes, are no mistake any more but a broken server.
+/// The limit on text, reasoning and files, in bytes. Only a broken server sends more.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
-/// As many sources are told of a step; nobody looks at more.
+/// The limit on the emitted sources of a step. No user looks at more.
 const SOURCES_MAX: usize = 256;
-/// Signs of life stretch `idle_timeout` so many times: some models think for long, and some servers never end.
+/// Signs of life extend `idle_timeout` up to this factor: some models think for a long time, and some servers
+/// never end.
 const ALIVE_TIMES: u32 = 10;
-/// The longest first pause before a model is asked again, and the longest of all.
+/// The limits of the first backoff and of any backoff.
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
-/// Who wants to be left alone for longer is not asked again: a person waits.
+/// A model that asks for a longer pause is not called again, because a user is waiting.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// What a model said in one step.
+/// The output of a model in one step.
 #[derive(Debug, Default)]
 pub(super) struct ModelOutput {
     pub(super) parts: Vec<Part>,
     pub(super) calls: Vec<ProposedCall>,
     pub(super) end: Option<StepEnd>,
-    /// Bytes of words, thoughts and files so far.
+    /// Bytes of text, reasoning and files so far.
     output_bytes: usize,
-    /// The addresses of the sources so far.
+    /// The URLs of the sources so far.
     named: HashSet<String>,
-    /// Sources that are not told yet.
+    /// Sources that are not emitted yet.
     sources: Vec<Source>,
 }
 
-/// How a step ended.
+/// The end of a step.
 #[derive(Debug)]
 pub(super) struct StepEnd {
     pub(super) reason: FinishReason,
@@ -55,25 +56,25 @@ pub(super) struct StepEnd {
     pub(super) provider_state: Option<Value>,
 }
 
-/// A call as the model asked for it.
+/// A call as the model proposed it.
 #[derive(Debug)]
 pub(super) struct ProposedCall {
     pub(super) id: ToolCallId,
     pub(super) provider_call_id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// How deep what was told of them is nested.
+    /// The nesting of the emitted arguments.
     nesting: Nesting,
-    /// Whether it was written to its end.
+    /// Whether the model completed the call.
     pub(super) whole: bool,
 }
 
-/// Why a turn goes no further.
+/// The reason why a turn stops.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// Something failed.
+    /// The turn failed.
     Failed(TurnError),
-    /// It has to end.
+    /// The turn has to end.
     Halted(Halt),
 }
 
@@ -83,10 +84,10 @@ impl From<TurnError> for Stopped {
     }
 }
 
-/// How a model is asked.
+/// The settings of a model call.
 pub(super) struct ModelCaller<'a> {
     pub(super) model: &'a dyn LanguageModel,
-    /// How long it may be silent, and how often it is asked again.
+    /// The timeouts, and the number of retries.
     pub(super) timeouts: &'a config::Model,
     pub(super) limits: &'a config::Limits,
     pub(super) clock: &'a dyn Clock,
@@ -94,7 +95,7 @@ pub(super) struct ModelCaller<'a> {
     pub(super) metrics: &'a Metrics,
 }
 
-/// Asks the model and tells live what it says. What it said comes back even where it broke off.
+/// Calls the model and emits its output live. Returns the output even if the call fails.
 pub(super) async fn call_model(
     with: &ModelCaller<'_>,
     request: &ModelRequest,
@@ -102,7 +103,7 @@ pub(super) async fn call_model(
     emit: &(dyn Fn(TurnEvent<'static>) + Sync),
 ) -> (ModelOutput, Result<(), Stopped>) {
     let mut output = ModelOutput::default();
-    // Who is halted drops the model's stream, and with it the request.
+    // A halt drops the model's stream, and with it the request.
     let result = tokio::select! {
         result = with.call_with_retry(request, &mut output, drafts, emit) => result.map_err(Stopped::Failed),
         halt = with.heartbeat.halt() => Err(Stopped::Halted(halt)),
@@ -112,7 +113,7 @@ pub(super) async fn call_model(
 }
 
 impl ModelCaller<'_> {
-    /// Asks again while the model cannot be had, as long as nobody was told anything.
+    /// Retries while the model is unavailable, as long as no output has been emitted.
     async fn call_with_retry(
         &self,
         request: &ModelRequest,
@@ -130,7 +131,7 @@ impl ModelCaller<'_> {
                 return Err(model_failure(&ModelError::Unavailable { why, retry_after }));
             }
             let pause = pause.saturating_add(requested);
-            tracing::info!(%why, ?pause, "the model cannot be had now; it is asked again");
+            tracing::info!(%why, ?pause, "the model is unavailable; retrying");
             tokio::time::sleep(pause).await;
             self.metrics.model_retried(self.model.provider());
         }
@@ -160,7 +161,7 @@ impl ModelCaller<'_> {
         );
         let read = self.read_stream(request, output, drafts, emit, &mut timed).instrument(span.clone()).await;
         if let Some(usage) = output.end.as_ref().and_then(|end| end.usage) {
-            // Unsigned numbers go out as texts.
+            // Unsigned numbers would be exported as strings.
             let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
             span.record("gen_ai.usage.input_tokens", signed(usage.input_tokens));
             span.record("gen_ai.usage.output_tokens", signed(usage.output_tokens));
@@ -189,7 +190,7 @@ impl ModelCaller<'_> {
             let next = loop {
                 tokio::select! {
                     biased;
-                    // A model that pauses has its words kept too.
+                    // A draft is also due while the model pauses.
                     () = drafts.due(output.length()) => drafts.write(output.length(), output.parts.clone()),
                     next = &mut next => break next,
                 }
@@ -215,7 +216,7 @@ impl ModelCaller<'_> {
     }
 }
 
-/// A model call on the clock. Who is halted drops it, and then it ended as cancelled.
+/// The clock of a model call. A halt drops it, and the call then counts as cancelled.
 struct TimedCall<'a> {
     metrics: &'a Metrics,
     provider: &'a str,
@@ -244,8 +245,8 @@ impl Drop for TimedCall<'_> {
     }
 }
 
-/// The pauses before a model is asked again: each twice as long as the one before it, and up to half of it left to
-/// chance, so that many who were refused at once do not come back at once.
+/// Returns the backoffs before the retries: each twice as long as the one before, with up to half of it
+/// random, so that clients that failed together do not retry together.
 fn backoff(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
     (0..retries).map(move |n| {
         let longest = BACKOFF_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(BACKOFF_MAX);
@@ -253,16 +254,16 @@ fn backoff(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
     })
 }
 
-/// Why a model was not heard to its end.
+/// The reason why a model call failed.
 enum Failure {
     Model(ModelError),
     Silent,
-    /// What it said cannot be.
+    /// The output is invalid.
     Turn(TurnError),
 }
 
 impl Failure {
-    /// Its word, for metrics.
+    /// Returns the name of the failure, for metrics.
     const fn outcome(&self) -> &'static str {
         match self {
             Self::Model(ModelError::Unavailable { .. }) => "unavailable",
@@ -314,7 +315,7 @@ impl ModelOutput {
     ) -> Result<(), TurnError> {
         match event {
             ModelEvent::Alive => {}
-            // Nobody could tell it from nothing.
+            // An empty delta is the same as no delta.
             ModelEvent::Text(delta) | ModelEvent::Reasoning(delta) if delta.is_empty() => {}
             ModelEvent::Text(delta) => {
                 let delta = as_stored(delta);
@@ -377,14 +378,15 @@ impl ModelOutput {
             }
             ModelEvent::CallArguments { index, mut delta } => {
                 let call = self.call(index)?;
-                // One byte over the limit is enough for the gate to refuse it; of a call too many nothing is read.
+                // One byte over the limit is enough for the gate to refuse the call. The arguments of a call
+                // over the number of calls are not read.
                 let most =
                     if index < limits.calls_per_step { limits.args_bytes.saturating_add(1) } else { 0 };
                 let room = most.saturating_sub(call.arguments.len());
                 delta.truncate(delta.ceil_char_boundary(room));
                 call.arguments.push_str(&delta);
-                // Pages look through what is being written, and what is nested without end is the end of them. The
-                // gate refuses it.
+                // Clients parse the arguments as they arrive, and endless nesting crashes them. The gate
+                // refuses such arguments.
                 delta.truncate(call.nesting.within(&delta, limits.json_depth).len());
                 if !delta.is_empty() {
                     let tool_call_id = call.id;
@@ -402,8 +404,8 @@ impl ModelOutput {
         Ok(())
     }
 
-    /// The answer did not end by itself: so arguments that are unreadable, or that the last call lacks, may have been
-    /// cut. In any other answer the model meant them, and it is for others to say what is wrong with them.
+    /// Handles an output that did not end by itself. Unreadable arguments, and missing arguments of the last
+    /// call, may have been cut off. In any other output the model meant them, and the gate reports the error.
     fn cut_off(&mut self) {
         let last = self.calls.len().saturating_sub(1);
         for (place, call) in self.calls.iter_mut().enumerate() {
@@ -413,7 +415,7 @@ impl ModelOutput {
         }
     }
 
-    /// Tells the sources that came in the midst of words, behind them: they would cut them in two.
+    /// Emits the sources that arrived within a text after that text: in place they would split it.
     fn emit_sources(&mut self, emit: &(dyn Fn(TurnEvent<'static>) + Sync)) {
         for source in self.sources.drain(..) {
             self.parts.push(Part::Source(source.clone()));
@@ -436,7 +438,8 @@ impl ModelOutput {
     }
 }
 
-/// What no text of a database may hold is not told either: a page shows what a reload will.
+/// Removes characters that the database cannot store, so that a client shows the same text live and after a
+/// reload.
 fn as_stored(delta: String) -> String {
     if delta.contains('\0') { without_nul(&delta) } else { delta }
 }
@@ -449,7 +452,7 @@ fn silent() -> TurnError {
     }
 }
 
-/// The failure as clients read it: what the provider said stays in the log.
+/// Converts a failure to the error that clients read. The provider's text stays in the log.
 fn model_failure(error: &ModelError) -> TurnError {
     tracing::warn!(%error, "a model call failed");
     match error {
@@ -470,7 +473,7 @@ mod tests {
     use crate::domain::clock::{SystemClock, Timestamp};
     use uuid::Uuid;
 
-    /// The machine's clock, with luck of this much.
+    /// The system clock with a fixed chance.
     #[derive(Debug)]
     struct FixedChance(f64);
 

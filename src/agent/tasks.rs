@@ -1,4 +1,4 @@
-//! What this process has under way, and how that comes to an end.
+//! The tasks of this process, and how they end.
 
 use crate::domain::id::{RunId, ToolCallId};
 use std::future::Future;
@@ -9,17 +9,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-/// How long what was cut off may take to write down how it stands.
+/// The time that aborted work may take to store its state.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of that those who wait for it may use, so that they can still be answered.
+/// The part of that time that waiting requests may use, so that they still get a response.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often somebody who waits for what another process may do looks whether it has.
+/// The polling interval of a wait for another process.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Wishes that a heartbeat may be behind by; one that is further behind just looks.
+/// The number of wake signals that a heartbeat may lag by. A heartbeat that lags further renews its lease at
+/// once.
 const WAKE_CAPACITY: usize = 64;
 
-/// What is done under a lease.
+/// Work under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// The turn of a run.
@@ -29,7 +30,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// The word of its kind, for metrics.
+    /// Returns the name of the kind of work, for metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Turn(_) => "turn",
@@ -38,16 +39,16 @@ impl Work {
     }
 }
 
-/// The tasks of one process. They own its database work and its tools: a client that goes away, or a turn that
-/// is stopped, only stops waiting for one.
+/// The tasks of one process. They own its database work and its tools. A client that disconnects, or a turn
+/// that stops, only stops waiting for a task.
 #[derive(Debug, Clone)]
 pub(crate) struct Tasks {
     tracker: TaskTracker,
-    /// Nothing new is begun.
+    /// Cancelled when nothing new begins.
     stopping: CancellationToken,
-    /// What still runs is given up.
+    /// Cancelled when running work is aborted.
     aborted: CancellationToken,
-    /// What somebody here wishes to end, so that whoever holds its lease looks now.
+    /// The work that a request of this process wants to end, so that the heartbeat of its lease looks now.
     wake: broadcast::Sender<Work>,
 }
 
@@ -61,7 +62,7 @@ impl Tasks {
         }
     }
 
-    /// Runs it to its end, whoever waits for it or not.
+    /// Runs work to its end, even if its caller stops waiting.
     pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -70,33 +71,33 @@ impl Tasks {
         self.tracker.spawn(work.in_current_span())
     }
 
-    /// How many are not at their end.
+    /// Returns the number of tasks that have not ended.
     #[cfg(test)]
     pub(crate) fn active(&self) -> usize {
         self.tracker.len()
     }
 
-    /// Whether the process is about to leave: it begins no turn and no approved call any more.
+    /// Whether the process is stopping. A stopping process begins no turn and no approved call.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
 
-    /// Comes back once the process is about to leave.
+    /// Completes when the process is stopping.
     pub(crate) async fn stopping(&self) {
         self.stopping.cancelled().await;
     }
 
-    /// Whether the grace time is over: what runs now ends without an outcome.
+    /// Whether the grace period is over. Work that runs now ends without an outcome.
     pub(crate) fn is_aborted(&self) -> bool {
         self.aborted.is_cancelled()
     }
 
-    /// Comes back once that is so.
+    /// Completes when the grace period is over.
     pub(crate) async fn aborted(&self) {
         self.aborted.cancelled().await;
     }
 
-    /// Comes back when somebody has waited long enough for what others do: after `wait`, or soon after the cut.
+    /// Completes when a wait for other work reaches its limit: after `wait`, or soon after the abort.
     pub(crate) async fn wait_limit(&self, wait: Duration) {
         let cut = async {
             self.aborted().await;
@@ -108,24 +109,24 @@ impl Tasks {
         }
     }
 
-    /// Has whoever does this work here look whether it should end.
+    /// Wakes the heartbeat of this work in this process, so that it checks whether the work should end.
     pub(crate) fn wake(&self, work: Work) {
-        // Nobody does any here, perhaps.
+        // This process may not do this work.
         let _listeners = self.wake.send(work);
     }
 
-    /// Learns of every such wish from now on.
+    /// Subscribes to the wake signals from now on.
     pub(crate) fn wake_signals(&self) -> broadcast::Receiver<Work> {
         self.wake.subscribe()
     }
 
-    /// Begins nothing new from now on.
+    /// Lets nothing new begin from now on.
     pub(crate) fn stop(&self) {
         self.stopping.cancel();
     }
 
-    /// Lets what is under way, and `others`, finish for at most `grace`; then gives up what still runs, which
-    /// writes down that nobody knows its outcome.
+    /// Lets running work, and `others`, finish for at most `grace`. Then aborts the work that still runs,
+    /// which stores that its outcome is unknown.
     pub(crate) async fn finish(&self, grace: Duration, others: impl Future<Output = ()>) {
         self.stop();
         self.tracker.close();
@@ -136,10 +137,10 @@ impl Tasks {
         if tokio::time::timeout(grace, &mut finished).await.is_ok() {
             return;
         }
-        tracing::warn!("the grace time is over; what still runs is given up");
+        tracing::warn!("the grace period is over; aborting the work that still runs");
         self.aborted.cancel();
         if tokio::time::timeout(CLEANUP_TIMEOUT, &mut finished).await.is_err() {
-            tracing::error!("some work could not be brought to an end");
+            tracing::error!("some work did not end after the abort");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The loop: step, calls, gate, results or a hold.
+//! The loop of a turn: step, calls, gate, then results or a hold.
 
 use super::draft::Drafts;
 use super::execution::{Executor, Ran};
@@ -27,7 +27,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What runs turns.
+/// The agent, which runs turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
     pub(crate) store: Store,
@@ -38,44 +38,45 @@ pub(crate) struct Agent {
     pub(crate) approval: config::Approval,
 }
 
-/// One turn: whose, and with what.
+/// One turn: its lease, its model and its handler.
 pub(crate) struct Turn<'a> {
     pub(crate) lease: &'a Lease,
     pub(crate) heartbeat: &'a Heartbeat,
     pub(crate) model: &'a dyn LanguageModel,
-    /// Who is asked in this process about the calls that a step holds; without them the turn ends there.
+    /// Asks the handler of this process about the held calls of a step. Without a handler the turn ends at a
+    /// hold.
     pub(crate) asks: Option<AskHandler<'a>>,
 }
 
-/// Asks about held calls, and comes back with how they stand then.
+/// Asks about held calls, and returns them with their status after the answers.
 pub(crate) type AskHandler<'a> =
     &'a (dyn Fn(Vec<ToolCall>) -> BoxFuture<'a, Result<Vec<ToolCall>, StoreError>> + Send + Sync);
 
-/// How a turn ended, where it did not break.
+/// The end of a turn that did not fail.
 pub(crate) struct Ended {
     pub(crate) end: TurnEnd,
     pub(crate) reason: FinishReason,
 }
 
-/// A step that is open, and what the model is asked in it.
+/// An open step, and its request to the model.
 struct OpenedStep {
     n: i32,
-    /// Whether it comes after all that may have tools.
+    /// Whether the step comes after the last step that may have tools.
     last: bool,
-    /// What the steps before it cost, where that was told.
+    /// The usage of the earlier steps, if reported.
     before: Option<Usage>,
     request: ModelRequest,
 }
 
-/// The calls of a thread that wait for a person while a step is judged.
+/// The pending calls of a thread while the gate judges a step.
 struct PendingCalls {
-    /// How many, those of the step that are judged so far among them.
+    /// The number of pending calls, including the calls of this step that are judged so far.
     count: u64,
-    /// Those of the steps before it that a repeat would repeat.
+    /// The pending calls of earlier steps that a call of this step may duplicate.
     asked_about: Vec<ToolCall>,
-    /// What holds in their session.
+    /// The policy of the session.
     session: SessionPolicy,
-    /// What was to be remembered there, about the tools of the step.
+    /// The grants of the session for the tools of the step.
     grants: Vec<Grant>,
 }
 
@@ -90,7 +91,7 @@ impl PendingCalls {
 type Emit<'a> = &'a (dyn Fn(TurnEvent<'static>) + Sync);
 
 impl Agent {
-    /// Runs a turn up to its end, which the caller commits and tells, with what was spent until then.
+    /// Runs a turn to its end, which the caller commits and emits. Adds the usage up to that end to `spent`.
     pub(crate) async fn run(
         &self,
         turn: &Turn<'_>,
@@ -168,7 +169,8 @@ impl Agent {
         }
     }
 
-    /// Asks about the held calls of a step and tells what became of them. Whether the turn waits for one all the same.
+    /// Asks the handler about the held calls of a step and emits the outcomes. Returns whether the turn still
+    /// waits for a call.
     async fn ask_handler(
         &self,
         turn: &Turn<'_>,
@@ -183,7 +185,7 @@ impl Agent {
             halt = turn.heartbeat.halt() => return Err(Stopped::Halted(halt)),
         };
         let waits = current.iter().any(|call| call.end().is_none());
-        // Of what still waits nothing is said again: a page may show an answer to it that has yet to be sent.
+        // Does not emit a pending status again: a client may show a decision that it has yet to send.
         let tells = if waits {
             HeldCallStatus::changed(&current, emitted)
         } else {
@@ -215,7 +217,7 @@ impl Agent {
         step::call_model(&asking, request, &mut drafts, emit).await
     }
 
-    /// Opens the next step: what the model will be told is computed and recorded in one transaction.
+    /// Opens the next step. One transaction computes the input of the model and records it.
     async fn open(&self, turn: &Turn<'_>, after_hold: bool) -> Result<OpenedStep, TurnError> {
         let open = async {
             let write = self.store.write().await?;
@@ -233,7 +235,8 @@ impl Agent {
                 StepOpening::ThreadFull => return Ok(Err(TurnError::thread_full())),
             }
             if after_hold {
-                // That was about those holds. Who was taken for dead does not forget it: somebody is to go on.
+                // The mark was about the holds before this step. A turn that lost its lease keeps the mark:
+                // another turn has to resume.
                 write.clear_server_resumes(&turn.lease.thread, turn.lease.run.id).await?;
             }
             write.commit().await?;
@@ -262,7 +265,7 @@ impl Agent {
             .collect()
     }
 
-    /// Judges the calls of a step and commits it with them.
+    /// Judges the calls of a step, and commits the step with them.
     async fn commit(
         &self,
         turn: &Turn<'_>,
@@ -272,7 +275,7 @@ impl Agent {
     ) -> Result<(FinishReason, Vec<ToolCall>, Vec<Permit>), Stopped> {
         let ModelOutput { parts, calls, end, .. } = output;
         let end = end.unwrap_or(StepEnd { reason: FinishReason::Other, usage: None, provider_state: None });
-        // Providers disagree about the reason; what counts is whether there are calls.
+        // Providers disagree about the reason. Only the presence of calls counts.
         let reason = if calls.is_empty() { end.reason } else { FinishReason::ToolCalls };
         let result = StepResult {
             parts,
@@ -283,14 +286,14 @@ impl Agent {
         };
         let commit = async {
             let write = self.store.write().await?;
-            // Nobody is asked about a tool that is not there, and its name may be what no database takes.
+            // An unknown tool has no pending calls or grants, and the database may refuse its name.
             let known = |name: &&str| self.executor.gate.registry().get(name).is_some();
             let tools: HashSet<&str> = calls.iter().map(|call| call.name.as_str()).filter(known).collect();
             let asked_about = write.asked_about(&turn.lease.thread, tools.clone()).await?;
             write.hold_session(&turn.lease.thread).await?;
             let process = self.executor.gate.remembering().process.as_deref();
             if !calls.is_empty() && write.was_asked_to_stop(turn.lease.run.id).await? {
-                // Nothing begins any more, and nobody is asked.
+                // No call begins, and no call is held.
                 write.break_step(turn.lease, n, &broken_off(turn, result.parts)).await?;
                 write.commit().await?;
                 return Ok(Err(Stopped::Halted(Halt::Cancelled)));
@@ -352,7 +355,7 @@ impl Agent {
         };
         let arguments = match &judgement {
             Judgement::Invalid(_) if !call.arguments.trim().is_empty() => call.arguments,
-            // As they are shown and run, not as the model spelled them.
+            // The arguments as shown and run, not as the model wrote them.
             _ => Value::Object(judged.input.clone()).to_string(),
         };
         NewCall {
@@ -368,7 +371,7 @@ impl Agent {
         }
     }
 
-    /// Tells the calls that are stored, and the end of those that had theirs with that.
+    /// Emits the stored calls, and the end of each call that ended with the commit.
     fn emit_stored(&self, calls: &[ToolCall], emit: Emit<'_>) {
         for call in calls {
             let (tool_call_id, tool_name) = (call.id, call.name.clone());
@@ -381,8 +384,8 @@ impl Agent {
         }
     }
 
-    /// The calls of the step as they stand after a while: somebody may have decided one meanwhile, and is not
-    /// told that it waits.
+    /// Returns the held calls of the step with their current status. A call may have been decided meanwhile,
+    /// and must not be emitted as pending. Returns `calls` unchanged if none is held.
     async fn decided(&self, turn: &Turn<'_>, calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, TurnError> {
         if !calls.iter().any(|call| call.held) {
             return Ok(calls);
@@ -394,8 +397,8 @@ impl Agent {
         read.await.map_err(internal)
     }
 
-    /// Runs the calls that were cleared, side by side, and tells how each went. They go on by themselves where the
-    /// turn has to end. Whether a child does one of them.
+    /// Runs the permitted calls concurrently and emits their results. If the turn has to end, the calls
+    /// continue without it. Returns whether a child run executes one of them.
     async fn run_cleared(
         &self,
         turn: &Turn<'_>,
@@ -425,9 +428,9 @@ impl Agent {
                     delegated = true;
                     continue;
                 }
-                // It has not ended: it is to be begun again, and its outcome is told later.
+                // The call has not ended: it will begin again, and its outcome is emitted later.
                 Ok(Ok(Ran::Again)) => continue,
-                // Not told: what became of it is not written.
+                // Not emitted, because the outcome is not stored.
                 Ok(Err(error)) => {
                     failed = Some(internal(error));
                     continue;
@@ -442,7 +445,7 @@ impl Agent {
         failed.map_or(Ok(delegated), |error| Err(error.into()))
     }
 
-    /// Keeps what there is of a step that broke off.
+    /// Stores the output of a step that broke off.
     async fn break_off(&self, turn: &Turn<'_>, n: i32, output: ModelOutput) {
         let result = broken_off(turn, output.parts);
         let write = async {
@@ -454,15 +457,15 @@ impl Agent {
         let run_id = turn.lease.run.id;
         match write.await {
             Ok(true) => {}
-            Ok(false) => tracing::warn!(%run_id, "a turn that was taken for dead said something more"),
-            Err(error) => tracing::error!(%run_id, %error, "what a step said could not be kept"),
+            Ok(false) => tracing::warn!(%run_id, "a turn without its lease had more output"),
+            Err(error) => tracing::error!(%run_id, %error, "could not store the output of a broken-off step"),
         }
     }
 }
 
-/// What stays of a step that broke off.
+/// Returns the part of a broken-off step that is stored.
 fn broken_off(turn: &Turn<'_>, mut parts: Vec<Part>) -> StepResult {
-    // A call that was never stored is no call.
+    // A call that was never stored does not count as a call.
     parts.retain(|part| !matches!(part, Part::ToolCall { .. }));
     StepResult {
         parts,
@@ -473,7 +476,7 @@ fn broken_off(turn: &Turn<'_>, mut parts: Vec<Part>) -> StepResult {
     }
 }
 
-/// A fault of this server, as clients read it.
+/// Converts a fault of this server to the error that clients read.
 fn internal(error: StoreError) -> TurnError {
     tracing::error!(%error, "a turn failed");
     TurnError::internal()

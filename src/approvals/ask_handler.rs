@@ -1,7 +1,8 @@
-//! Asking the handler of this process about the calls that a step holds.
+//! Asks the handler of this process about the held calls of a step.
 //!
-//! They are stored as pending, and that is told. The handler is asked about each in a task of its own, with no transaction
-//! open; its word goes through the one function that decides. Meanwhile others decide too, and whoever is first wins.
+//! The calls are stored as pending and emitted first. A task of its own asks about each call, with no
+//! transaction open. The answer goes through the same function as every decision. Other deciders may decide
+//! meanwhile, and the first decision wins.
 
 use super::handlers::{ApprovalRequest, HandlerAnswer};
 use super::{Approvals, DecideError, Decider, DecisionRequest, Scope};
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// Why a call is cancelled about which the handler has not answered in time.
+/// The reason of the cancellation if the handler does not answer in time.
 const TIMEOUT: &str = "timeout";
 
 impl Approvals {
@@ -28,23 +29,24 @@ impl Approvals {
         self.handler.asks()
     }
 
-    /// Asks the handler about these calls of a turn's last step, for as long as whoever waits for it does. The calls as they
-    /// stand once all that is going to be answered here is, and what was approved has ended.
+    /// Asks the handler about these calls of a turn's last step, until the caller stops waiting. Returns the
+    /// calls once every question and every approved call has ended. There is a time limit, and delegated
+    /// calls are not awaited.
     pub(crate) async fn ask_handler(
         &self,
         lease: Arc<Lease>,
         held: Vec<ToolCall>,
     ) -> Result<Vec<ToolCall>, StoreError> {
         let given_up = CancellationToken::new();
-        // Who asks looks into the database, and that is not dropped half-way.
+        // The task reads the database, and database work must not be dropped midway.
         let _until_dropped = given_up.clone().drop_guard();
         let (approvals, as_held) = (self.clone(), held.clone());
         let asking = async move { approvals.await_decisions(&lease, held, &given_up).await };
         match self.tasks().spawn(asking).await {
             Ok(current) => current,
-            // They are left to the routes.
+            // The calls stay pending for the routes.
             Err(_broken) => {
-                tracing::error!("asking about held calls broke");
+                tracing::error!("the task for held calls failed");
                 Ok(as_held)
             }
         }
@@ -72,7 +74,8 @@ impl Approvals {
                 async move { approvals.ask_handler_about(&lease, &call, &over).await }.instrument(span),
             ));
         }
-        // As long as a tool may take, and before that, where who should have begun it went away, somebody else to begin.
+        // The longest run of a tool, plus one lease in which another process can begin the call after the
+        // first process died.
         let limit = self.gate().longest().saturating_add(self.approval.lease);
         let mut until = None;
         loop {
@@ -84,7 +87,7 @@ impl Approvals {
                     over.cancel();
                 }
             }
-            // What a child does may take days, and wait for a person itself.
+            // A delegated call may take days, and its child may itself wait for approvals.
             let under_way = |call: &ToolCall| {
                 call.end().is_none() && !call.is_delegated() && !matches!(call.state, State::Pending)
             };
@@ -107,7 +110,7 @@ impl Approvals {
             };
             tokio::select! {
                 Some(_answered) = answers.next() => {}
-                // The sender lives as long as `self`; an error would only mean looking again sooner.
+                // The sender lives as long as `self`. An error would only mean an earlier look.
                 _looked = timeout(POLL_INTERVAL, wake.changed()) => {}
                 () = self.tasks().stopping(), if !leaves => {}
                 () = given_up.cancelled(), if !leaves => {}
@@ -116,13 +119,13 @@ impl Approvals {
         }
     }
 
-    /// Asks about one call, unless that is over first, and does as it is told.
+    /// Asks about one call, unless the question ends first, and applies the answer.
     async fn ask_handler_about(&self, lease: &Lease, call: &ToolCall, over: &CancellationToken) {
         let request = ApprovalRequest::of(call, &lease.thread, &lease.run);
         let handler = &self.handler;
         let asked = AssertUnwindSafe(async { handler.ask(request).await }).catch_unwind();
         let answer = tokio::select! {
-            // What has been decided is not decided otherwise.
+            // The end of the question wins over the answer.
             biased;
             () = over.cancelled() => return,
             answer = timeout(self.approval.handler_timeout, asked) => match answer {
@@ -143,14 +146,14 @@ impl Approvals {
             HandlerAnswer::Denied { reason } => (Choice::Reject { reason: as_stored(reason) }, None),
             HandlerAnswer::Cancelled { reason } => {
                 if let Err(error) = self.withdraw(lease, call.id, as_stored(reason)).await {
-                    tracing::warn!(%error, "a call could not be cancelled; it is left to the routes");
+                    tracing::warn!(%error, "could not cancel a call; the call is left to the routes");
                 }
                 return;
             }
             HandlerAnswer::Deferred => return,
         };
         match self.decide_for_handler(lease, call.id, answer, remember).await {
-            // Somebody else was faster, or time was.
+            // Another decider was faster, or the call expired.
             Ok(()) | Err(DecideError::Closed(_)) => {}
             Err(DecideError::InvalidInputs(errors)) => {
                 let places: Vec<&str> = errors.iter().map(|error| error.pointer.as_str()).collect();
@@ -160,7 +163,7 @@ impl Approvals {
                 );
             }
             Err(error) => {
-                tracing::warn!(%error, "the approval handler's word was not taken; the call is left to the routes");
+                tracing::warn!(%error, "the handler's decision was refused; the call is left to the routes");
             }
         }
     }
@@ -181,16 +184,16 @@ impl Approvals {
             surface: Surface::Handler,
             remember,
             scope: Scope::Run(lease.run.id),
-            // The turn goes on by itself. If it cannot, no client knows that it was the last.
+            // The turn resumes by itself. If it cannot, no client knows that this was the last decision.
             server_resumes: true,
         };
         let by = Decider::Handler { actor: &actor, requester: &requester };
-        // Large, and it would make the task of every question as large.
+        // This future is large, and without the box the task of every question would be as large.
         Box::pin(self.decide(by, request)).await?;
         Ok(())
     }
 
-    /// Withdraws a call that waits still.
+    /// Withdraws a call that is still pending.
     async fn withdraw(
         &self,
         lease: &Lease,
@@ -210,7 +213,7 @@ impl Approvals {
         } else {
             let actor = self.handler_actor();
             if write.withdraw(thread, &call, &actor, Surface::Handler, reason).await? {
-                // Who went on would go on behind this too.
+                // The server resumes the run, as after a decision.
                 write.set_server_resumes(thread, call.run_id, true).await?;
                 write.commit().await?;
                 let (verdict, metrics) = (Verdict::Cancel.as_str(), &self.executor.metrics);
@@ -222,19 +225,19 @@ impl Approvals {
         Ok(())
     }
 
-    /// The handler, as decisions and events name it.
+    /// Returns the actor of the handler, for decisions and events.
     fn handler_actor(&self) -> String {
         super::handlers::actor(self.handler.as_ref())
     }
 }
 
-/// On whose behalf a turn runs, with the roles that the policy judges it by.
+/// Returns the principal on whose behalf a turn runs, with the roles for the policy.
 fn requester(lease: &Lease) -> Principal {
     let (tenant_id, user_id) = (lease.thread.tenant_id.clone(), lease.thread.user_id.clone());
     Principal { tenant_id, user_id, roles: lease.run.options.roles.clone() }
 }
 
-/// No text column of Postgres takes U+0000.
+/// A text column of Postgres does not accept U+0000.
 fn as_stored(reason: Option<String>) -> Option<String> {
     reason.map(|reason| without_nul(&reason))
 }

@@ -1,4 +1,4 @@
-//! Cancelling a call: withdrawn if nobody has begun, else whoever runs it is asked to give it up.
+//! Cancellation of calls: a call that has not begun is withdrawn; a running call is asked to stop.
 
 use super::{Approvals, DecideError};
 use crate::agent::Work;
@@ -8,15 +8,16 @@ use crate::domain::id::ToolCallId;
 use crate::store::CancelOutcome;
 
 impl Approvals {
-    /// Has those of these calls that run in this process look whether they should end, after the commit that says so.
+    /// Wakes the heartbeats of the calls that run in this process, so that they check whether to end. Called
+    /// after the commit of the cancel.
     pub(crate) fn ask_to_stop(&self, calls: Vec<ToolCallId>) {
         calls.into_iter().for_each(|call| self.tasks().wake(Work::Call(call)));
-        // What children do for a call is to stop too.
+        // The children of a call have to stop too.
         self.wake_waiters();
     }
 
-    /// Cancels a call. Comes back with its end, or after `wait` without it: a tool that runs in another process is
-    /// asked to stop when that process next renews its lease.
+    /// Cancels a call. Returns the call with its end, or after `approval.wait` without it. A tool in another
+    /// process is asked to stop when that process next renews its lease.
     pub(crate) async fn cancel(
         &self,
         principal: &Principal,
@@ -37,7 +38,7 @@ impl Approvals {
         write.commit().await?;
         match became {
             CancelOutcome::Withdrawn => {
-                // Whoever waits for its outcome sees it now.
+                // Waiters for the outcome see it now.
                 self.wake_waiters();
                 Ok(call)
             }

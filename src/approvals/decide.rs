@@ -1,4 +1,4 @@
-//! Deciding a held call: once, for good, the same from every side.
+//! Decisions about held calls: each call is decided once, finally, and in the same way on every surface.
 
 use super::execute::is_under_way;
 use super::grants::may_be_remembered;
@@ -19,42 +19,43 @@ use crate::tools::InputError;
 use crate::tools::gate::Recheck;
 use tracing::Instrument;
 
-/// What somebody says about a call.
+/// A request to decide a call.
 #[derive(Debug, Clone)]
 pub(crate) struct DecisionRequest {
     /// The call.
     pub(crate) tool_call_id: ToolCallId,
-    /// Yes or no.
+    /// Approve or reject.
     pub(crate) choice: Choice,
-    /// The hash of what they were shown, if they say.
+    /// The hash of what the decider was shown, if the request has one.
     pub(crate) input_hash: Option<String>,
-    /// Where they say it.
+    /// The surface of the decision.
     pub(crate) surface: Surface,
-    /// How far the yes reaches beyond the call, if it does.
+    /// How far the approval extends beyond the call, if it is remembered.
     pub(crate) remember: Option<Remember>,
-    /// What the call has to be a part of.
+    /// The scope that has to contain the call.
     pub(crate) scope: Scope,
-    /// Whether the server goes on with the run, if this turns out to be what is said last about its holds, or a client
-    /// does.
+    /// Whether the server resumes the run if this is the last decision about its holds. Otherwise a client
+    /// resumes the run.
     pub(crate) server_resumes: bool,
 }
 
-/// Who says it.
+/// The author of a decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decider<'a> {
     /// A person.
     Person(&'a Principal),
-    /// The approval handler of this process: a part of the program, which no role binds.
+    /// The approval handler of this process. It is part of the program, and no role restricts it.
     Handler {
-        /// As decisions and events name it.
+        /// The actor for decisions and events.
         actor: &'a str,
-        /// On whose behalf the call would run: what they see, it sees.
+        /// The principal on whose behalf the call would run. The handler sees the calls that this principal
+        /// sees.
         requester: &'a Principal,
     },
 }
 
 impl<'a> Decider<'a> {
-    /// As decisions and events name them.
+    /// Returns the actor for decisions and events.
     pub(super) fn actor(self) -> String {
         match self {
             Self::Person(principal) => principal.actor(),
@@ -62,7 +63,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// Whose calls they see.
+    /// Returns the principal whose calls the decider sees.
     pub(super) const fn visible_as(self) -> &'a Principal {
         match self {
             Self::Person(principal) => principal,
@@ -70,7 +71,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// The roles that what they grant stands on.
+    /// Returns the roles that the decider's grants depend on.
     pub(super) fn roles(self) -> &'a [String] {
         match self {
             Self::Person(principal) => &principal.roles,
@@ -79,50 +80,51 @@ impl<'a> Decider<'a> {
     }
 }
 
-/// A decision in force.
+/// An accepted decision.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    /// The call, as far as it came.
+    /// The call in its current state.
     pub(crate) call: ToolCall,
-    /// Whether the same had been decided before.
+    /// Whether the same decision was made before.
     pub(crate) replayed: bool,
-    /// How many more people have to say yes before it runs.
+    /// The number of approvals that are still missing before the call runs.
     pub(crate) missing: usize,
 }
 
 impl Decided {
-    /// A call that stands so by a decision just taken.
+    /// Returns a call that was decided just now.
     pub(super) fn now(call: ToolCall) -> Self {
         Self { call, replayed: false, missing: 0 }
     }
 }
 
-/// Why a decision is not taken.
+/// The reason why a decision is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecideError {
-    /// They decided too often lately.
+    /// The user exceeded the rate limit of decisions.
     #[error(transparent)]
     TooOften(#[from] RateLimited),
     /// No such held call, for this principal.
     #[error("there is no such held tool call")]
     NotFound,
-    /// It is there for this principal to see, and not to say this about.
-    #[error("this principal may not say this about the call")]
+    /// The principal may see the call, but may not make this decision.
+    #[error("this principal may not make this decision")]
     Forbidden,
-    /// The policy forbids the call by now, whoever approves it; why. The call stays pending.
+    /// The policy now forbids the call, even with an approval; the text is its reason. The call stays
+    /// pending.
     #[error("the policy forbids the call: {0}")]
     Blocked(String),
-    /// Something else was decided, or time or somebody else ended it; how, is in the call.
+    /// The call was decided differently, or ended in another way. Its state has the details.
     #[error("the call is decided")]
     Closed(Box<ToolCall>),
     /// The stored inputs cannot be read, so they cannot be shown to an approver. The call stays pending.
     #[error("the stored inputs of the call cannot be read")]
     Unreadable,
-    /// The tool is not there now. The call stays pending.
+    /// The tool is not available now. The call stays pending.
     #[error("the tool {0:?} is not available")]
     ToolUnavailable(String),
-    /// What was shown is not what would run. The call stays pending.
-    #[error("what was shown is out of date")]
+    /// The decider was shown something other than what would run. The call stays pending.
+    #[error("the call has changed since it was shown")]
     Stale {
         /// The hash of what would run.
         input_hash: String,
@@ -130,16 +132,17 @@ pub(crate) enum DecideError {
     /// The inputs do not fit the tool. The call stays pending.
     #[error("the inputs do not fit the tool")]
     InvalidInputs(Vec<InputError>),
-    /// It is not to be remembered; why not. The call stays pending.
-    #[error("this is not to be remembered: {0}")]
+    /// The decision cannot be remembered; the text is the reason. The call stays pending.
+    #[error("the decision cannot be remembered: {0}")]
     NotRemembered(&'static str),
-    /// The database failed: whether it was decided is unknown, and asking again is safe.
+    /// The database failed. Whether the call is decided is unknown; a retry is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl DecideError {
-    /// Its word, for metrics: the code that clients see, where it is one of the decision's own.
+    /// Returns the name of the error for metrics: the code that clients see, if the error is specific to
+    /// decisions.
     const fn outcome(&self) -> &'static str {
         match self {
             Self::TooOften(_) => "rate_limited",
@@ -162,7 +165,7 @@ impl DecideError {
 }
 
 impl Approvals {
-    /// Decides a call and, after a yes, begins to run it. Waits for nothing more.
+    /// Decides a call and, after an approval, starts to run it. Does not wait for the run.
     pub(crate) async fn decide(
         &self,
         by: Decider<'_>,
@@ -172,7 +175,7 @@ impl Approvals {
         self.decide_and_begin(by, &request).instrument(span).await
     }
 
-    /// What follows answers: the calls at their ends, or after `wait` as far as they came.
+    /// Waits for the ends of decided calls, at most `approval.wait`, and updates the calls.
     pub(crate) async fn await_outcomes(
         &self,
         principal: &Principal,
@@ -203,7 +206,7 @@ impl Approvals {
             }
             self.execute(&thread, &decided.call);
         } else if !decided.replayed {
-            // It may have ended, and been the last.
+            // The call may have ended, and may have been the last open call of its run.
             self.wake_waiters();
         }
         if request.remember.is_some() {
@@ -212,7 +215,7 @@ impl Approvals {
         Ok(decided)
     }
 
-    /// Counts a decision of this principal's, if they may make one more.
+    /// Counts a decision of this principal against the rate limit.
     pub(crate) fn count(&self, principal: &Principal) -> Result<(), DecideError> {
         Ok(self.rate_limit.count(principal)?)
     }
@@ -249,14 +252,14 @@ impl Approvals {
             self.count(principal)?;
         }
         may_be_remembered(request)?;
-        // A decision that loses its race finds the winner's on the next look.
+        // A decision that loses its race finds the winner's on the next iteration.
         loop {
             let write = self.store.urgent_write().await?;
             let found = self.visible_call(&write, by.visible_as(), request.tool_call_id).await?;
             let (call, thread) = found
                 .filter(|(call, thread)| call.held && request.scope.contains(call, thread))
                 .ok_or(DecideError::NotFound)?;
-            // Before all else: what follows tells how the call stands.
+            // Before all other checks: their errors reveal the state of the call.
             self.check_decider(by, &thread, &call, &request.choice)?;
             let closed = !matches!(call.state, State::Pending);
             #[cfg(feature = "torture")]
@@ -314,7 +317,7 @@ impl Approvals {
         }
     }
 
-    /// Whether they may say this about the call.
+    /// Checks that the decider may make this choice.
     pub(super) fn check_decider(
         &self,
         by: Decider<'_>,
@@ -331,7 +334,7 @@ impl Approvals {
         }
     }
 
-    /// No yes is taken of what the policy forbids by now, with these inputs.
+    /// Refuses to approve a call that the policy now forbids with these inputs.
     async fn check_policy(
         &self,
         read: &Read,
@@ -351,7 +354,7 @@ impl Approvals {
         }
     }
 
-    /// The answer to a pending call as it may be taken: inputs that are the model's own are no edit.
+    /// Checks the choice for a pending call, and returns it. Inputs that equal the model's are no edit.
     fn check(&self, call: &ToolCall, request: &DecisionRequest) -> Result<Choice, DecideError> {
         let tool = self.gate().registry().get(&call.name);
         let approves = matches!(request.choice, Choice::Approve { .. });
@@ -382,7 +385,7 @@ impl Approvals {
     }
 }
 
-/// Whether the same was decided before: the same verdict and, for a yes, the same inputs.
+/// Whether the same was decided before: the same verdict and, for an approval, the same inputs.
 fn is_repeat(call: &ToolCall, answer: &Choice) -> bool {
     match (&call.state, answer) {
         (

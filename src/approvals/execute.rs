@@ -1,4 +1,4 @@
-//! Executing an approved call: claim, run, settle, in a task that nobody's going away ends.
+//! Execution of approved calls: claim, run, settle, in a task that outlives its request.
 
 use super::Approvals;
 use crate::agent::{POLL_INTERVAL, persist};
@@ -13,7 +13,7 @@ use crate::tools::gate::{PolicyContext, Recheck};
 use tokio::sync::watch;
 
 impl Approvals {
-    /// Begins to run an approved call, unless somebody else has, or this process must not.
+    /// Starts to run an approved call, unless it is claimed already or this process must not run it.
     pub(super) fn execute(&self, thread: &Thread, call: &ToolCall) {
         let (approvals, thread, call) = (self.clone(), thread.clone(), call.clone());
         self.tasks().spawn(async move { approvals.claim_and_run(&thread, &call).await });
@@ -27,19 +27,20 @@ impl Approvals {
         match self.claim(thread, call).await {
             Ok(Some(permit)) => self.run(permit).await,
             Ok(None) => {}
-            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
+            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),
         }
-        // Whoever waits sees who else has begun.
+        // Waiters also see a claim by another process.
         self.wake_waiters();
     }
 
-    /// Takes an approved call to run it. `None` if somebody else has, or another process has to.
+    /// Claims an approved call to run it. Returns `None` if the call is claimed already, or if another
+    /// process has to run it.
     pub(super) async fn claim(&self, thread: &Thread, call: &ToolCall) -> Result<Option<Permit>, StoreError> {
         let claimed = self.take(thread, call).await?;
         self.permit(thread, call, claimed).await
     }
 
-    /// Asks the database for a call, unless another process has to.
+    /// Claims the call in the database, unless another process has to run it.
     pub(super) async fn take(&self, thread: &Thread, call: &ToolCall) -> Result<Claimed, StoreError> {
         let tool = self.gate().registry().get(&call.name).filter(|tool| is_as_decided(tool, call));
         let Some(tool) = tool.filter(|_| !self.tasks().is_stopping()) else { return Ok(Claimed::Nothing) };
@@ -60,7 +61,7 @@ impl Approvals {
         write.claim(thread, call, &self.owner, self.approval.lease, again).await
     }
 
-    /// What the policy says of a call by now, on behalf of whom it would run.
+    /// Checks a call against the current policy, on behalf of the user that the call would run for.
     pub(super) async fn recheck(
         &self,
         read: &Read,
@@ -77,8 +78,8 @@ impl Approvals {
         Ok(self.gate().recheck(tool, input, call.held, context))
     }
 
-    /// The permit, if the call was claimed. Where the database did not say, that is looked up for the time of a lease;
-    /// if it cannot be, the call is not run.
+    /// Returns the permit if the call was claimed. If the database did not report the result, looks it up for
+    /// up to one lease. If the lookup fails, the call is not run.
     pub(super) async fn permit(
         &self,
         thread: &Thread,
@@ -108,17 +109,18 @@ impl Approvals {
         self.wake_waiters();
     }
 
-    /// Has those of this process who wait for a call's end look again.
+    /// Wakes the waiters of this process for the end of a call.
     pub(crate) fn wake_waiters(&self) {
         self.wake.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// What changes with each call that this process settles.
+    /// Returns a receiver that changes with each call that this process settles.
     pub(crate) fn wake_signal(&self) -> watch::Receiver<u64> {
         self.wake.subscribe()
     }
 
-    /// Waits for a call's end, whoever does it, at most `wait`; then the call as it is.
+    /// Waits until a call ends, in whichever process, at most `approval.wait`. Returns the call as it is
+    /// then.
     pub(super) async fn outcome(
         &self,
         principal: &Principal,
@@ -128,8 +130,8 @@ impl Approvals {
         Ok(call)
     }
 
-    /// Waits until nothing of these calls is under way in this sense, at most `wait`; then they are as they are. One look
-    /// is for all of them: the connections for what is urgent are few.
+    /// Waits until `is_under_way` is false for all calls, at most `approval.wait`, and updates them. One read
+    /// covers all calls, because there are few connections for urgent work.
     pub(super) async fn await_ends(
         &self,
         principal: &Principal,
@@ -141,12 +143,12 @@ impl Approvals {
         let mut wake = self.wake_signal();
         let mut is_last = false;
         while calls.iter().any(|call| is_under_way(call)) {
-            // Asked before the look: what is not begun when the process is leaving is not begun here, and who waits for
-            // another to begin would keep it.
+            // Checked before the read. A stopping process does not begin a call, and a wait for another
+            // process to begin it would delay the exit.
             let begins = !self.tasks().is_stopping();
             let read = self.store.urgent_read().await?;
             for call in calls.iter_mut().filter(|call| is_under_way(call)) {
-                // After the deletion of its thread a call is not visible; but this principal has decided it.
+                // After the deletion of its thread a call is not visible, but this principal has decided it.
                 let now = match self.visible_call(&read, principal, call.id).await? {
                     Some((now, _)) => Some(now),
                     None => read.any_call(call.id).await?,
@@ -162,7 +164,7 @@ impl Approvals {
                 return Ok(());
             }
             tokio::select! {
-                // The sender lives as long as `self`; an error would only mean looking again sooner.
+                // The sender lives as long as `self`. An error would only mean an earlier look.
                 _looked = tokio::time::timeout(POLL_INTERVAL, wake.changed()) => {}
                 () = &mut limit => is_last = true,
             }
@@ -171,19 +173,21 @@ impl Approvals {
     }
 }
 
-/// Whether what this process would run is what was decided on. After a deploy it may have another tool, which takes
-/// something else by the same inputs; a process that has the old one may still come, until the start deadline.
+/// Whether the tool of this process is the tool of the decision. After a deploy the tool may differ, and may
+/// give the same inputs another meaning. A process with the old tool may still claim the call until the start
+/// deadline.
 fn is_as_decided(tool: &Registered, call: &ToolCall) -> bool {
     let here = input_hash(&call.name, call.effective_input(), &tool.schema_hash);
     call.decision.as_ref().is_some_and(|decision| decision.input_hash == here)
 }
 
-/// Whether it was decided and has not ended.
+/// Whether the call is decided and has not ended.
 fn is_open(call: &ToolCall) -> bool {
     call.validated().is_some() && call.end().is_none()
 }
 
-/// The same, for who decided it: what a child does may take days, and wait for a person itself.
+/// Whether the call is open and not delegated. A delegated call may take days, and its child may itself wait
+/// for approvals.
 pub(super) fn is_under_way(call: &ToolCall) -> bool {
     is_open(call) && !call.is_delegated()
 }

@@ -1,7 +1,8 @@
-//! Remembering a yes: the grant that it leaves behind, and what that frees.
+//! Grants: an approval that is remembered, and the pending calls that it covers.
 //!
-//! A grant lets later calls run without a question; that is the policy's word ([`Gate`](crate::tools::gate::Gate)). What
-//! waits already is decided by the granter, each call by itself and by what the policy says of it now.
+//! A grant lets later calls run without a hold. The policy decides that ([`Gate`](crate::tools::gate::Gate)).
+//! For calls that are already pending, the author of the grant decides: each call separately, as the current
+//! policy judges it.
 
 use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
 use crate::domain::Principal;
@@ -13,7 +14,7 @@ use crate::domain::policy::Source;
 use crate::store::{Granted, NewGrant, Page, Read, StoreError, Thread, Vote, Write};
 use crate::tools::gate::PolicyContext;
 
-/// Why a grant is not there to be seen or revoked.
+/// The reason why a grant is not found or not revoked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GrantError {
     /// No such session or grant, for this principal.
@@ -24,16 +25,16 @@ pub(crate) enum GrantError {
     Store(#[from] StoreError),
 }
 
-/// Only a yes is remembered.
+/// Checks that only an approval is remembered.
 pub(super) fn may_be_remembered(request: &DecisionRequest) -> Result<(), DecideError> {
     match (request.remember, &request.choice) {
-        (Some(_), Choice::Reject { .. }) => Err(DecideError::NotRemembered("expected it with a yes alone")),
+        (Some(_), Choice::Reject { .. }) => Err(DecideError::NotRemembered("expected it with an approval")),
         _ => Ok(()),
     }
 }
 
 impl Approvals {
-    /// The grant that a yes leaves behind with which these inputs run, if it is to be remembered.
+    /// Returns the grant of an approval that runs these inputs, if the approval is to be remembered.
     pub(super) async fn to_grant(
         &self,
         write: &Write,
@@ -50,7 +51,8 @@ impl Approvals {
             return Err(DecideError::NotRemembered("expected a tool whose calls one person approves"));
         }
         let remembering = self.gate().remembering();
-        // The schema that was shown: of a tool that has changed since, nothing more was said than this one yes.
+        // The hash of the schema that was shown. If the tool has changed since, the decider approved this one
+        // call only.
         let inputs = remembering.equal_inputs.then(|| input_hash(&call.name, runs, &call.schema_hash));
         let (actor, process) = (by.actor(), remembering.process.as_deref());
         let grant = write.to_grant(thread, (&actor, by.roles()), call, inputs, process).await?;
@@ -58,7 +60,7 @@ impl Approvals {
         grant.map(Some).ok_or(gone)
     }
 
-    /// Writes it, behind the decision that leaves it.
+    /// Inserts the grant after its decision.
     pub(super) async fn grant(
         &self,
         write: &Write,
@@ -71,8 +73,8 @@ impl Approvals {
         }
     }
 
-    /// Has the other calls of a session run that wait, and about which nobody would be asked by what they had
-    /// remembered with this call. What fails here still waits.
+    /// Approves the other pending calls of a session that the decider's remembered approval now covers. A
+    /// call that fails here stays pending.
     pub(super) async fn decide_covered(
         &self,
         by: Decider<'_>,
@@ -90,11 +92,11 @@ impl Approvals {
             Ok::<_, StoreError>(())
         };
         if let Err(error) = free.await {
-            tracing::warn!(tool_call_id = %like.id, %error, "not all calls were freed that a grant is about");
+            tracing::warn!(tool_call_id = %like.id, %error, "could not approve all calls of a grant");
         }
     }
 
-    /// Decides one of them as what was remembered says, from where that was said.
+    /// Approves one covered call under its grant, on the surface of the original decision.
     async fn decide_covered_call(
         &self,
         by: Decider<'_>,
@@ -144,7 +146,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// Their grant by which nobody would be asked about a call, if its tool is the one that was shown.
+    /// Returns the decider's grant that covers a call, if the tool is the one that was shown.
     async fn is_covered(
         &self,
         read: &Read,
@@ -164,8 +166,8 @@ impl Approvals {
         Ok(self.gate().covering_grant(tool, &call.input, context))
     }
 
-    /// What is remembered in a session, newest first, from before a given grant on: all of it for its user and
-    /// operators, their own for others.
+    /// Returns the grants of a session, newest first, from before a given grant. Its user and operators get
+    /// all grants. Any other principal gets only their own.
     pub(crate) async fn grants(
         &self,
         principal: &Principal,
@@ -179,13 +181,14 @@ impl Approvals {
         let whose = self.whose(principal, &root, &actor);
         let page = read.grants(&root, whose, process, before, size).await?;
         match whose {
-            // To whom has none, the session is not there.
+            // For a principal without grants the session does not exist.
             Granted::By(_) if page.items.is_empty() => Err(GrantError::NotFound),
             _ => Ok(page),
         }
     }
 
-    /// Revokes a grant: nothing begins on its word any more. What has begun goes on, and what it freed is decided.
+    /// Revokes a grant: no further call begins under it. Started calls continue, and approved calls stay
+    /// approved.
     pub(crate) async fn revoke(
         &self,
         principal: &Principal,

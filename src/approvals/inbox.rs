@@ -1,4 +1,4 @@
-//! Held calls as a list shows them to somebody who may decide them.
+//! Held calls as a list shows them to a possible decider.
 
 use super::Approvals;
 use crate::domain::Principal;
@@ -7,21 +7,21 @@ use crate::domain::policy::MayDecide;
 use crate::store::VisibleCall;
 use crate::tools::ToolSpec;
 
-/// How a held call stands with the people who decide it.
+/// The status of the decision about a held call.
 #[derive(Debug)]
 pub(crate) struct DecisionStatus<'a> {
-    /// Its tool, if there is one by now.
+    /// The tool, if it exists now.
     pub(crate) tool: Option<&'a ToolSpec>,
-    /// Whether this principal's yes would be taken now, and be news.
+    /// Whether an approval of this principal would be accepted now, and would be a new one.
     pub(crate) can_decide: bool,
-    /// How many people have to say yes.
+    /// The number of approvals that the call needs.
     pub(crate) required: usize,
-    /// Who has said yes to what runs or ran; while it is pending, to what is proposed.
+    /// The approvers of the inputs that run or ran. For a pending call, the approvers of the proposed inputs.
     pub(crate) approved_by: Vec<String>,
 }
 
 impl Approvals {
-    /// How a call stands for this principal.
+    /// Returns the status of the decision about a call, for this principal.
     pub(crate) fn decision_status(&self, principal: &Principal, seen: &VisibleCall) -> DecisionStatus<'_> {
         let VisibleCall { call, thread, votes } = seen;
         let registry = self.gate().registry();

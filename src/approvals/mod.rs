@@ -1,16 +1,16 @@
-//! Approvals: what a person says about a held call, and what follows.
+//! Approvals: decisions about held calls, and their consequences.
 //!
 //! ```text
-//! decide   pending -> approved | rejected    one compare-and-set, with the decision's row, committed
-//! execute  approved -> executing             another; whoever makes it holds the permit
+//! decide   pending -> approved | rejected    one compare-and-set, with the decision's row, in one commit
+//! execute  approved -> executing             another compare-and-set; its winner holds the permit
 //!          the tool runs, in a tracked task, with no transaction open
 //!          executing -> succeeded | failed | interrupted
-//! ask      what the handler of this process says, while the turn waits for it
-//! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    when their time is over
-//! verify   interrupted -> succeeded | failed    when its tool is asked, and knows
+//! ask      the handler of this process decides while the turn waits for it
+//! sweep    pending -> expired, executing -> interrupted | approved, approved -> failed    after a deadline
+//! verify   interrupted -> succeeded | failed    if the tool knows the outcome
 //! ```
 //!
-//! Every surface a decision can come in by ends in [`Approvals::answer`].
+//! Every surface for decisions ends in [`Approvals::decide`].
 
 mod ask_handler;
 mod cancel;
@@ -52,15 +52,15 @@ pub(crate) struct Approvals {
     store: Store,
     executor: Executor,
     handler: Arc<dyn ApprovalHandler>,
-    /// This process, as the owner of what it runs.
+    /// This process, as the owner of its executions.
     owner: String,
     approval: config::Approval,
-    /// How often one user may decide.
+    /// The rate limit of decisions per user.
     rate_limit: Arc<RateLimit>,
-    /// Counts the calls that this process settled, so that who waits for one looks again.
+    /// Counts the calls that this process settled, so that waiters look again.
     wake: watch::Sender<u64>,
     verifications: Arc<Verifications>,
-    /// Who has one of these roles operates the server.
+    /// The roles of operators.
     operators: Vec<String>,
 }
 
@@ -87,8 +87,8 @@ impl Approvals {
         &self.executor.tasks
     }
 
-    /// A call that this principal may see: of a thread of theirs, or held and of a tool whose approver they are, or of
-    /// their tenant where they operate the server.
+    /// Returns a call if this principal may see it: a call of the principal's threads, a held call of a tool
+    /// that the principal approves, or for an operator any call of the tenant.
     pub(crate) async fn visible_call(
         &self,
         read: &Read,
@@ -101,7 +101,7 @@ impl Approvals {
         }
     }
 
-    /// What this principal sees of the calls of others.
+    /// Returns which calls of other users this principal may see.
     pub(crate) fn visibility(&self, principal: &Principal) -> Visibility {
         if principal.has_one_of(&self.operators) {
             return Visibility::Operator;
@@ -109,13 +109,13 @@ impl Approvals {
         Visibility::Approver(self.gate().registry().approved_by(principal))
     }
 
-    /// The hash a page has to echo to say that it decides what it was shown: with the schema of the tool as
-    /// it is registered now, so that it tells when the tool has changed since.
+    /// Returns the hash that a client echoes to prove what it was shown. The hash includes the current schema
+    /// of the tool, so that a changed tool is detected.
     pub(crate) fn shown_hash(&self, call: &ToolCall) -> String {
         input_hash(&call.name, &call.input, self.current_schema(call))
     }
 
-    /// The hash of what the call's tool takes now, or took if it is gone.
+    /// Returns the current schema hash of the call's tool, or the stored one if the tool is gone.
     fn current_schema<'a>(&'a self, call: &'a ToolCall) -> &'a str {
         let registered = self.gate().registry().get(&call.name);
         registered.map_or(&call.schema_hash, |tool| &tool.schema_hash)

@@ -1,4 +1,4 @@
-//! Bugs of the approvals, for the torture run.
+//! Planted bugs of the approvals, for the torture run.
 
 use super::Approvals;
 use crate::domain::call::ToolCall;
@@ -7,16 +7,16 @@ use crate::domain::id::ToolCallId;
 use crate::faults::{self, Bug};
 use crate::store::{StoreError, Thread};
 
-/// [`Bug::DecideAnyState`]: whether a decided call is decided once more.
+/// [`Bug::DecideAnyState`]: whether a decided call is decided again.
 pub(super) fn decides_anew(call: &ToolCall, now: Timestamp) -> bool {
     faults::has(Bug::DecideAnyState) && call.expires_at.is_some_and(|at| at > now)
 }
 
 impl Approvals {
-    /// [`Bug::ClaimAfterTool`]: the effect first, then the right to it.
+    /// [`Bug::ClaimAfterTool`]: runs the tool first, then claims the call.
     pub(super) async fn run_then_claim(&self, thread: &Thread, call: &ToolCall) {
         if let Err(error) = self.ran_then_claimed(thread, call).await {
-            tracing::warn!(tool_call_id = %call.id, %error, "a call that ran could not be claimed");
+            tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call that ran");
         }
         self.wake_waiters();
     }
@@ -30,7 +30,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// [`Bug::ReapById`]: what was silent is closed, whatever it has become since.
+    /// [`Bug::ReapById`]: reaps a silent call, whatever its state is now.
     pub(super) async fn reap_by_id(&self, id: ToolCallId) -> Result<(), StoreError> {
         let write = self.store.write().await?;
         write.reap_by_id(id).await?;

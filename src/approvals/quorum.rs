@@ -1,7 +1,8 @@
-//! Tools that want several people: whose yes counts, and for what.
+//! Quorums of tools that need several approvals: which approvals count.
 //!
-//! A yes counts for the inputs it was given for, with the schema of the tool as it was then, so that all who are counted
-//! agreed on the same. It stands until the call is decided; who thinks better of it rejects, and one rejection decides.
+//! An approval counts for its inputs and for the schema of the tool at that time, so that all counted
+//! approvers agreed on the same call. The approval counts until the call is decided. An approver with second
+//! thoughts rejects the call, and one rejection decides.
 
 use super::Approvals;
 use crate::domain::call::ToolCall;
@@ -9,7 +10,7 @@ use crate::domain::decision::Choice;
 use crate::store::{Counted, StoreError, Thread, Vote, Write};
 
 impl Approvals {
-    /// Counts what somebody says, before it decides. A no always does.
+    /// Counts a vote before it decides. One rejection is always enough.
     pub(super) async fn count_vote(
         &self,
         write: &Write,

@@ -1,17 +1,17 @@
-//! What a call is named as a part of.
+//! The scope in which a request names a call.
 
 use crate::domain::call::ToolCall;
 use crate::domain::id::{RunId, ThreadId};
 use crate::store::Thread;
 
-/// What a call is named as a part of. One that is a part of something else is not there.
+/// The scope in which a request names a call. A call outside of the scope is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Of nothing: its id tells.
+    /// No scope: the id is enough.
     Anything,
-    /// Of this run.
+    /// The call belongs to this run.
     Run(RunId),
-    /// Of the session with this root thread.
+    /// The call belongs to the session with this root thread.
     Session(ThreadId),
 }
 

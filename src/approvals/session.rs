@@ -1,4 +1,4 @@
-//! What holds in one session beside the operator's policy.
+//! The policy of one session, beside the operator's policy.
 
 use super::Approvals;
 use crate::domain::Principal;
@@ -6,16 +6,16 @@ use crate::domain::id::ThreadId;
 use crate::domain::policy::{Loosened, SessionPolicy};
 use crate::store::StoreError;
 
-/// Why a session's policy stays as it is.
+/// The reason why the policy of a session is not changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyError {
     /// No such session, for this principal.
     #[error("there is no such session")]
     NotFound,
-    /// A tool would go further than before, and only an operator has it do so.
+    /// The policy of a tool would be looser than before, which only an operator may do.
     #[error("the tool {0:?} would go further than before")]
     Loosened(String),
-    /// Tools that ask would, wherever there are some.
+    /// Tools that ask would have a looser policy, if there are any.
     #[error("the mode would go further than before")]
     ModeLoosened,
     /// No such tool.
@@ -27,7 +27,8 @@ pub(crate) enum PolicyError {
 }
 
 impl Approvals {
-    /// Has this hold in a session, in place of what did. Its user may only tighten: what held may be an operator's word.
+    /// Replaces the policy of a session. The session's user may only tighten it, because an operator may have
+    /// set the current policy.
     pub(crate) async fn set_policy(
         &self,
         principal: &Principal,
@@ -41,8 +42,8 @@ impl Approvals {
         write.lock_thread(&root).await?;
         let before = write.session_policy(&root).await?;
         let registry = self.gate().registry();
-        // The stored policy may name tools of another build. A tool that the principal may not run is answered as one that
-        // does not exist.
+        // The stored policy may name tools of another build. A tool that the principal may not run counts as
+        // unknown.
         let is_known = |name: &str| {
             before.tools.contains_key(name)
                 || registry.get(name).is_some_and(|tool| operates || tool.is_visible_to(principal))

@@ -1,5 +1,5 @@
-//! The sweeper: moves on what time, a crash or a stopped process left behind. Every process has one; what several
-//! find, one moves.
+//! The sweeper: moves calls and turns after a deadline, a crash or the stop of a process. Every process has a
+//! sweeper. If several of them find a call or a turn, one moves it.
 
 use super::Approvals;
 use crate::domain::call::ToolCall;
@@ -13,28 +13,28 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 impl Approvals {
-    /// Sweeps again and again until the process is about to leave.
+    /// Sweeps again and again until the process stops.
     pub(crate) async fn keep_swept(&self, every: Duration) {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
                 () = self.tasks().stopping() => return,
             }
-            // Nobody would notice a sweeper that is gone.
+            // A panic must not end the sweeper unnoticed.
             if AssertUnwindSafe(self.sweep()).catch_unwind().await.is_err() {
-                tracing::error!("a sweep broke");
+                tracing::error!("a sweep panicked");
             }
         }
     }
 
-    /// Each kind by itself: many that are due in one way hold up no other.
+    /// Sweeps each kind separately, so that a backlog of one kind delays no other.
     async fn sweep(&self) {
         let calls = join_all(Due::ALL.map(|due| self.sweep_calls(due)));
         let (calls, turns) = tokio::join!(calls, self.sweep_turns());
         let asked = self.verify_doubtful().await;
         for swept in calls.into_iter().chain([turns, asked]) {
             if let Err(error) = swept {
-                tracing::warn!(%error, "a sweep could not be made");
+                tracing::warn!(%error, "a sweep failed");
             }
         }
     }
@@ -42,7 +42,7 @@ impl Approvals {
     async fn sweep_calls(&self, due: Due) -> Result<(), StoreError> {
         let mut after: Option<DueCall> = None;
         loop {
-            // Dropped, not committed: it only looks, with the clock that the deadlines were made with.
+            // Dropped, not committed: the transaction only reads, with the clock that set the deadlines.
             let write = self.store.write().await?;
             let found = write.due_calls(due, self.approval.lease, after.as_ref()).await?;
             drop(write);
@@ -60,7 +60,7 @@ impl Approvals {
                     continue;
                 }
                 if let Err(error) = self.sweep_call(id).await {
-                    tracing::warn!(tool_call_id = %id, %error, "a call could not be moved on");
+                    tracing::warn!(tool_call_id = %id, %error, "could not sweep a call");
                 }
             }
         }
@@ -75,19 +75,19 @@ impl Approvals {
             Swept::Nothing => return Ok(()),
             Swept::Expired => {
                 metrics.swept("expired");
-                tracing::info!(tool_call_id = %id, "nobody decided in time; the call expired");
+                tracing::info!(tool_call_id = %id, "a call expired without a decision");
             }
             Swept::NotStarted => {
                 metrics.swept("not_started");
-                tracing::warn!(tool_call_id = %id, "an approved call was not begun in time and will not run");
+                tracing::warn!(tool_call_id = %id, "a call missed its start deadline and will not run");
             }
             Swept::Interrupted => {
                 metrics.swept("interrupted");
-                tracing::warn!(tool_call_id = %id, "who ran a call went away; its outcome is unknown");
+                tracing::warn!(tool_call_id = %id, "the lease of a call is over; the outcome is unknown");
             }
             Swept::Repeatable => {
                 metrics.swept("repeatable");
-                tracing::warn!(tool_call_id = %id, "who ran a call went away; it may be begun again");
+                tracing::warn!(tool_call_id = %id, "the lease of a call is over; the call may begin again");
             }
             Swept::Ready(thread, call) => {
                 let claimed = self.take(&thread, &call).await?;
@@ -102,7 +102,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// Looking up whether a call was claimed takes its time, and a sweep has none.
+    /// Runs a claimed call. The lookup of an unknown claim takes time, and a sweep must not wait for it.
     async fn run_swept(&self, thread: &Thread, call: &ToolCall, claimed: Claimed) {
         match self.permit(thread, call, claimed).await {
             Ok(Some(permit)) => {
@@ -110,7 +110,7 @@ impl Approvals {
                 self.run(permit).await;
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "a call could not be claimed"),
+            Err(error) => tracing::warn!(tool_call_id = %call.id, %error, "could not claim a call"),
         }
     }
 
@@ -124,7 +124,7 @@ impl Approvals {
             after = Some(last);
             for id in found {
                 if let Err(error) = self.sweep_turn(id).await {
-                    tracing::warn!(run_id = %id, %error, "a turn could not be closed");
+                    tracing::warn!(run_id = %id, %error, "could not close a turn");
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Approvals {
         write.commit().await?;
         if closed {
             self.executor.metrics.swept("turn_closed");
-            tracing::warn!(run_id = %id, "who ran a turn went away; it is closed as interrupted");
+            tracing::warn!(run_id = %id, "the lease of a turn is over; the turn is closed as interrupted");
         }
         Ok(())
     }

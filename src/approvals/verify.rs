@@ -1,4 +1,4 @@
-//! Asking tools what became of calls whose outcome nobody saw.
+//! Verification: asks tools for the outcome of interrupted calls.
 
 use super::Approvals;
 use crate::domain::decision::Surface;
@@ -11,18 +11,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// As many calls are asked about at once; so many in all wait for that, and others for the next sweep.
+/// The number of concurrent verifications, and of all that may be queued. Other calls wait for the next
+/// sweep.
 const VERIFY_AT_ONCE: usize = 16;
 const VERIFY_QUEUE_MAX: usize = 256;
 
-/// The calls that this process asks about.
+/// The calls that this process verifies.
 #[derive(Debug)]
 pub(super) struct Verifications {
     calls: Mutex<HashSet<ToolCallId>>,
     slots: Semaphore,
 }
 
-/// One of them; nobody else here asks about it meanwhile.
+/// A verification. No other task of this process verifies the call meanwhile.
 struct Verification {
     all: Arc<Verifications>,
     call: ToolCallId,
@@ -35,7 +36,7 @@ impl Default for Verifications {
 }
 
 impl Verification {
-    /// `None` if somebody does already, or as many wait as may.
+    /// Returns `None` if the call is being verified already, or if the queue is full.
     fn begin(all: &Arc<Verifications>, call: ToolCallId) -> Option<Self> {
         let mut calls = all.calls.lock();
         (calls.len() < VERIFY_QUEUE_MAX && calls.insert(call)).then(|| Self { all: all.clone(), call })
@@ -49,12 +50,13 @@ impl Drop for Verification {
 }
 
 impl Approvals {
-    /// Begins to ask about every call that was interrupted lately and whose tool is here.
+    /// Starts to verify every recently interrupted call whose tool this process has.
     pub(super) async fn verify_doubtful(&self) -> Result<(), StoreError> {
         let tools: Vec<String> = self.gate().registry().executing().cloned().collect();
         let mut after = None;
         loop {
-            // Dropped, not committed: it only looks, with the clock that the calls ended by.
+            // Dropped, not committed: the transaction only reads, with the clock that set the ends of the
+            // calls.
             let write = self.store.write().await?;
             let found = write.doubtful_calls(&tools, self.approval.start_deadline, after.as_ref()).await?;
             drop(write);
@@ -71,7 +73,7 @@ impl Approvals {
     async fn verify_call(&self, doubtful: Doubtful, _asked: Verification) {
         let tool_call_id = doubtful.due.id;
         let ask = async {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let _place = self.verifications.slots.acquire().await.ok()?;
             self.gate().verify(&doubtful.tool_name, &doubtful.schema_hash, &doubtful.key).await
         };
@@ -94,11 +96,11 @@ impl Approvals {
         match resolve.await {
             Ok(true) => {
                 self.executor.metrics.swept("verified");
-                tracing::info!(%tool_call_id, "a tool said what became of a call that was cut off");
+                tracing::info!(%tool_call_id, "a tool reported the outcome of an interrupted call");
                 self.wake_waiters();
             }
             Ok(false) => {}
-            Err(error) => tracing::warn!(%tool_call_id, %error, "what became of a call could not be written"),
+            Err(error) => tracing::warn!(%tool_call_id, %error, "could not store a verified outcome"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a request wants, and the run that answers it.
+//! Admission of turn requests: finds or creates the run that a request asks for.
 
 use super::continuation::PendingContinuation;
 use super::intent::{Intent, intent};
@@ -18,76 +18,78 @@ use crate::stream::Dialect;
 use crate::tools::ToolRegistry;
 use std::collections::HashSet;
 
-/// The title of a thread that nobody gave one.
+/// The title of a thread that was created without one.
 pub(crate) const DEFAULT_TITLE: &str = "New chat";
 
-/// A request: what it wants, and what a person says in it.
+/// A request for a turn: the action, and the decisions that the client posts with it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TurnRequest {
-    /// What it wants.
+    /// The action.
     pub(crate) action: Action,
-    /// What to ask the model with.
+    /// The options of the run.
     pub(crate) options: RunOptions,
-    /// The answers to held calls among the parts that a page posted, new ones and those of before.
+    /// The decisions about held calls among the posted parts, new and repeated ones.
     pub(crate) decisions: Vec<PostedDecision>,
 }
 
-/// What a request wants.
+/// The action of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// A new user message.
     New {
-        /// Its words.
+        /// The text of the message.
         text: String,
-        /// The page's name for it. One that is stored already is the same message, posted again.
+        /// The client's name for the message. If a message with this name is stored, the client posts that
+        /// message again.
         client_id: Option<String>,
     },
-    /// What the conversation as a page holds it tells by itself. Only the words of its user messages are read, and
-    /// whether it ends with one.
+    /// The whole conversation as the client has it. The server derives the action from it. The server reads
+    /// only the texts of its user messages, and whether a user message is the last one.
     History {
-        /// Its messages, oldest first.
+        /// The messages, oldest first.
         messages: Vec<PostedMessage>,
     },
-    /// Another text in place of a user message, and all behind it anew.
+    /// Another text for a user message. The new message replaces that message and everything after it.
     Edit {
-        /// The message: its id, or the page's name for it.
+        /// The message: its id, or the client's name for it.
         message: String,
-        /// The new words.
+        /// The new text.
         text: String,
     },
     /// Another answer to a user message.
     Regenerate {
-        /// The answer, by its id, or the user message, by its id or the page's name for it; where the page names one.
+        /// The answer by its id, or the user message by its id or the client's name for it. `None` if the
+        /// client names no message.
         answer: Option<String>,
-        /// The user message as the page holds it, without words where it has none.
+        /// The user message as the client has it, without a text if the client has none.
         question: Option<PostedMessage>,
     },
-    /// To go on.
+    /// Continue the conversation.
     Continue {
-        /// The assistant's message to go on with, where the page names one.
+        /// The assistant message to continue, if the client names one.
         message: Option<String>,
     },
 }
 
-/// An answer to a held call, as a page posts it. The call is whatever is stored under its id.
+/// A decision about a held call, as a client posts it. The call itself is read from the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PostedDecision {
-    /// Which call.
+    /// The call.
     pub(crate) tool_call_id: ToolCallId,
-    /// Yes or no.
+    /// Whether the client approves the call.
     pub(crate) approved: bool,
-    /// Why not.
+    /// The reason of a rejection.
     pub(crate) reason: Option<String>,
 }
 
 impl TurnRequest {
-    /// To go on, and nothing else.
+    /// Returns a request that only continues.
     pub(crate) fn continuation() -> Self {
         let action = Action::Continue { message: None };
         Self { action, options: RunOptions::default(), decisions: Vec::new() }
     }
 
-    /// The words that a user message may get by it.
+    /// Returns the text that a user message may get from this request.
     pub(crate) fn user_text(&self) -> Option<&str> {
         match &self.action {
             Action::New { text, .. } | Action::Edit { text, .. } => Some(text),
@@ -98,59 +100,59 @@ impl TurnRequest {
     }
 }
 
-/// A message as a page posts it.
+/// A message as a client posts it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PostedMessage {
-    /// Its words, if a user's; of all other roles nothing is believed.
+    /// The text of a user message. The server trusts no content of other roles.
     pub(crate) user_text: Option<String>,
-    /// The page's name for it.
+    /// The client's name for the message.
     pub(crate) id: Option<String>,
 }
 
-/// Which thread a request speaks of.
+/// The thread that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadName {
-    /// One that is there.
+    /// An existing thread.
     Known(String),
-    /// One that is made if it is not there, under the caller's own name for it.
+    /// A thread under the caller's own name. It is created if it does not exist.
     OrNew(String),
 }
 
-/// Why there is no turn.
+/// The reason why a request gets no turn.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdmitError {
-    /// No such thread, for this principal.
+    /// No such thread for this principal.
     #[error("there is no such thread")]
     NoThread,
-    /// Another turn of the thread is under way.
+    /// Another turn of the thread is running.
     #[error("a turn of this thread is under way")]
     TurnInProgress,
-    /// There is nothing to go on with.
+    /// There is nothing to continue.
     #[error("there is nothing to continue")]
     NothingToContinue,
-    /// The server is about to leave and begins nothing.
+    /// The server is stopping and starts nothing.
     #[error("the server is stopping")]
     Stopping,
-    /// As many turns as there may be are under way.
+    /// The limit of concurrent turns is reached.
     #[error("{max} turns of this {of} are under way")]
     TooManyTurns {
-        /// Of whom.
+        /// The owner of the limit: `user` or `tenant`.
         of: &'static str,
-        /// As many as there may be.
+        /// The limit.
         max: u32,
     },
-    /// They had the model asked too often lately.
+    /// The user exceeded the rate limit of turns.
     #[error(transparent)]
     TooOften(#[from] RateLimited),
-    /// Calls wait for a person, and a new message may not pass them.
+    /// Calls of the thread are pending, and `approval.while_pending` is `reject`.
     #[error("calls of this thread await approval")]
     AwaitingApproval,
     /// The thread has no room for a new message.
     #[error("the thread holds up to {max} {of}")]
     ThreadFull {
-        /// As much as it may hold.
+        /// The limit.
         max: u64,
-        /// Of what.
+        /// The unit of the limit: `messages` or `bytes`.
         of: &'static str,
     },
     /// No such model.
@@ -159,7 +161,8 @@ pub(crate) enum AdmitError {
     /// No such tool.
     #[error("there is no tool {0:?}")]
     UnknownTool(String),
-    /// It only goes on behind answers to held calls, and none of those was taken; why the first was not.
+    /// A posted decision was refused, with the cause. Either the request only continues and none of its new
+    /// decisions was accepted, or a retry of the request may succeed.
     #[error(transparent)]
     Refused(DecideError),
     /// The database failed.
@@ -167,18 +170,18 @@ pub(crate) enum AdmitError {
     Store(#[from] StoreError),
 }
 
-/// What follows the transaction.
+/// The outcome of admission.
 pub(super) enum Next {
-    /// Another request's turn is read along.
+    /// The request attaches to a running turn.
     Attach(Run),
-    /// A turn of this request's begins.
+    /// A turn of this request begins.
     Begin(Box<Lease>),
-    /// Its run waits for a person, or for calls to end.
+    /// The run waits for decisions, or for calls to end.
     Announce(PendingContinuation),
 }
 
 impl Next {
-    /// All of its message that is told before it to a page that has nothing of that.
+    /// Returns the part of the message before this outcome, for a client that has nothing of the message.
     async fn full_backfill(
         &self,
         write: &Write,
@@ -190,18 +193,18 @@ impl Next {
             Self::Announce(waiting) => write.steps(thread, waiting.run.assistant_message_id).await?,
         };
         if let Self::Announce(waiting) = self {
-            // It tells by itself what stands behind.
+            // The announcement itself emits the later steps.
             steps.retain(|step| step.n <= waiting.step);
         }
         Ok(replay(&steps))
     }
 }
 
-/// What follows, and what of its message this request's page is told before.
+/// The outcome, and the events of its message that this client gets first.
 type NextAndBackfill = (Next, Vec<TurnEvent<'static>>);
 
 impl Chat {
-    /// Finds or makes the run that answers and starts its turn.
+    /// Finds or creates the run that serves the request, and starts its turn.
     pub(crate) async fn admit(
         &self,
         principal: &Principal,
@@ -214,7 +217,7 @@ impl Chat {
         if self.tasks.is_stopping() {
             return Err(AdmitError::Stopping);
         }
-        // Before the thread is locked: each is a transaction of its own.
+        // Before the thread is locked: each decision is a transaction of its own.
         let only_continues = matches!(wants, Action::Continue { .. });
         self.apply_posted_decisions(principal, name, &answers, only_continues).await?;
         let answered = answers.into_iter().map(|answer| answer.tool_call_id).collect();
@@ -223,7 +226,7 @@ impl Chat {
         let extent = write.lock_thread(&thread).await?;
         let intent = intent(&write, &thread, wants).await?;
         self.check_fits(extent, &intent)?;
-        // A page of AI SDK 4 reads what follows as a message of its own.
+        // An AI SDK 4 client reads the continuation as a message of its own.
         let lacks_all =
             dialect != Dialect::DataV1 && matches!(intent, Intent::Continue { from_the_start: true, .. });
         let (next, backfill_events) =
@@ -233,7 +236,7 @@ impl Chat {
         Ok(Started { backfill: before, ..started })
     }
 
-    /// Commits, and begins what follows.
+    /// Commits the transaction and starts the turn or the wait.
     pub(super) async fn commit_and_start(
         &self,
         write: Write,
@@ -249,7 +252,8 @@ impl Chat {
             }
             Next::Begin(lease) => {
                 let steps = write.steps(&lease.thread, lease.run.assistant_message_id).await?;
-                // Whoever finds the run in the database finds its log too; it says nothing before the commit.
+                // A request that finds the run in the database has to find its log too. The log stays empty
+                // until the commit.
                 let task = self.turn_task(lease.run.id);
                 write.commit().await?;
                 Ok(task.start(*lease, TurnEvent::continuation(&steps)))
@@ -273,7 +277,7 @@ impl Chat {
         }
     }
 
-    /// Whether the thread has room for what a request adds to it. To go on adds nothing.
+    /// Checks that the thread has room for the additions of a request. A continuation adds nothing.
     fn check_fits(&self, holds: Extent, intent: &Intent) -> Result<(), AdmitError> {
         let (messages, bytes) = match intent {
             Intent::Continue { .. } => return Ok(()),
@@ -285,7 +289,7 @@ impl Chat {
         if holds.messages.saturating_add(messages) > limits.thread_messages {
             return Err(AdmitError::ThreadFull { max: limits.thread_messages, of: "messages" });
         }
-        // With as many bytes there would be none for the answer.
+        // At exactly the limit there would be no room for the answer.
         if holds.bytes.saturating_add(bytes) >= limits.thread_bytes {
             return Err(AdmitError::ThreadFull { max: limits.thread_bytes, of: "bytes" });
         }
@@ -296,7 +300,7 @@ impl Chat {
         self.agent.executor.gate.registry()
     }
 
-    /// What to ask the model with on behalf of this principal: a tool that does not run for them is not there.
+    /// Returns the options on behalf of this principal, without the tools that the principal may not run.
     fn on_behalf_of(&self, principal: &Principal, options: RunOptions) -> RunOptions {
         options.on_behalf_of(principal.roles.clone(), self.tools().only_for(principal))
     }
@@ -325,7 +329,7 @@ impl Chat {
         }
     }
 
-    /// The run that is under way in the thread; one whose process went away is closed.
+    /// Returns the running run of the thread. Closes a run whose process is dead.
     async fn under_way(&self, write: &Write, thread: &Thread) -> Result<Option<Run>, StoreError> {
         match write.running(thread).await? {
             Some(running) if !write.close_dead_turn(thread, &running).await? => Ok(Some(running)),
@@ -343,7 +347,7 @@ impl Chat {
         answered: &HashSet<ToolCallId>,
     ) -> Result<NextAndBackfill, AdmitError> {
         let running = self.under_way(write, thread).await?;
-        // The run is the call's that waits for it.
+        // A call of the parent thread waits for this run.
         let delegated = write.is_delegated_to(thread).await?;
         let question = match intent {
             Intent::Continue { message, .. } => {
@@ -388,8 +392,8 @@ impl Chat {
         }
     }
 
-    /// Refuses where as many turns are under way as there may be, or this would be one too many in a minute. Of use in
-    /// the transaction that begins one.
+    /// Refuses a turn over the limit of concurrent turns or over the rate limit. The check holds only in the
+    /// transaction that begins the turn.
     async fn check_turns(
         &self,
         write: &Write,
@@ -402,7 +406,7 @@ impl Chat {
         }
     }
 
-    /// Whether one more turn may begin, which is counted then.
+    /// Whether one more turn may begin. If so, the turn is counted against the rate limit.
     pub(super) async fn has_room(
         &self,
         write: &Write,
@@ -412,7 +416,7 @@ impl Chat {
         Ok(self.full(write, thread).await?.is_none() && self.rate_limit.count(principal).is_ok())
     }
 
-    /// Whose turns under way are as many as there may be, and how many that is.
+    /// Returns the owner whose limit of concurrent turns is reached, and the limit.
     async fn full(&self, write: &Write, thread: &Thread) -> Result<Option<(&'static str, u32)>, StoreError> {
         let (of_user, of_tenant) = (self.caps.turns_per_user, self.caps.turns_per_tenant);
         if of_user.is_none() && of_tenant.is_none() {
@@ -426,7 +430,8 @@ impl Chat {
         }))
     }
 
-    /// What a continuation does, of this message or else of the last, for a page that answers these calls.
+    /// Returns the outcome of a continuation of `message`, or else of the last message, for a client that
+    /// decides the `answered` calls.
     async fn continuation(
         &self,
         write: &Write,
@@ -457,7 +462,8 @@ impl Chat {
         };
         let before = |steps: &[Step]| known.map_or_else(Vec::new, |known| backfill_before_turn(steps, known));
         if run.id != last.id {
-            // The user went on without it, and so does nobody else; its page is told how its calls stand.
+            // The user sent a later message, so this run is not resumed. The client gets the status of its
+            // calls.
             return settles(None);
         }
         match (running, run.status) {
@@ -467,7 +473,7 @@ impl Chat {
                     None => Vec::new(),
                 };
                 if known.is_some_and(|known| shown_steps.last().is_none_or(|last| last.n < known)) {
-                    // All but its end: the page has read the turn that it would attach to.
+                    // The client has already read the turn that it would attach to, except its end.
                     let turn = self.running_log(write, thread, &running).await?;
                     return settles(Some(turn.ok_or(AdmitError::TurnInProgress)?));
                 }
@@ -478,7 +484,8 @@ impl Chat {
         }
     }
 
-    /// What a continuation does where no turn is under way. The principal may have fewer roles than when it began.
+    /// Returns the outcome of a continuation when no turn is running. The principal may have fewer roles than
+    /// when the run began.
     pub(super) async fn go_on(
         &self,
         write: &Write,
@@ -486,13 +493,14 @@ impl Chat {
         thread: &Thread,
     ) -> Result<Next, AdmitError> {
         let latest = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
-        // Before anything follows: who waits for a call may go on by the run as it is here.
+        // Before the outcomes below: a continuation that waits for a call may resume the run with these
+        // options.
         let options = self.on_behalf_of(principal, latest.options.clone());
         let latest = Run { options, ..latest };
         match latest.status {
             RunStatus::Completed | RunStatus::Cancelled => return Err(AdmitError::NothingToContinue),
             RunStatus::Running => return Err(AdmitError::TurnInProgress),
-            // A turn may have broken between its hold and its end.
+            // A turn may have failed between its hold and its end.
             RunStatus::Waiting | RunStatus::Failed => {
                 let pausing = write.pausing_calls(latest.assistant_message_id).await?;
                 if let Some(open) = pausing.iter().find(|call| call.end().is_none()) {

@@ -1,4 +1,4 @@
-//! A page that mounts, or was told of a decision, and asks for the turn of its thread.
+//! Attaching to the turn of a thread: requests of clients that mount, or that learned of a decision.
 
 use super::admit::AdmitError;
 use super::{Chat, Started};
@@ -10,10 +10,10 @@ use crate::store::{StoreError, Thread, Write};
 use crate::stream::Dialect;
 
 impl Chat {
-    /// The turn under way in the thread of this name, from its beginning. In the dialects of the UI message stream that
-    /// is behind the whole message that it writes, which a page lacks until then. In `data-v1`, where none is and every
-    /// held call of the last message has an answer that the model has not read, the turn that goes on with them. `None`
-    /// where there is nothing to read.
+    /// Attaches to the running turn of the named thread, from the beginning of the turn. In the dialects of
+    /// the UI message stream, the earlier steps of the message come first, because the client does not have
+    /// them yet. In `data-v1`, if no turn is running and every held call of the last message has an outcome
+    /// that the model has not read, the run resumes. Returns `None` if there is nothing to read.
     pub(crate) async fn attach(
         &self,
         principal: &Principal,
@@ -33,9 +33,9 @@ impl Chat {
             };
             return Ok(Some(Started { backfill: before, ..Started::of(&running, log) }));
         }
-        // Pages of the UI message stream go on by a post.
+        // Clients of the UI message stream resume with a POST.
         if dialect != Dialect::DataV1 || !has_unread_outcomes(&write, &thread).await? {
-            // A turn that was found dead stays closed.
+            // Commits the close of a dead turn.
             write.commit().await?;
             return Ok(None);
         }
@@ -47,8 +47,8 @@ impl Chat {
     }
 }
 
-/// Whether a person has answered every call that the last message holds, and the model has read none of the answers.
-/// What broke after it read them is for the person to try again.
+/// Whether no held call of the last message is pending and the model has read none of the outcomes. If a turn
+/// failed after the model read them, the user has to retry.
 async fn has_unread_outcomes(write: &Write, thread: &Thread) -> Result<bool, StoreError> {
     let Some(latest) = write.latest_run(thread).await? else { return Ok(false) };
     if !matches!(latest.status, RunStatus::Waiting | RunStatus::Failed) {

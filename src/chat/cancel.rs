@@ -1,4 +1,4 @@
-//! Cancelling a run: its calls that wait are withdrawn, its turn stops where it is.
+//! Cancellation of runs: pending calls are withdrawn, and the turn stops where it is.
 
 use super::Chat;
 use crate::agent::{POLL_INTERVAL, Work};
@@ -8,23 +8,23 @@ use crate::domain::run::{Run, RunStatus};
 use crate::store::{StoreError, Thread};
 use futures::future::join_all;
 
-/// Why a run is not cancelled.
+/// The reason why a run is not cancelled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CancelRunError {
     /// No such run, for this principal.
     #[error("there is no such run")]
     NotFound,
-    /// It had ended.
+    /// The run had ended.
     #[error("the run has ended")]
     Ended(Box<Run>),
-    /// The database failed: whether it was cancelled is unknown, and asking again is safe.
+    /// The database failed. Whether the run is cancelled is unknown; a retry is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Chat {
-    /// Cancels a run. Comes back once it has ended, or after `approval.wait` with the run as it is: another process
-    /// that runs its turn sees the wish when it next renews its lease.
+    /// Cancels a run. Returns once the run has ended, or after `approval.wait` with the run as it is. If
+    /// another process runs the turn, that process sees the request when it next renews its lease.
     pub(crate) async fn cancel(
         &self,
         principal: &Principal,
@@ -37,8 +37,9 @@ impl Chat {
         self.ended(principal, id).await
     }
 
-    /// Cancels what goes on in a session: every run of its threads that is under way, waits, or broke with calls that
-    /// wait. All are asked before anybody waits for one, those of the root thread first; how each stands then.
+    /// Cancels the work of a session: every run of its threads that is running, waits, or failed with waiting
+    /// calls. Requests every cancellation, those of the root thread first, before it waits for an end.
+    /// Returns the cancelled runs with their status after the wait.
     pub(crate) async fn cancel_session(
         &self,
         principal: &Principal,
@@ -49,7 +50,7 @@ impl Chat {
         drop(read);
         for id in &found {
             match self.ask_to_stop(principal, *id).await {
-                // It has just ended, or its thread was deleted.
+                // The run has just ended, or its thread was deleted.
                 Ok(_) | Err(CancelRunError::NotFound) => {}
                 Err(error) => return Err(error),
             }
@@ -65,7 +66,7 @@ impl Chat {
         Ok(current)
     }
 
-    /// Cancels a run, or has its turn look whether it should end. The run, if it had ended before.
+    /// Cancels a run, or wakes its turn to check whether to end. Returns the run if it had already ended.
     async fn ask_to_stop(&self, principal: &Principal, id: RunId) -> Result<Option<Run>, CancelRunError> {
         let write = self.store.urgent_write().await?;
         let (_, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
@@ -76,12 +77,12 @@ impl Chat {
         self.tasks.wake(Work::Turn(id));
         let calls = asked.iter().flatten();
         calls.for_each(|call| self.tasks.wake(Work::Call(*call)));
-        // What children do for it is to stop too, and who waits for it as a child sees its end.
+        // The children of the run have to stop too. If the run is itself a child, its call can end.
         self.wake.notify_one();
         Ok(asked.is_none().then_some(run))
     }
 
-    /// Waits until a turn that was asked to stop has, at most `wait`.
+    /// Waits until a turn that was asked to stop has stopped, at most `approval.wait`.
     async fn ended(&self, principal: &Principal, id: RunId) -> Result<(Run, Thread), CancelRunError> {
         let limit = self.tasks.wait_limit(self.approval.wait);
         tokio::pin!(limit);
@@ -94,13 +95,13 @@ impl Chat {
             match run.status {
                 RunStatus::Running if !is_last => {}
                 RunStatus::Running | RunStatus::Cancelled => return Ok((run, thread)),
-                // It came to its own end first.
+                // The run reached its own end first.
                 _ => return Err(CancelRunError::Ended(Box::new(run))),
             }
             let over = async {
                 match log {
                     Some(log) => log.over().await,
-                    // A turn of another process ends without a word here.
+                    // A turn of another process has no log here.
                     None => std::future::pending().await,
                 }
             };

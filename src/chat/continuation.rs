@@ -1,5 +1,5 @@
-//! A continuation that has to wait: for calls that were approved and have not ended. Then it goes on, or tells how
-//! they stand.
+//! Continuations that have to wait for approved calls to end. After the wait the run resumes, or the client
+//! gets the status of the calls.
 
 use super::posted_decisions::{backfill, backfill_before_turn, held_at};
 use super::turn::{TurnTask, internal, span};
@@ -18,30 +18,30 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
-/// What a continuation waits for.
+/// A continuation that waits.
 #[derive(Debug)]
 pub(super) struct PendingContinuation {
     pub(super) run: Run,
-    /// The step of its message whose held calls are waited for; the page has nothing behind it.
+    /// The step whose held calls the continuation waits for. The client has nothing after this step.
     pub(super) step: i32,
-    /// The turn under way in which that step is, if it is in one.
+    /// The running turn that contains this step, if there is one.
     pub(super) turn: Option<Arc<TurnLog>>,
 }
 
-/// What follows the wait.
+/// The outcome of the wait.
 enum Resolution {
-    /// The run goes on.
+    /// The run resumes in this task.
     Resume(Box<Lease>),
-    /// Somebody else goes on with it, here.
+    /// Another turn of the run is running: its log, and the events before that turn.
     Attach(Arc<TurnLog>, Vec<TurnEvent<'static>>),
-    /// Nothing: what there is is told. Where the page has to know why it ends like this, why.
+    /// No turn follows, and the client gets the stored state. Some clients also need the error as the cause.
     End(Option<TurnError>),
 }
 
-/// How things stand behind the wait, the thread locked.
+/// The state after the wait, read with the thread locked.
 struct Observed {
     steps: Vec<Step>,
-    /// The run, as it stands now, if its answer stands last in the thread.
+    /// The current state of the run, if it is the last run of the thread.
     last: Option<Run>,
 }
 
@@ -50,7 +50,7 @@ fn is_under_way(call: &ToolCall) -> bool {
 }
 
 impl Chat {
-    /// Starts the answer to a continuation that waits: no model is called unless all those calls end.
+    /// Starts the stream of a continuation that waits. The model is not called unless all these calls end.
     pub(super) fn announce(
         &self,
         principal: Principal,
@@ -58,7 +58,7 @@ impl Chat {
         waiting: PendingContinuation,
         dialect: Dialect,
     ) -> Started {
-        // Others who continue meanwhile get their own answer: this is not a turn to attach to.
+        // Other continuations get streams of their own. They cannot attach to this one.
         let waiter = TurnTask::detached(self, waiting.run.id);
         let started = Started::of(&waiting.run, waiter.log.clone());
         let span = span(&thread, &waiting.run);
@@ -72,8 +72,9 @@ impl Chat {
         started
     }
 
-    /// How long a continuation waits. Pages that post until they see an outcome would come again at once: so for them
-    /// as long as a tool may take, and before that, where who should have begun it went away, somebody else to begin.
+    /// Returns how long a continuation waits. Clients that post until they see an outcome would post again at
+    /// once. For them the limit is the longest run of a tool, plus one lease in which another process can
+    /// begin the call after the first process died.
     fn wait_limit(&self, dialect: Dialect) -> Duration {
         if dialect.posts_until_settled() {
             self.agent.executor.gate.longest().saturating_add(self.approval.lease)
@@ -107,7 +108,7 @@ impl TurnTask {
             }
             Resolution::End(error) => {
                 self.emit_all(backfill(&observed.steps, waiting.step));
-                // A page of AI SDK 4 shows an error in place of the words that it has.
+                // An AI SDK 4 client shows an error in place of the text that it has.
                 let error = error.filter(|_| dialect.posts_until_settled());
                 self.log.emit(observed.end(waiting, error));
             }
@@ -121,8 +122,9 @@ impl TurnTask {
         }
     }
 
-    /// Waits until no call is under way, or for as long as there is time; then how things stand. All calls are looked at
-    /// at once, and not over the connections that are kept for decisions: any number may wait.
+    /// Waits until no call is under way, or until the limit, and returns the state at that time. One read
+    /// covers all calls. It does not use the connections that are reserved for decisions, because any number
+    /// of continuations may wait.
     async fn wait(
         &self,
         thread: &Thread,
@@ -133,7 +135,7 @@ impl TurnTask {
         let time = chat.wait_limit(dialect);
         let until = Instant::now() + time;
         if let Some(turn) = &waiting.turn {
-            // One that goes on for longer is seen to be under way.
+            // A turn that runs longer is still running at the check after the wait.
             let _over = timeout_at(until, turn.over()).await;
         }
         let limit = chat.tasks.wait_limit(until.saturating_duration_since(Instant::now()));
@@ -149,22 +151,23 @@ impl TurnTask {
                 let write = chat.store.write().await?;
                 write.lock_thread(thread).await?;
                 let steps = write.steps(thread, message).await?;
-                // What was pending may have been approved meanwhile.
+                // A pending call may have been approved meanwhile.
                 if is_last || !self.must_wait(&steps, waiting.step, dialect) {
                     let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
                     return Ok((write, Observed { steps, last }));
                 }
             }
             tokio::select! {
-                // The sender lives as long as the chat; an error would only mean looking again sooner.
+                // The sender lives as long as the chat. An error would only mean an earlier look.
                 _looked = timeout(POLL_INTERVAL, wake.changed()) => {}
                 () = &mut limit => is_last = true,
             }
         }
     }
 
-    /// Whether a held call of this step is under way. A process that leaves begins nothing; who waited here for another
-    /// to begin would keep it. For what a child does only those pages wait that would post again at once.
+    /// Whether a held call of this step is under way. A stopping process begins no call, so a wait for
+    /// another process to begin one would only delay its exit. Only clients that would post again at once
+    /// wait for delegated calls.
     fn must_wait(&self, steps: &[Step], step: i32, dialect: Dialect) -> bool {
         let leaves = self.chat.tasks.is_stopping();
         held_at(steps, step)
@@ -172,7 +175,7 @@ impl TurnTask {
             .any(|call| is_under_way(call) && !(leaves && matches!(call.state, State::Approved(_))))
     }
 
-    /// What follows, and if it is the run's going on, its beginning.
+    /// Returns the outcome of the wait. If the run resumes, also begins its turn.
     async fn resolve(
         &self,
         write: &Write,
@@ -188,7 +191,7 @@ impl TurnTask {
         match observed.last.as_ref().map(|last| last.status) {
             Some(RunStatus::Running) => {
                 let before = write.steps_before_turn(thread, &waiting.run).await?;
-                // The page has read a turn in which it was asked.
+                // The running turn contains the step, so the client has already read that turn.
                 let in_turn = !before.iter().any(|step| step.n == waiting.step);
                 let other = chat.running_log(write, thread, &waiting.run).await?.filter(|_| !in_turn);
                 return Ok(match other {
@@ -208,7 +211,7 @@ impl TurnTask {
         }
         Ok(match write.resume_run(thread, &waiting.run, chat.approval.lease).await? {
             Some(lease) => {
-                // Before the commit: whoever finds the run in the database finds its log too.
+                // Before the commit: a request that finds the run in the database has to find its log too.
                 chat.live.adopt(self.run_id, &self.log);
                 Resolution::Resume(Box::new(lease))
             }
@@ -218,8 +221,8 @@ impl TurnTask {
 }
 
 impl Observed {
-    /// Whether all that is waited for has ended, and nothing whole stands behind it: somebody else may have gone on up
-    /// to another hold, and what was said here is not for that one.
+    /// Whether all awaited calls have ended and no complete step follows. If one follows, another turn has
+    /// resumed the run and may have reached another hold, which this client's decisions are not about.
     fn can_resume_after(&self, step: i32) -> bool {
         let has_successor =
             self.steps.iter().any(|other| other.n > step && other.status == StepStatus::Complete);
@@ -227,7 +230,7 @@ impl Observed {
         !has_successor && calls.filter(|call| call.pauses()).all(|call| call.end().is_some())
     }
 
-    /// What is told last.
+    /// Returns the last event of the stream.
     fn end(&self, waiting: &PendingContinuation, error: Option<TurnError>) -> TurnEvent<'static> {
         let message = self.steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
         let spent = Spent { turn: Usage::default(), message };

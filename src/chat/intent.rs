@@ -1,14 +1,15 @@
-//! What a request wants, seen against what is stored.
+//! The intent of a request: its action, resolved against the stored thread.
 //!
-//! Messages go by our ids and by the names that pages gave them. A page may hold messages that never arrived, and may
-//! not know of others: what it names and nobody knows is taken for what the page most likely did.
+//! Messages are named by server ids or by the names that clients gave them. A client may hold messages that
+//! never arrived, and may lack others. For an unknown name, the server assumes the most likely action of the
+//! client.
 
 use super::admit::{Action, AdmitError, PostedMessage};
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::store::{Thread, Transcript, Write};
 
-/// What a request wants of this thread.
+/// The intent of a request for this thread.
 #[derive(Debug)]
 pub(super) enum Intent {
     New {
@@ -24,23 +25,22 @@ pub(super) enum Intent {
         message: MessageId,
         ordinal: i64,
     },
-    /// To go on: with this message of the assistant's, where one is named, else with the last. It may be one that was
-    /// cut off.
+    /// Continues this assistant message if one is named, otherwise the last. The message may be superseded.
     Continue {
         message: Option<MessageId>,
-        /// Whether the page has nothing of that message: it posts the user message before it.
+        /// Whether the client has nothing of that message, because it posts the user message before it.
         from_the_start: bool,
     },
 }
 
 impl Intent {
-    /// To go on with what the page has of the message.
+    /// Continues a message that the client may already have in part.
     fn resume(message: Option<MessageId>) -> Self {
         Self::Continue { message, from_the_start: false }
     }
 }
 
-/// Reads a request against what is stored.
+/// Resolves a request against the stored thread.
 pub(super) async fn intent(write: &Write, thread: &Thread, wants: Action) -> Result<Intent, AdmitError> {
     let names_nothing = match &wants {
         Action::New { client_id: name, .. } | Action::Continue { message: name } => name.is_none(),
@@ -59,10 +59,10 @@ pub(super) async fn intent(write: &Write, thread: &Thread, wants: Action) -> Res
     }
 }
 
-/// A thread as it stands.
+/// A stored thread.
 struct Stored<'a> {
     transcript: &'a Transcript,
-    /// Its user messages with their words, oldest first.
+    /// The user messages that are not superseded, with their texts, oldest first.
     questions: Vec<(&'a Message, &'a str)>,
 }
 
@@ -75,21 +75,21 @@ impl<'a> Stored<'a> {
         Self { transcript, questions: questions.collect() }
     }
 
-    /// The user message that goes by this name.
+    /// Returns the user message with this id or client name.
     fn question(&self, name: &str) -> Option<(&'a Message, &'a str)> {
         let goes_by =
             |message: &Message| message.client_id.as_deref() == Some(name) || message.id.to_string() == name;
         self.questions.iter().find(|(message, _)| goes_by(message)).copied()
     }
 
-    /// The assistant's message with this id. One that was cut off keeps its own, so that nobody who names it goes on
-    /// with another.
+    /// Returns the assistant message with this id. A superseded message keeps its id, so that a request that
+    /// names it continues no other message.
     fn answer(&self, id: &str) -> Option<MessageId> {
         let id = id.parse().ok()?;
         self.transcript.questions.contains_key(&id).then_some(id)
     }
 
-    /// The user message that this answer, as it stands, is for.
+    /// Returns the user message of this answer, unless the answer is superseded.
     fn question_of(&self, id: &str) -> Option<(&'a Message, &'a str)> {
         let answer = self.answer(id)?;
         self.transcript.standing().find(|message| message.id == answer)?;
@@ -97,14 +97,14 @@ impl<'a> Stored<'a> {
         self.questions.iter().find(|(message, _)| message.id == *question).copied()
     }
 
-    /// To go on with the answer to this user message.
+    /// Continues the answer to this user message.
     fn resume_after(&self, question: &Message) -> Intent {
         let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
         let answer = self.transcript.standing().rfind(of_it);
         Intent::Continue { message: answer.map(|message| message.id), from_the_start: true }
     }
 
-    /// One by a name that is there already is the same message, posted again.
+    /// A new message with a stored name is the same message, posted again.
     fn new_message(&self, text: String, client_id: Option<String>) -> Intent {
         match client_id.as_deref().and_then(|name| self.question(name)) {
             Some((question, _)) => self.resume_after(question),
@@ -112,8 +112,8 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// One that never arrived is a new message, and one with the words that it has is posted again: pages that try
-    /// again name it as those do that edit it.
+    /// An edit of a message that never arrived is a new message. An edit to the stored text is a repeated
+    /// post: clients that retry name the message just as clients that edit it.
     fn edit(&self, name: String, text: String) -> Intent {
         if let Some(answer) = self.answer(&name) {
             return Intent::resume(Some(answer));
@@ -125,16 +125,16 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// Pages ask anew as well where a message never arrived, and where they put other words into one. Nothing, where
-    /// what they want an answer to cannot be told.
+    /// Clients also regenerate if a message never arrived, or if they changed its text. Returns `None` if the
+    /// message to answer is unknown.
     fn regenerate(&self, answer: Option<&str>, posted: Option<PostedMessage>) -> Option<Intent> {
         let (text, client_id) = posted.map_or((None, None), |posted| (posted.user_text, posted.id));
         let asked = client_id.as_deref().and_then(|name| self.question(name));
         let named = answer.and_then(|name| self.question_of(name).or_else(|| self.question(name)));
         let (question, words) = match (named.or(asked), &text) {
             (Some(found), _) => found,
-            // Which message it is a page without names tells by the words alone. One with a name that nobody knows
-            // never arrived, also where the one before has the same words.
+            // A client without names identifies the message by its text alone. A message with an unknown name
+            // never arrived, even if the previous message has the same text.
             (None, Some(text)) => match self.questions.last() {
                 Some((message, words)) if client_id.is_none() && text == words => (*message, *words),
                 _ => return Some(Intent::New { text: text.clone(), client_id }),
@@ -149,8 +149,9 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// A page that posts its whole history says by it whether it edits or asks anew: pages of AI SDK 4 have no other
-    /// word for it. Pages also trim their history, so what does not begin as the stored one does is new.
+    /// A client that posts its whole history implies an edit or a regenerate: AI SDK 4 clients have no other
+    /// way to ask for one. Clients also trim their history. So a history that does not begin as the stored
+    /// one is a new message.
     fn history(&self, posted: &[PostedMessage]) -> Intent {
         let (text, client_id) = match posted.last() {
             Some(PostedMessage { user_text: Some(text), id }) if !text.is_empty() => (text, id),

@@ -1,8 +1,8 @@
 //! Chat: one turn end to end.
 //!
-//! A request says what it wants ([`Ask`]); [`Chat::ask`] finds or makes the run in one transaction and starts
-//! the turn in a task of its own, which goes on when the client goes away. What the turn says is kept in a
-//! [`TurnLog`], from which any number of clients read.
+//! [`Chat::admit`] takes a [`TurnRequest`], finds or creates its run in one transaction, and starts the turn
+//! in a task of its own. The turn continues if the client disconnects. A [`TurnLog`] keeps the events of the
+//! turn, and any number of clients read from it.
 
 mod admit;
 mod attach;
@@ -42,32 +42,32 @@ pub(crate) struct Chat {
     tasks: Tasks,
     agent: Agent,
     approvals: Approvals,
-    /// The first is the default.
+    /// The first model is the default.
     models: Arc<[Arc<dyn LanguageModel>]>,
     approval: config::Approval,
     caps: config::Caps,
-    /// How often one user may have the model asked.
+    /// The rate limit of turns per user.
     rate_limit: Arc<RateLimit>,
     live: LiveTurns,
     tailed: TailedTurns,
-    /// A turn of this process has paused: its run may be one that the server goes on with. Or it has ended, or somebody
-    /// stopped a run: others may wait for that.
+    /// Wakes the resumer. A turn of this process paused, and the server may have to resume its run. Or a turn
+    /// ended or a run was cancelled, and another run may wait for that.
     wake: Arc<Notify>,
 }
 
-/// A turn under way, to read along.
+/// A running turn to read.
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) run_id: RunId,
-    /// The message that is written.
+    /// The message that the turn writes.
     pub(crate) message_id: MessageId,
-    /// What this reader is told before the turn.
+    /// Events that this reader gets before those of the turn.
     pub(crate) backfill: Vec<TurnEvent<'static>>,
     pub(crate) log: Arc<TurnLog>,
 }
 
 impl Started {
-    /// The turn of this run alone.
+    /// Returns the turn of this run, without a backfill.
     fn of(run: &Run, log: Arc<TurnLog>) -> Self {
         Self { run_id: run.id, message_id: run.assistant_message_id, backfill: Vec::new(), log }
     }

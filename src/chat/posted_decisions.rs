@@ -1,5 +1,5 @@
-//! The answers to held calls that pages post among the parts of their history: what becomes of them, and what a page
-//! that posts one has yet to be told.
+//! Decisions about held calls that clients post among the parts of their history: how the server applies
+//! them, and the backfill for a client that posts them.
 
 use super::Chat;
 use super::admit::{AdmitError, PostedDecision, ThreadName};
@@ -14,11 +14,12 @@ use crate::domain::turn::TurnEvent;
 use std::collections::HashSet;
 
 impl Chat {
-    /// Takes those that are new: each by itself, and through the one function that decides. Pages post their whole
-    /// history for ever, so an answer to what does not wait is none, and neither is one to a call of another thread.
+    /// Applies the new decisions, each in a transaction of its own, through `Approvals::decide`. Clients post
+    /// their whole history again and again. So the server ignores decisions about calls that are not pending,
+    /// or that belong to another thread.
     ///
-    /// A request that only goes on is refused where all that it says anew was; any, where an answer may be taken if it
-    /// comes again: nothing of what it wants is begun then.
+    /// A request that only continues fails if all its new decisions are refused. Any other request fails if a
+    /// refused decision may be accepted on a retry. A request that fails starts nothing.
     pub(super) async fn apply_posted_decisions(
         &self,
         principal: &Principal,
@@ -38,9 +39,9 @@ impl Chat {
         let (mut taken, mut refused) = (false, None);
         for answer in new.take(self.agent.limits.batch) {
             match self.approvals.decide(Decider::Person(principal), answer.request()).await {
-                // Somebody else was faster, or time was: the page is told how the call stands.
+                // Another decider was faster, or the call expired. The client gets the status of the call.
                 Ok(_) | Err(DecideError::Closed(_)) => taken = true,
-                // So would the next be refused.
+                // The next decision would be refused too.
                 Err(error) if is_retryable(&error) => {
                     refused = Some(error);
                     break;
@@ -53,7 +54,7 @@ impl Chat {
     }
 }
 
-/// Whether the same answer may be taken if it comes again.
+/// Whether a retry of the same decision may be accepted.
 fn is_retryable(error: &DecideError) -> bool {
     matches!(error, DecideError::TooOften(_) | DecideError::Store(_))
 }
@@ -72,20 +73,21 @@ impl PostedDecision {
             surface: Surface::Stream,
             remember: None,
             scope: Scope::Anything,
-            // The response to the request that it is a part of.
+            // The response to the request that carries the decision resumes the run.
             server_resumes: false,
         }
     }
 }
 
-/// The last step of a message with a held call that a page answers. A page is told of an outcome before all that comes
-/// behind it: so one that still has an answer there has nothing behind that step.
+/// Returns the last step with a held call that the client decides. A client gets an outcome before everything
+/// after that outcome. So a client that still posts a decision there has nothing after that step.
 pub(super) fn decided_step(steps: &[Step], answered: &HashSet<ToolCallId>) -> Option<i32> {
     let is_answered = |call: &ToolCall| call.held && answered.contains(&call.id);
     steps.iter().rfind(|step| step.calls.iter().any(is_answered)).map(|step| step.n)
 }
 
-/// What a page lacks that has these steps up to this one: how the held calls of that stand, and all behind it.
+/// Returns the events that a client lacks after step `known`: the status of that step's held calls, and all
+/// later steps.
 pub(super) fn backfill(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
     let (held, after) = steps.split_at(steps.partition_point(|step| step.n <= known));
     let mut missed = held.last().map_or_else(Vec::new, TurnEvent::catch_up);
@@ -93,13 +95,14 @@ pub(super) fn backfill(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
     missed
 }
 
-/// What of that a page lacks before it reads a turn that follows these steps: the turn itself begins with how the held
-/// calls of the last whole one stand, but a step that broke off behind it is told by nobody else.
+/// Returns the part of that backfill that precedes a turn after these steps. The turn itself begins with the
+/// status of the held calls of the last complete step. Only the backfill contains a later step that broke
+/// off.
 pub(super) fn backfill_before_turn(steps: &[Step], known: i32) -> Vec<TurnEvent<'static>> {
     if steps.last().is_some_and(|step| step.n == known) { Vec::new() } else { backfill(steps, known) }
 }
 
-/// The calls of a step that a person is, or was, asked about.
+/// Returns the held calls of a step.
 pub(super) fn held_at(steps: &[Step], n: i32) -> impl Iterator<Item = &ToolCall> {
     let calls = steps.iter().find(|step| step.n == n).map(|step| step.calls.as_slice());
     calls.unwrap_or_default().iter().filter(|call| call.held)

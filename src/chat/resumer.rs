@@ -1,6 +1,6 @@
-//! The runner: goes on with the runs that were left to the server, once no call of them is open, and drives what children
-//! do for calls (`children`). Every process has one; what several find, one goes on with, by the same compare-and-set as
-//! a client.
+//! The resumer: resumes runs with `server_resumes` once none of their calls is open, and drives the child
+//! runs of calls (`sub_agents`). Every process has a resumer. If several of them find a run, one resumes it,
+//! by the same compare-and-set as a client.
 
 use super::Chat;
 use super::admit::{AdmitError, Next};
@@ -12,25 +12,26 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 impl Chat {
-    /// Goes on with runs until the process is about to leave: when a call of this process has ended, when a turn of it
-    /// has paused, when it has begun a child, and, for what others left behind, again and again.
+    /// Resumes runs until the process stops. It looks for runs when a call of this process ends, when a turn
+    /// of this process pauses, when this process begins a child, and every `every` for the runs of other
+    /// processes.
     pub(crate) async fn keep_resuming(&self, every: Duration) {
         let mut settled = self.approvals.wake_signal();
         loop {
-            // Nobody would notice a runner that is gone.
+            // A panic must not end the resumer unnoticed.
             let looked = async {
-                // First: a call that ends with its child may be what a run waits for.
+                // First: a run may wait for a call that ends with its child.
                 self.drive_children().await?;
                 self.resume_all().await
             };
             match AssertUnwindSafe(looked).catch_unwind().await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "the runs to go on with could not be looked for"),
-                Err(_panic) => tracing::error!("going on with runs broke"),
+                Ok(Err(error)) => tracing::warn!(%error, "could not look for runs to resume"),
+                Err(_panic) => tracing::error!("the resumer panicked"),
             }
             tokio::select! {
                 () = self.tasks.stopping() => return,
-                // The sender lives as long as the chat; an error would only mean looking again sooner.
+                // The sender lives as long as the chat. An error would only mean an earlier look.
                 _looked = settled.changed() => {}
                 () = self.wake.notified() => {}
                 () = self.agent.executor.delegated.notified() => {}
@@ -57,15 +58,15 @@ impl Chat {
     pub(super) async fn try_resume(&self, id: RunId) {
         match self.resume(id).await {
             Ok(()) => {}
-            // There is room another time.
+            // There may be room later.
             Err(error @ (AdmitError::TooManyTurns { .. } | AdmitError::TooOften(_))) => {
-                tracing::debug!(run_id = %id, %error, "a run goes on later");
+                tracing::debug!(run_id = %id, %error, "a run will resume later");
             }
-            Err(error) => tracing::warn!(run_id = %id, %error, "a run could not go on"),
+            Err(error) => tracing::warn!(run_id = %id, %error, "could not resume a run"),
         }
     }
 
-    /// On behalf of the thread's user, with the roles that they had when the run last began or went on.
+    /// Resumes a run on behalf of the thread's user, with the roles from when the run last began or resumed.
     async fn resume(&self, id: RunId) -> Result<(), AdmitError> {
         let write = self.store.write().await?;
         let Some((run, thread)) = write.run_to_resume(id).await? else { return Ok(write.commit().await?) };
@@ -73,8 +74,8 @@ impl Chat {
         let principal = Principal { tenant_id, user_id, roles: run.options.roles };
         let next = self.go_on(&write, &principal, &thread).await?;
         if matches!(next, Next::Begin(_)) {
-            tracing::info!(run_id = %id, "a run goes on by itself");
-            // Nobody reads it here; whoever wants to finds its log.
+            tracing::info!(run_id = %id, "the server resumes a run");
+            // This process has no reader for the stream yet. A client that attaches finds the log.
             self.commit_and_start(write, &principal, thread, next, Dialect::DataV1).await?;
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! Calls that children do: the runner has each child begin and go on, stops it where its call is to stop, and ends the
-//! call with the child's end. Each is a transaction of its own, and whoever comes second finds it done.
+//! Calls that child runs execute. The resumer begins and resumes each child, stops a child whose call has to
+//! stop, and settles the call with the end of its child. Each action is a transaction of its own. A second
+//! process finds the action done.
 
 use super::Chat;
 use crate::agent::Work;
@@ -10,7 +11,7 @@ use crate::tools::gate::Gate;
 use serde_json::Value;
 
 impl Chat {
-    /// Looks at every call for whose child there is something to do.
+    /// Visits every delegated call whose child needs an action.
     pub(super) async fn drive_children(&self) -> Result<(), StoreError> {
         let mut after = None;
         let mut moved = false;
@@ -25,19 +26,19 @@ impl Chat {
                 match self.drive(delegated).await {
                     Ok(did) => moved |= did,
                     Err(error) => {
-                        tracing::warn!(tool_call_id = %delegated.id, %error, "a child could not be driven");
+                        tracing::warn!(tool_call_id = %delegated.id, %error, "could not drive a child run");
                     }
                 }
             }
         }
         if moved {
-            // One that was stopped may have children itself, and a call that has ended may end a child.
+            // A stopped child may have children of its own, and a settled call may let another child end.
             self.wake.notify_one();
         }
         Ok(())
     }
 
-    /// Whether something of it has moved that others may wait for.
+    /// Returns whether the call or its child changed in a way that others may wait for.
     async fn drive(&self, delegated: DelegatedCall) -> Result<bool, StoreError> {
         let stopped = self.stop_child(delegated).await?;
         if self.settle_child(delegated).await? {
@@ -53,7 +54,7 @@ impl Chat {
         let write = self.store.urgent_write().await?;
         let Some(calls) = write.stop_child(delegated).await? else { return Ok(false) };
         write.commit().await?;
-        tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "a child is asked to stop");
+        tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "asked a child run to stop");
         self.tasks.wake(Work::Turn(delegated.child));
         calls.into_iter().for_each(|call| self.tasks.wake(Work::Call(call)));
         Ok(true)
@@ -74,14 +75,14 @@ impl Chat {
     }
 }
 
-/// What a child's end is to its call.
+/// Converts the end of a child to the outcome of its call.
 fn outcome(ended: &EndedChild, gate: &Gate) -> Outcome {
     match (ended.run.status, &ended.run.error) {
         (RunStatus::Completed, _) => gate.succeeded(Value::String(ended.words.clone())),
         (RunStatus::Failed, Some(error)) if error.code != TurnErrorCode::Interrupted => {
             Outcome::Failed(format!("{} {}", model_texts::CHILD_FAILED, error.message))
         }
-        // What it began may have happened.
+        // Effects that the child began may have happened.
         _ => Outcome::Interrupted,
     }
 }

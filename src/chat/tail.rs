@@ -1,8 +1,8 @@
-//! Turns of other processes, read along here.
+//! Turns of other processes, tailed in this process.
 //!
-//! Who runs a turn writes down what it says: drafts of a step, then the step with its calls, their ends, its own. Here
-//! that is looked at again and again, and what is new is told as if the turn ran here, in a log that all who read it
-//! here share. The log is gone when nobody reads it.
+//! The process that runs a turn stores its progress: drafts of a step, then the step with its calls, the ends
+//! of the calls, and the end of the turn. A tail polls that progress and emits new content as if the turn ran
+//! here. All readers of the turn in this process share the log. The log ends when it has no readers.
 
 use super::Chat;
 use super::turn_log::TurnLog;
@@ -20,18 +20,18 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
-/// How often it is looked what another process has written of a turn.
+/// The polling interval for the progress of a turn.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A turn: no two of a run begin at once.
+/// The identity of a turn. No two turns of a run begin at the same time.
 type Key = (RunId, i64);
 
-/// The turns of other processes that somebody reads here.
+/// The turns of other processes that have readers here.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TailedTurns(Arc<Mutex<HashMap<Key, Weak<TurnLog>>>>);
 
 impl TailedTurns {
-    /// The log of this turn, and whether it is new.
+    /// Returns the log of this turn, and whether the log is new.
     fn log(&self, key: Key) -> (Arc<TurnLog>, bool) {
         let mut turns = self.0.lock();
         if let Some(log) = turns.get(&key).and_then(Weak::upgrade) {
@@ -42,7 +42,8 @@ impl TailedTurns {
         (log, true)
     }
 
-    /// Forgets a turn that nobody reads but whoever asks here. Nobody finds it meanwhile: that takes the same lock.
+    /// Removes a turn that has no readers. The caller's reference does not count. No request can find the log
+    /// meanwhile, because the lookup takes the same lock.
     fn forget_unread(&self, key: Key, log: &Arc<TurnLog>) -> bool {
         let mut turns = self.0.lock();
         let unread = Arc::strong_count(log) == 1 && !log.is_read();
@@ -61,8 +62,8 @@ impl TailedTurns {
 }
 
 impl Chat {
-    /// What the turn under way of this run says, from its beginning, whichever process runs it. `None` where nobody
-    /// can tell.
+    /// Returns the log of the running turn of this run, from its beginning, whichever process runs the turn.
+    /// `None` if this process cannot read the turn.
     pub(super) async fn running_log(
         &self,
         read: &Read,
@@ -98,7 +99,8 @@ impl Chat {
     }
 }
 
-/// Tells what another process writes of a turn. It closes its log however it ends, so that no reader waits for ever.
+/// Emits the stored progress of another process's turn. Dropping the tail closes its log, so that no reader
+/// waits forever.
 struct Tail {
     store: Store,
     tasks: Tasks,
@@ -112,7 +114,7 @@ struct Tail {
 impl Drop for Tail {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // A page that was told nothing would post again, for ever.
+            // Without an event the client would post again and again.
             self.give_up(TurnError::internal());
         }
         self.log.close();
@@ -121,8 +123,9 @@ impl Drop for Tail {
 }
 
 impl Tail {
-    /// Until the turn is over, nobody reads any more, the database has not answered for so long, or this process
-    /// leaves. Whether the other process lives is for others to find out, who close what it left.
+    /// Runs until the turn is over, the log has no readers, the database has not answered for `max_silence`,
+    /// or this process stops. The tail does not check whether the other process is alive: the sweeper and
+    /// other requests close dead turns.
     async fn run(mut self, max_silence: Duration) {
         std::mem::take(&mut self.turn.continued).into_iter().for_each(|event| self.log.emit(event));
         let mut last_mark = None;
@@ -132,10 +135,10 @@ impl Tail {
                 Ok(true) => return,
                 Ok(false) => answered = Instant::now(),
                 Err(error) if answered.elapsed() > max_silence => {
-                    tracing::error!(%error, "a turn of another process cannot be followed any more");
+                    tracing::error!(%error, "gave up tailing a turn of another process");
                     return self.give_up(TurnError::internal());
                 }
-                Err(error) => tracing::warn!(%error, "a turn of another process could not be looked at"),
+                Err(error) => tracing::warn!(%error, "could not read a turn of another process"),
             }
             tokio::select! {
                 () = sleep(POLL_INTERVAL) => {}
@@ -155,7 +158,7 @@ impl Tail {
         self.log.emit(TurnEvent::Failed { error, spent: self.cursor.spent });
     }
 
-    /// Tells what is new; whether the turn is over.
+    /// Emits new progress. Returns whether the turn is over.
     async fn poll(&mut self, last_mark: &mut Option<ProgressMark>) -> Result<bool, StoreError> {
         let read = self.store.read().await?;
         let now = read.mark(&self.turn).await?;
@@ -186,40 +189,40 @@ impl Tail {
 
 type Emit<'a> = &'a dyn Fn(TurnEvent<'static>);
 
-/// What is seen behind a step.
+/// The successor of a step in the stored progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Successor {
     Nothing,
-    /// Another of the turn.
+    /// Another step of the turn.
     Step,
     /// The end of the turn.
     End,
 }
 
-/// How far a turn is told.
+/// The position up to which a turn has been emitted.
 #[derive(Debug, Clone)]
 struct TailCursor {
-    /// The step that is told, and whether it was begun.
+    /// The current step, and whether its begin has been emitted.
     n: i32,
     begun: bool,
-    /// The part of the step that is told, and how many bytes of it.
+    /// The current part of the step, and how many of its bytes have been emitted.
     part: usize,
     read: usize,
     ended: HashSet<ToolCallId>,
-    /// Whether what the step cost is counted, and its end told.
+    /// Whether the usage of the step is counted, and whether its end has been emitted.
     counted: bool,
     finished: bool,
-    /// How its held calls were told to stand, until more is told of them.
+    /// The emitted status of the step's held calls, until an update is emitted.
     held: Option<Vec<HeldCallStatus>>,
-    /// Why the last whole step ended.
+    /// The finish reason of the last complete step.
     reason: FinishReason,
     spent: Spent,
-    /// What the steps before the turn cost.
+    /// The usage of the steps before the turn.
     before: Option<Usage>,
 }
 
 impl TailCursor {
-    /// Nothing yet of a turn that begins with this step.
+    /// Returns the cursor before a turn that begins with step `first`.
     fn new(first: i32, before: Option<Usage>) -> Self {
         Self {
             n: first,
@@ -236,7 +239,7 @@ impl TailCursor {
         }
     }
 
-    /// Tells what is new of a step, and of what comes between it and what is seen behind it.
+    /// Emits new content of a step, and any hold update between the step and its successor.
     fn step(&mut self, turn_progress: &StoredStep, successor: Successor, emit: Emit<'_>) {
         let StoredStep { step, reason } = turn_progress;
         if step.n != self.n || !self.begun {
@@ -280,7 +283,7 @@ impl TailCursor {
         }
     }
 
-    /// Tells, once, how the held calls of a step stand about which somebody was asked in the midst of the turn.
+    /// Emits, once, the status of the held calls that the handler was asked about during the turn.
     fn emit_hold_updates(&mut self, step: &Step, successor: Successor, emit: Emit<'_>) {
         let Some(emitted) = self.held.take_if(|_| successor != Successor::Nothing) else { return };
         let held: Vec<ToolCall> = step.calls.iter().filter(|call| call.held).cloned().collect();
@@ -293,11 +296,12 @@ impl TailCursor {
         }
     }
 
-    /// Tells what is new of a step's parts; whether that is all there are. What stands behind a call that is not stored
-    /// waits for it, so that all stands where it belongs.
+    /// Emits new parts of a step. Returns whether these are all its parts. Parts after a call that is not
+    /// stored wait for that call, so that the order is kept.
     fn parts(&mut self, step: &Step, emit: Emit<'_>) -> bool {
         let call = |id: &ToolCallId| step.calls.iter().find(|call| call.id == *id);
-        // In a step that has ended, a call that is not stored broke off. None of those was passed before.
+        // In a step that has ended, a call that is not stored broke off. The cursor has not passed such a
+        // call before.
         let is_there = |part: &&Part| match part {
             Part::ToolCall { tool_call_id } => {
                 step.status == StepStatus::Streaming || call(tool_call_id).is_some()
@@ -320,7 +324,7 @@ impl TailCursor {
                         emit(TurnEvent::Reasoning(new.into()));
                     }
                 }
-                // What has no words is told at once, and whole.
+                // A part without text is emitted at once and whole.
                 _ if self.read > 0 => {}
                 Part::Source(source) => {
                     self.read = 1;
@@ -346,7 +350,7 @@ impl TailCursor {
         Some(new.to_owned())
     }
 
-    /// What to tell at the end.
+    /// Returns the last event of the turn.
     fn end(&self, end: &TurnEnd) -> TurnEvent<'static> {
         let spent = self.spent;
         match end {
@@ -357,7 +361,7 @@ impl TailCursor {
     }
 }
 
-/// A call is stored, as it was when it was: an edit is told with the outcome.
+/// Returns the event of a stored call, with the input as it was stored first. The outcome reports an edit.
 fn as_asked(call: &ToolCall) -> TurnEvent<'static> {
     let input = match call.state {
         State::Invalid(_) => call.shown_input(),
@@ -389,7 +393,7 @@ mod tests {
         Part::ToolCall { tool_call_id: ToolCallId::new(Uuid::from_u128(2)) }
     }
 
-    /// What is told of a step that is seen so, one after the other.
+    /// Returns the events for a step that is read in these states, one after the other.
     fn all_emitted(turn_progress: &[(StepStatus, &[Part])]) -> Vec<TurnEvent<'static>> {
         let (mut emitted, emitted_events) = (emitted(), RefCell::new(Vec::new()));
         for (status, parts) in turn_progress {
@@ -409,7 +413,7 @@ mod tests {
             emitted.step(&step, Successor::Nothing, &|event| emitted_events.borrow_mut().push(event));
             let after = emitted_events.borrow().len();
             emitted.step(&step, Successor::Nothing, &|event| emitted_events.borrow_mut().push(event));
-            assert_eq!(emitted_events.borrow().len(), after, "nothing is told twice, after {before}");
+            assert_eq!(emitted_events.borrow().len(), after, "no event is emitted twice, after {before}");
         }
         emitted_events.into_inner()
     }
@@ -443,7 +447,7 @@ mod tests {
             TurnEvent::PartEnded,
             TurnEvent::Text("b".into()),
         ];
-        // As whoever closes a dead turn leaves it, and as a turn that breaks writes it.
+        // The first case is left by the process that closes a dead turn, the second by a turn that fails.
         for left in [&open[..], &[text("a"), text("b")]] {
             let turn_progress = [(StepStatus::Streaming, &open[..]), (StepStatus::Interrupted, left)];
             assert_eq!(all_emitted(&turn_progress[..1]), expected[..3]);
@@ -459,16 +463,16 @@ mod tests {
         let (same, is_new) = turns.log(key);
         assert!(!is_new && Arc::ptr_eq(&log, &same));
         assert!(!Arc::ptr_eq(&turns.log((run(), 2)).0, &log), "another turn of the run");
-        assert!(!turns.forget_unread(key, &log), "somebody is about to read it");
+        assert!(!turns.forget_unread(key, &log), "a caller holds the log");
         let reader = same.reader();
         drop(same);
-        assert!(!turns.forget_unread(key, &log), "somebody reads it");
+        assert!(!turns.forget_unread(key, &log), "the log has a reader");
         drop(reader);
         assert!(turns.forget_unread(key, &log));
         let (another, is_new) = turns.log(key);
         assert!(is_new);
         turns.forget(key, &log);
-        assert!(!turns.log(key).1, "a log that is forgotten takes no other with it");
+        assert!(!turns.log(key).1, "a removed log leaves its successor in place");
         drop(another);
     }
 }

@@ -1,5 +1,5 @@
-//! The task of a turn: it holds the run's lease, tells what the agent says, and commits the end before it
-//! tells it.
+//! The task of a turn. It holds the run's lease, emits the agent's events, and commits the end of the turn
+//! before it emits that end.
 
 use super::turn_log::TurnLog;
 use super::{Chat, Started};
@@ -14,7 +14,7 @@ use futures::FutureExt;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
 
-/// A turn that is told. It closes its log however it ends, so that no reader waits for ever.
+/// A turn that emits to a log. Dropping the task closes the log, so that no reader waits forever.
 pub(super) struct TurnTask {
     pub(super) chat: Chat,
     pub(super) run_id: RunId,
@@ -24,7 +24,7 @@ pub(super) struct TurnTask {
 impl Drop for TurnTask {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // A page that was told nothing would post again, for ever.
+            // Without an event the client would post again and again.
             let (error, spent) = (TurnError::internal(), Spent::default());
             self.log.emit(TurnEvent::Failed { error, spent });
         }
@@ -34,19 +34,19 @@ impl Drop for TurnTask {
 }
 
 impl Chat {
-    /// A turn that this process is about to run, for others to find.
+    /// Returns the task of a turn that this process is about to run. Other requests can find its log.
     pub(super) fn turn_task(&self, run_id: RunId) -> TurnTask {
         TurnTask { chat: self.clone(), log: self.live.begin(run_id), run_id }
     }
 }
 
 impl TurnTask {
-    /// What is told to one reader, and is no turn to attach to.
+    /// Returns a task that streams to one reader. Other requests cannot attach to it.
     pub(super) fn detached(chat: &Chat, run_id: RunId) -> Self {
         Self { chat: chat.clone(), run_id, log: Arc::default() }
     }
 
-    /// Starts the turn in a task of its own. `continued` is how the calls stand that it goes on behind.
+    /// Starts the turn in a task of its own. `continued` reports the held calls after which the run resumes.
     pub(super) fn start(self, lease: Lease, continued: Vec<TurnEvent<'static>>) -> Started {
         let started = Started::of(&lease.run, self.log.clone());
         let tasks = self.chat.tasks.clone();
@@ -72,7 +72,7 @@ impl TurnTask {
         &self.chat.agent.executor.metrics
     }
 
-    /// Keeps the run's lease until the turn has ended.
+    /// Renews the run's lease until the turn has ended.
     fn keep(&self, lease: &Arc<Lease>) -> Heartbeat {
         let (store, lease) = (self.chat.store.clone(), lease.clone());
         let work = Work::Turn(self.run_id);
@@ -105,7 +105,7 @@ impl TurnTask {
         self.chat.agent.run(&turn, spent, &|event| self.log.emit(event)).await
     }
 
-    /// Commits the end of a turn that did not break; then what to tell.
+    /// Commits the end of a turn that did not fail, and returns the event to emit.
     async fn end(&self, lease: &Lease, ended: Ended, spent: Spent) -> TurnEvent<'static> {
         let Ended { end, reason } = ended;
         match self.commit_end(lease, end).await {
@@ -124,7 +124,7 @@ impl TurnTask {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::error!(run_id = %self.run_id, %error, "the end of a turn could not be written")
+                tracing::error!(run_id = %self.run_id, %error, "could not commit the end of a turn")
             }
         }
         TurnEvent::Failed { error, spent }
@@ -133,15 +133,16 @@ impl TurnTask {
     async fn commit_end(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let ended = persist(self.chat.approval.lease, || self.write_end(lease, end.clone())).await?;
         let ended = match ended.value {
-            // A commit that seemed to fail may have been made; or the turn was taken for dead since.
+            // An earlier commit may have succeeded although it reported an error. Or the lease expired and
+            // the turn was closed.
             None if ended.tried_before => self.chat.store.read().await?.ended_as(lease, end).await?,
             value => value,
         };
         if let Some(end) = &ended {
             self.metrics().turn_ended(end.as_str(), end.code());
             if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
-                // All of its calls may have been decided before; what children do for it is to stop too; a call may wait
-                // for its end.
+                // All calls of the run may have been decided before this commit. The children of the run have
+                // to stop too. A parent's call may wait for the end of this run.
                 self.chat.wake.notify_one();
             }
         }
@@ -156,7 +157,8 @@ impl TurnTask {
     }
 }
 
-/// What is logged in a turn says which; at every level, so that errors say it too.
+/// Returns the span of a turn, with its thread and run. Its level is `error`, so that error logs carry the
+/// span too.
 pub(super) fn span(thread: &Thread, run: &Run) -> Span {
     tracing::error_span!(
         "turn",

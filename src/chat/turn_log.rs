@@ -1,7 +1,7 @@
-//! What a turn under way has said so far, for everybody who reads along.
+//! The events of a running turn, for all its readers.
 //!
-//! A reader keeps its place in the turn's one log and encodes from there, so a slow reader costs nothing and
-//! holds nobody up, and one that comes late begins at the beginning.
+//! A reader keeps its position in the turn's one log and encodes from there. So a slow reader costs nothing
+//! and delays no other reader, and a late reader begins at the beginning.
 
 use crate::domain::id::RunId;
 use crate::domain::turn::TurnEvent;
@@ -10,23 +10,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// As many bytes of words are told at once, about, where so many were said before a reader came by.
+/// The approximate size of a text event, in bytes, for a reader that catches up.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What one turn said.
+/// The events of one turn.
 #[derive(Debug, Default)]
 pub(crate) struct TurnLog(watch::Sender<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
     events: Vec<TurnEvent<'static>>,
-    /// Whether nothing follows.
+    /// Whether the log is complete.
     over: bool,
 }
 
 impl Entries {
-    /// Adds what is said. Words go on in the event that they go on from, so that a log is as long as its words, and not
-    /// as the pieces that they came in.
+    /// Appends an event. A text delta extends the last event of the same kind, so that the length of the log
+    /// depends on the text and not on the number of deltas.
     fn add(&mut self, event: TurnEvent<'static>) {
         let grown = match (self.events.last_mut(), &event) {
             (Some(TurnEvent::Text(words)), TurnEvent::Text(more))
@@ -43,7 +43,7 @@ impl Entries {
         }
     }
 
-    /// Whether there is something behind this place.
+    /// Whether there is content after this position.
     fn has_more_after(&self, place: Position) -> bool {
         let words = self.events.get(place.event).and_then(text_of);
         self.events.len() > place.event + 1
@@ -54,7 +54,7 @@ impl Entries {
     }
 }
 
-/// The words of an event that can go on.
+/// Returns the text of an event that later deltas can extend.
 fn text_of<'a>(event: &'a TurnEvent<'static>) -> Option<&'a str> {
     match event {
         TurnEvent::Text(words)
@@ -65,67 +65,68 @@ fn text_of<'a>(event: &'a TurnEvent<'static>) -> Option<&'a str> {
 }
 
 impl TurnLog {
-    /// Says one thing.
+    /// Appends an event.
     pub(crate) fn emit(&self, event: TurnEvent<'static>) {
         self.0.send_modify(|entries| entries.add(event));
     }
 
-    /// Says that nothing follows.
+    /// Marks the log as complete.
     pub(crate) fn close(&self) {
         self.0.send_modify(|entries| entries.over = true);
     }
 
-    /// Comes back once nothing follows.
+    /// Completes when the log is complete.
     pub(crate) async fn over(&self) {
         let mut entries = self.0.subscribe();
-        // The sender is this log's own: there is no error.
+        // The log owns the sender, so there is no error.
         let _over = entries.wait_for(|entries| entries.over).await;
     }
 
-    /// Whether there is a reader.
+    /// Whether the log has a reader.
     pub(super) fn is_read(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
-    /// A reader at the beginning.
+    /// Returns a reader at the beginning of the log.
     pub(crate) fn reader(&self) -> Reader {
         Reader { entries: self.0.subscribe(), position: Position::default(), piece_bytes: PIECE_BYTES }
     }
 }
 
-/// Whether a reader has had enough for now.
+/// Whether a reader stops for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Enough {
     Yes,
     No,
 }
 
-/// Where a reader is: behind so many events, and so many bytes of the words of the next.
+/// The position of a reader: the number of events read, and the number of text bytes read of the next event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Position {
     event: usize,
     read: usize,
 }
 
-/// One client's place in a log.
+/// One client's position in a log.
 #[derive(Debug)]
 pub(crate) struct Reader {
     entries: watch::Receiver<Entries>,
     position: Position,
-    /// As many bytes of words it is told at once, about.
+    /// The approximate size of a text event, in bytes.
     piece_bytes: usize,
 }
 
 impl Reader {
-    /// The same, told no more words at once than these.
+    /// Returns this reader with text events of at most about this size.
     pub(crate) fn in_pieces(self, bytes: usize) -> Self {
         Self { piece_bytes: self.piece_bytes.min(bytes), ..self }
     }
 
-    /// Waits for what is new and reads of it until `each` has had enough of it; false at the end.
+    /// Waits for new content and passes it to `each` until `each` returns [`Enough::Yes`]. Returns false at
+    /// the end of the log.
     pub(crate) async fn next(&mut self, mut each: impl FnMut(&TurnEvent<'_>) -> Enough) -> bool {
         let before = self.position;
-        // Without a log nothing follows either.
+        // A dropped log has no further content either.
         let waited = self.entries.wait_for(|entries| entries.has_more_after(before) || entries.over).await;
         let Ok(entries) = waited else { return false };
         while entries.has_more_after(self.position)
@@ -167,7 +168,7 @@ impl LiveTurns {
         log
     }
 
-    /// Lets others find this log as the run's.
+    /// Registers this log as the log of the run.
     pub(super) fn adopt(&self, run: RunId, log: &Arc<TurnLog>) {
         self.0.lock().insert(run, log.clone());
     }
@@ -176,7 +177,7 @@ impl LiveTurns {
         self.0.lock().get(&run).cloned()
     }
 
-    /// Forgets a turn, unless the run has begun another.
+    /// Removes the turn, unless the run has begun another.
     pub(super) fn end(&self, run: RunId, log: &Arc<TurnLog>) {
         let mut turns = self.0.lock();
         if turns.get(&run).is_some_and(|current| Arc::ptr_eq(current, log)) {
@@ -192,7 +193,7 @@ mod tests {
     use futures::FutureExt;
     use uuid::Uuid;
 
-    /// What a reader is told that never has enough.
+    /// Returns all new events of a reader.
     fn all(reader: &mut Reader) -> Vec<TurnEvent<'static>> {
         let mut read_events = Vec::new();
         let each = |event: &TurnEvent<'_>| {

@@ -1,4 +1,4 @@
-//! `[approval]`: how people are asked.
+//! `[approval]`: how held calls are decided.
 
 use super::rules::{self, ApprovalRule};
 use super::{ConfigError, duration, wrong};
@@ -9,49 +9,52 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approval {
-    /// `pending_ttl`: how long a person may take to answer.
+    /// `pending_ttl`: how long a call is held for a decision. After it the call expires.
     #[serde(with = "super::sources::duration")]
     pub pending_ttl: Duration,
-    /// `handler_timeout`: how long an approval handler of this process may take to answer; then the call is cancelled.
+    /// `handler_timeout`: how long an approval handler of this process may take to answer. After it the call
+    /// is cancelled.
     #[serde(with = "super::sources::duration")]
     pub handler_timeout: Duration,
-    /// `start_deadline`: how long after a yes a call may be begun, or after it was cut off be begun again; and how long
-    /// its tool is asked what became of it.
+    /// `start_deadline`: how long after its approval a call may start, or start again after an interruption.
+    /// Also how long the server asks the tool about the outcome of an interrupted call.
     #[serde(with = "super::sources::duration")]
     pub start_deadline: Duration,
-    /// `lease`: how long whoever runs a turn or a tool may be silent before it is taken for dead, and how long the
-    /// outcome of a call is tried to be written.
-    /// On Postgres a process that stands still holds its locks for up to ten seconds, and others that wait for them may
-    /// be silent meanwhile.
+    /// `lease`: how long a turn or an execution may miss its renewals before it counts as dead. Also how long
+    /// a process retries to store the outcome of a call. On Postgres, a stalled process holds its locks for
+    /// up to ten seconds. Processes that wait for these locks may miss renewals meanwhile.
     #[serde(with = "super::sources::duration")]
     pub lease: Duration,
-    /// `sweep`: how often to look for what time or a crash left behind.
+    /// `sweep`: the interval of the sweeper, which looks for expired calls and for the work of dead
+    /// processes.
     #[serde(with = "super::sources::duration")]
     pub sweep: Duration,
-    /// `wait`: how long a decider waits for the outcome.
+    /// `wait`: how long a decision waits for the outcome of the call.
     #[serde(with = "super::sources::duration")]
     pub wait: Duration,
-    /// `while_pending`: what a new message does while calls wait for a person.
+    /// `while_pending`: what a new message does while calls are pending.
     #[serde(deserialize_with = "super::sources::word")]
     pub while_pending: WhilePending,
-    /// `mode`: what becomes of the calls of tools that ask.
+    /// `mode`: what happens to the calls of tools that ask.
     #[serde(deserialize_with = "super::sources::word")]
     pub mode: ApprovalMode,
-    /// `always_allow`: tools about which nobody is asked, by their names; `*` and `?` stand for others.
+    /// `always_allow`: the names of tools whose calls run without an approval. `*` and `?` match other
+    /// characters.
     #[serde(deserialize_with = "super::sources::list")]
     pub always_allow: Vec<String>,
-    /// `always_deny`: tools that never run, by their names; `*` and `?` stand for others.
+    /// `always_deny`: the names of tools that never run. `*` and `?` match other characters.
     #[serde(deserialize_with = "super::sources::list")]
     pub always_deny: Vec<String>,
-    /// `remember`: where a yes is kept that is to be remembered in its session.
+    /// `remember`: where the server keeps an approval that is to be remembered in its session.
     #[serde(deserialize_with = "super::sources::word")]
     pub remember: RememberIn,
-    /// `remember_inputs`: of which calls of the tool such a yes is then.
+    /// `remember_inputs`: which calls of the tool a remembered approval covers.
     #[serde(deserialize_with = "super::sources::word")]
     pub remember_inputs: RememberInputs,
-    /// `exact_numbers`: whether a call is held that has a number which pages in JavaScript cannot show exactly.
+    /// `exact_numbers`: whether the server holds a call with a number that JavaScript pages cannot show
+    /// exactly.
     pub exact_numbers: ExactNumbers,
-    /// `[[approval.rules]]`: what is asked or forbidden by the inputs and whom a call is for.
+    /// `[[approval.rules]]`: rules that ask or forbid, by the inputs of a call and the roles of its user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<ApprovalRule>,
 }
@@ -77,55 +80,56 @@ impl Default for Approval {
     }
 }
 
-/// What becomes of the calls of tools that ask.
+/// What happens to the calls of tools that ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalMode {
-    /// A person decides each.
+    /// A person decides each call.
     Manual,
-    /// They run.
+    /// The calls run.
     AutoApprove,
-    /// They do not run.
+    /// The calls do not run.
     AutoDeny,
 }
 
-/// Where a yes is kept that is to be remembered.
+/// Where the server keeps a remembered approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RememberIn {
-    /// In the database: for all processes, until it is revoked.
+    /// In the database: for all processes, until the grant is revoked.
     Store,
-    /// With the process that took it: no other heeds it, and when that process ends nobody does. A row tells that it was
-    /// so.
+    /// In the memory of the process that took the decision. Other processes do not apply the grant, and the
+    /// grant ends with the process. A row records the grant.
     Memory,
 }
 
-/// Of which calls a yes is that is to be remembered.
+/// Which calls a remembered approval covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RememberInputs {
-    /// Of all calls of the tool, as long as its schema stays what it was.
+    /// All calls of the tool, as long as the schema of the tool does not change.
     Any,
-    /// Of those with the inputs that ran.
+    /// Calls with the same inputs as the call that ran.
     Equal,
 }
 
-/// What becomes of a call that would be held with an integer beyond ±(2^53 − 1), which JavaScript reads as the double
-/// nearest to it (ECMA-262, `Number.MAX_SAFE_INTEGER`), or with a double that it writes as such an integer.
+/// What happens to a call that would be held, if an input is an integer beyond ±(2^53 − 1) or a double that
+/// JavaScript writes as such an integer. JavaScript reads such an integer as the nearest double (ECMA-262,
+/// `Number.MAX_SAFE_INTEGER`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExactNumbers {
-    /// The call is invalid, and the model is asked to send the number as a text.
+    /// The call is invalid. The model is asked to send the number as a string.
     Require,
-    /// The call is held. A page may show another number than the one that runs.
+    /// The call is held. A page may show a different number than the one that runs.
     Allow,
 }
 
-/// What a new message does while calls wait for a person.
+/// What a new message does while calls are pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhilePending {
-    /// The conversation goes on; the model is told that they wait.
+    /// The conversation continues. The model reads that calls are pending.
     Defer,
     /// The message is refused with 409 `awaiting_approval`.
     Reject,

@@ -1,4 +1,4 @@
-//! `[auth]`: who may call.
+//! `[auth]`: how callers authenticate.
 
 use super::{ConfigError, shown, wrong};
 use secrecy::{ExposeSecret, SecretString};
@@ -6,41 +6,42 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Shortest secret for HS256, in bytes: as long as its hash (RFC 7518, 3.2).
+/// The shortest secret for HS256, in bytes: the length of the hash (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
-/// Longest name of a tenant, as in a token.
+/// The longest name of a tenant in characters, as in a token.
 const TENANT_CHARS_MAX: usize = 256;
 
 /// `[auth]`
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// `mode`: how callers are known.
+    /// `mode`: how callers authenticate.
     #[serde(deserialize_with = "super::sources::word")]
     pub mode: AuthMode,
-    /// `allow_insecure`: whether mode `none` may face more than this machine.
+    /// `allow_insecure`: whether mode `none` may serve other machines.
     pub allow_insecure: bool,
-    /// `secret`: the key of HS256, at least 32 bytes. Either this or `jwks_url`.
+    /// `secret`: the key of HS256, at least 32 bytes. Excludes `jwks_url`.
     #[serde(serialize_with = "shown::secret")]
     pub secret: Option<SecretString>,
-    /// `jwks_url`: where the issuer publishes its keys (RFC 7517), for RS256, ES256 and EdDSA. `https`, or `http` on
-    /// this machine.
+    /// `jwks_url`: the address of the issuer's keys (RFC 7517), for RS256, ES256 and EdDSA. `https`, or
+    /// `http` on this machine.
     #[serde(serialize_with = "shown::url")]
     pub jwks_url: Option<String>,
-    /// `issuer`: what `iss` has to be.
+    /// `issuer`: the required value of `iss`.
     pub issuer: Option<String>,
-    /// `audience`: what `aud` has to be or to hold.
+    /// `audience`: the required value or element of `aud`.
     pub audience: Option<String>,
     /// `user_claim`: the claim that names the user.
     pub user_claim: String,
     /// `tenant_claim`: the claim that names the tenant.
     pub tenant_claim: String,
-    /// `default_tenant`: the tenant of a token that names none; if absent, such a token is refused.
+    /// `default_tenant`: the tenant of a token that names none. Without this key the server refuses such a
+    /// token.
     pub default_tenant: Option<String>,
-    /// `roles_claim`: the claim with the roles, a list or words with spaces between; one that begins with `/` is a
-    /// JSON pointer (RFC 6901), as for `/realm_access/roles`.
+    /// `roles_claim`: the claim with the roles, as a list or as words separated by spaces. A value that
+    /// begins with `/` is a JSON pointer (RFC 6901), as in `/realm_access/roles`.
     pub roles_claim: String,
-    /// `operator_roles`: who has one of these roles operates the server: they may loosen what holds in a session.
+    /// `operator_roles`: the roles of operators. An operator may loosen the policy of a session.
     #[serde(deserialize_with = "super::sources::list")]
     pub operator_roles: Vec<String>,
 }
@@ -63,14 +64,14 @@ impl Default for Auth {
     }
 }
 
-/// How callers are known.
+/// How callers authenticate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuthMode {
-    /// Everybody is the one user `local`, so only this machine may call.
+    /// Every caller is the one user `local`. Only this machine may call.
     #[default]
     None,
-    /// By a bearer token (RFC 6750), a JWT (RFC 7519).
+    /// Callers send a bearer token (RFC 6750), which is a JWT (RFC 7519).
     Jwt,
 }
 
@@ -122,7 +123,7 @@ impl Auth {
 }
 
 impl Auth {
-    /// Whoever says how tokens are checked means that they are.
+    /// Refuses keys of token checks in mode `none`. An operator that sets such a key expects the checks.
     fn check_unused(&self) -> Result<(), ConfigError> {
         let set = [
             ("auth.secret", self.secret.is_some()),
@@ -137,7 +138,7 @@ impl Auth {
     }
 }
 
-/// Whether what is sent there and fetched from there stays on this machine or goes over TLS.
+/// Returns whether traffic to the URL stays on this machine or uses TLS.
 pub(super) fn is_safe(url: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(url) else { return false };
     let host = url.host_str().unwrap_or_default();

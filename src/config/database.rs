@@ -1,4 +1,4 @@
-//! `[database]`: where the rows are.
+//! `[database]`: where the server stores its rows.
 
 use super::{ConfigError, wrong};
 use reqwest::Url;
@@ -9,15 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Database {
-    /// `url`: `sqlite://` and a file, which is made if it is not there, or `postgres://`.
+    /// `url`: `sqlite://` and a file, which is created if it does not exist, or `postgres://`.
     #[serde(serialize_with = "super::shown::secret_url")]
     pub url: SecretString,
-    /// `direct_url`: `postgres://`, the same database past a pooler, to hear of other processes' events at once; if
-    /// absent, `url`. Behind a pooler that shares sessions nothing is heard, and they are looked for every second.
+    /// `direct_url`: `postgres://`, the address of the same database without the pooler, for `LISTEN`.
+    /// Defaults to `url`. Through a pooler that shares sessions the process receives no notifications, and
+    /// polls every second for the events of other processes.
     #[serde(serialize_with = "super::shown::secret_option_url")]
     pub direct_url: Option<SecretString>,
-    /// `max_connections`: connections of this process. On Postgres a quarter, at most 4, is kept for decisions and
-    /// for saying that work is alive.
+    /// `max_connections`: the connections of this process. On Postgres, a quarter of them, at most 4, is
+    /// reserved for decisions and for lease renewals.
     pub max_connections: u32,
 }
 
@@ -28,7 +29,7 @@ impl Default for Database {
 }
 
 impl Database {
-    /// The URL with its password masked, for an operator to read.
+    /// Returns the URL with its password masked, for an operator to read.
     pub(crate) fn masked_url(&self) -> String {
         super::shown::masked(self.url.expose_secret())
     }

@@ -1,7 +1,7 @@
-//! How the fuzz targets run: a property, over random cases, for a while.
+//! The runner of the fuzz targets: checks a property with random cases for a limited time.
 //!
-//! `FUZZ_SECONDS` says how long (2 if absent), `FUZZ_SEED` where chance begins, to see a failure
-//! again. A case that fails is made as small as it can be.
+//! `FUZZ_SECONDS` sets the time (default: 2). `FUZZ_SEED` sets the first seed, which reproduces a failure.
+//! The runner reduces a failing case to a minimal one.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseResult, TestError, TestRng, TestRunner};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 const SECONDS: &str = "FUZZ_SECONDS";
 const SEED: &str = "FUZZ_SEED";
-/// Cases of one seed.
+/// The number of cases of one seed.
 const BATCH: u32 = 64;
 
-/// Runs the property until the time is over, and prints how many cases there were.
+/// Checks the property until the time is over, and prints the number of cases.
 pub(crate) fn for_a_while<S>(target: &str, cases: &S, holds: impl Fn(S::Value) -> TestCaseResult)
 where
     S: Strategy,
@@ -32,7 +32,7 @@ where
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let config = Config { cases: BATCH, failure_persistence: None, ..Config::default() };
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-        // A runner counts its cases, and has run when it is through.
+        // A runner counts its cases and runs only once. Each seed gets a new runner.
         match TestRunner::new_with_rng(config, rng).run(cases, &holds) {
             Ok(()) => run += u64::from(BATCH),
             Err(TestError::Fail(why, case)) => {

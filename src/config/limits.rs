@@ -1,69 +1,70 @@
-//! `[limits]`: how long and how many things may be.
+//! `[limits]`: limits of sizes and counts.
 
 use super::{AuthMode, ConfigError, wrong};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
-/// `agent_depth`, unless it is set.
+/// The default of `agent_depth`.
 const AGENT_DEPTH: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
-/// `agents_per_run`, unless it is set.
+/// The default of `agents_per_run`.
 const AGENTS_PER_RUN: NonZeroU32 = NonZeroU32::MIN.saturating_add(15);
 
 /// `[limits]`
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// `body_bytes`: longest body.
+    /// `body_bytes`: the longest request body.
     pub body_bytes: usize,
-    /// `chat_body_bytes`: longest body of a chat, in which pages post their whole conversation.
+    /// `chat_body_bytes`: the longest body of a chat request. Pages post their whole conversation in it.
     pub chat_body_bytes: usize,
-    /// `bodies_in_flight_bytes`: all bodies that one process reads or has yet to parse.
+    /// `bodies_in_flight_bytes`: the sum of all bodies that one process reads or has yet to parse.
     pub bodies_in_flight_bytes: usize,
-    /// `message_bytes`: longest message of a user.
+    /// `message_bytes`: the longest message of a user.
     pub message_bytes: usize,
-    /// `thread_bytes`: how much a thread holds: words, arguments and results. A thread that holds as much takes no new
-    /// message, and a run in it opens no step.
+    /// `thread_bytes`: the largest size of a thread: texts, arguments and results. A thread of this size
+    /// takes no new message, and a run in it opens no step.
     pub thread_bytes: u64,
-    /// `thread_messages`: most messages of a thread, those that were cut off too.
+    /// `thread_messages`: the most messages of a thread, superseded messages included.
     pub thread_messages: u64,
-    /// `page_bytes`: how long a page of a list gets; one item is on it whatever its length.
+    /// `page_bytes`: the longest page of a list. A page has at least one item, of any length.
     pub page_bytes: usize,
-    /// `args_bytes`: longest arguments of one call.
+    /// `args_bytes`: the longest arguments of one call.
     pub args_bytes: usize,
-    /// `result_bytes`: longest answer of a call for the model; a longer one is cut and marked.
+    /// `result_bytes`: the longest answer of a call for the model. A longer answer is cut and marked.
     pub result_bytes: usize,
-    /// `json_depth`: deepest nesting of arguments.
+    /// `json_depth`: the deepest nesting of arguments.
     pub json_depth: usize,
-    /// `calls_per_step`: most calls of one model answer.
+    /// `calls_per_step`: the most calls in one answer of the model.
     pub calls_per_step: usize,
-    /// `pending_per_thread`: most calls of a thread that wait for a person.
+    /// `pending_per_thread`: the most pending calls of a thread.
     pub pending_per_thread: u64,
-    /// `agent_depth`: how deep sub-agents may be nested: 1 has none of them begin another.
+    /// `agent_depth`: the deepest nesting of sub-agents. With 1, no sub-agent starts another one.
     pub agent_depth: NonZeroU32,
-    /// `agents_per_run`: most sub-agents of one run, those that its sub-agents begin included.
+    /// `agents_per_run`: the most sub-agents of one run, nested ones included.
     pub agents_per_run: NonZeroU32,
-    /// `batch`: most new decisions of one request.
+    /// `batch`: the most new decisions in one request.
     pub batch: usize,
-    /// `stream_buffer_bytes`: how much of a stream is written ahead for one client, about.
+    /// `stream_buffer_bytes`: how much of a stream the server buffers for one client, approximately.
     pub stream_buffer_bytes: usize,
-    /// `requests_per_minute`: of one user, at one process. This and the following: 0 is no limit, and so is their
-    /// absence in mode `none`.
+    /// `requests_per_minute`: requests of one user at one process. For this key and the following ones, 0
+    /// means no limit. In mode `none` an absent key means no limit as well.
     pub requests_per_minute: Option<u32>,
-    /// `turns_per_minute`: how often one user may have the model asked, at one process.
+    /// `turns_per_minute`: turns of one user at one process.
     pub turns_per_minute: Option<u32>,
-    /// `decisions_per_minute`: of one user, at one process.
+    /// `decisions_per_minute`: decisions of one user at one process.
     pub decisions_per_minute: Option<u32>,
-    /// `turns_per_user`: turns of one user that are under way at once, over all processes.
+    /// `turns_per_user`: concurrent turns of one user, over all processes.
     pub turns_per_user: Option<u32>,
-    /// `turns_per_tenant`: the same, of a tenant.
+    /// `turns_per_tenant`: concurrent turns of one tenant, over all processes.
     pub turns_per_tenant: Option<u32>,
-    /// `streams_per_user`: streams that one user reads at once, at one process.
+    /// `streams_per_user`: concurrent streams of one user at one process.
     pub streams_per_user: Option<u32>,
-    /// `connections`: open ones of one process. The next wait until one ends.
+    /// `connections`: open connections of one process. A further connection waits until one closes.
     pub connections: Option<u32>,
-    /// `connections_per_ip`: of one address, at one process; a network of IPv6 (/64) is one. The next are closed at
-    /// once. No limit unless it is set, in any mode: behind a proxy, which TLS takes, all come from its address,
-    /// whatever its headers say.
+    /// `connections_per_ip`: open connections of one client address at one process. An IPv6 network (/64)
+    /// counts as one address. The server closes further connections at once. The default is no limit in any
+    /// mode: with a TLS proxy in front of the server, all connections come from the address of the proxy, and
+    /// the server does not read the client address from headers.
     pub connections_per_ip: Option<u32>,
 }
 
@@ -99,7 +100,7 @@ impl Default for Limits {
     }
 }
 
-/// The limits that count, in force. `None` is no limit.
+/// The counted limits in force. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caps {
     pub(crate) requests_per_minute: Option<NonZeroU32>,
@@ -116,10 +117,10 @@ impl Limits {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let longest = self.body_bytes.max(self.chat_body_bytes);
         if self.bodies_in_flight_bytes < longest {
-            let why = format!("expected at least {longest}, the longest body: it could never be read");
+            let why = format!("expected at least {longest}, the longest body, or it cannot be read");
             return wrong("limits.bodies_in_flight_bytes", why);
         }
-        // A question and its answer.
+        // A user message and its answer.
         if self.thread_messages < 2 {
             return wrong("limits.thread_messages", "expected at least 2");
         }
@@ -128,13 +129,13 @@ impl Limits {
             return wrong("limits.message_bytes", "expected at least 1");
         }
         if self.thread_bytes <= bytes {
-            let why = format!("expected more than limits.message_bytes, {bytes}: no such message would fit");
+            let why = format!("expected more than limits.message_bytes, {bytes}, or a message cannot fit");
             return wrong("limits.thread_bytes", why);
         }
         Ok(())
     }
 
-    /// The same, with what is in force where a key is absent.
+    /// Returns a copy in which absent keys have the values in force.
     pub(super) fn in_force(&self, mode: AuthMode) -> Self {
         let caps = self.caps(mode);
         let shown = |cap: Option<NonZeroU32>| Some(cap.map_or(0, NonZeroU32::get));
@@ -151,7 +152,8 @@ impl Limits {
         }
     }
 
-    /// What counts in this mode: where there is one user, who is the operator, nothing does unless it is set.
+    /// Returns the counted limits of this mode. In mode `none` the one user is the operator, so there is no
+    /// limit unless a key is set.
     pub(crate) fn caps(&self, mode: AuthMode) -> Caps {
         let cap = |set: Option<u32>, default: u32| {
             let in_force = set.unwrap_or(match mode {

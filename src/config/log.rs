@@ -1,4 +1,4 @@
-//! `[log]`: what is logged and traced.
+//! `[log]`: logs and traces.
 
 use super::{ConfigError, shown, wrong};
 use serde::{Deserialize, Serialize};
@@ -9,24 +9,24 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// `format`: how lines look; if absent, text on a terminal and JSON elsewhere.
+    /// `format`: the format of log lines. Default: text on a terminal, JSON elsewhere.
     #[serde(deserialize_with = "super::sources::some_word")]
     pub format: Option<LogFormat>,
-    /// `level`: what is logged, as `tracing`'s filters are written; if absent, `info`.
+    /// `level`: the filter of log lines, in the syntax of `tracing` filters. Default: `info`.
     pub level: Option<String>,
-    /// `otlp_endpoint`: where traces go, over OTLP by HTTP: `http://collector:4318`; needs a build with the feature
-    /// `otel`. `OTEL_EXPORTER_OTLP_ENDPOINT` is taken too.
+    /// `otlp_endpoint`: the collector of traces, over OTLP by HTTP: `http://collector:4318`. Needs a build
+    /// with the feature `otel`. `OTEL_EXPORTER_OTLP_ENDPOINT` sets the key too.
     #[serde(serialize_with = "shown::url")]
     pub otlp_endpoint: Option<String>,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// For programs, one object a line.
+    /// For programs, one object per line.
     Json,
 }
 
@@ -58,8 +58,8 @@ impl Log {
     }
 }
 
-/// Whether it is a filter. A word alone has to be a level: one that is misspelt would be taken for a target, and
-/// nothing else be logged.
+/// Returns whether the text is a valid filter. A word alone must be a level. The filter syntax would take a
+/// misspelt level for a target, and would log nothing else.
 fn is_filter(level: &str) -> bool {
     let misspelt = |part: &str| !part.contains(['=', '[']) && part.trim().parse::<LevelFilter>().is_err();
     !level.split(',').any(misspelt) && EnvFilter::try_new(level).is_ok()

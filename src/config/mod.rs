@@ -1,7 +1,8 @@
-//! Configuration: `holdpoint.toml`, then the environment, then flags. The only reader of the environment.
+//! The configuration: `holdpoint.toml`, then the environment, then flags. Only this module reads the
+//! environment.
 //!
-//! A key `[section] key` is `HOLDPOINT_SECTION__KEY` in the environment. A wrong value is an error that names
-//! its key, and so is a key that nobody knows: a limit that is misspelt would not be one.
+//! The key `[section] key` is `HOLDPOINT_SECTION__KEY` in the environment. An invalid value is an error that
+//! names its key. An unknown key is an error too, because a misspelt limit would have no effect.
 
 mod approval;
 mod auth;
@@ -36,37 +37,37 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longer than anybody means; the clock of the system ends somewhere behind it.
+/// The longest duration. No operator needs a longer one, and the system clock ends at some later point.
 const DURATION_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How the server faces the world.
+    /// How the server faces the network.
     pub server: Server,
-    /// Where the rows are.
+    /// Where the server stores its rows.
     pub database: Database,
-    /// Who answers.
+    /// The model that answers.
     pub model: Model,
-    /// What the model may ask for.
+    /// The tools that the model may call.
     pub tools: Tools,
-    /// Who may call.
+    /// How callers authenticate.
     pub auth: Auth,
-    /// How people are asked.
+    /// How held calls are decided.
     pub approval: Approval,
-    /// How turns are told.
+    /// How turns are streamed.
     pub stream: Stream,
-    /// How long and how many things may be.
+    /// Limits of sizes and counts.
     pub limits: Limits,
-    /// What is logged.
+    /// Logs and traces.
     pub log: Log,
 }
 
-/// What flags set, above all else.
+/// The values of command line flags, which override all other sources.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
-    /// The configuration file; if absent, `holdpoint.toml` where there is one.
+    /// The configuration file. Default: `holdpoint.toml`, if it exists.
     pub file: Option<PathBuf>,
     /// `server.bind`.
     pub bind: Option<String>,
@@ -74,27 +75,27 @@ pub struct Flags {
     pub database_url: Option<String>,
 }
 
-/// A value that cannot be used.
+/// The error of an invalid configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file, a variable or a flag that cannot be read as what its key wants.
+    /// A file, a variable or a flag that cannot be parsed as the type of its key.
     #[error(transparent)]
     Read(#[from] config::ConfigError),
-    /// A value that can be read and not be used.
+    /// A value that parses but is not allowed.
     #[error("{key}: {why}")]
     Value {
-        /// Its key.
+        /// The key.
         key: String,
-        /// What was expected.
+        /// The expected value.
         why: String,
     },
 }
 
 impl Config {
-    /// Reads everything, in order, and checks it.
+    /// Reads all sources in order, and checks the values.
     ///
     /// # Errors
-    /// The first value that cannot be used, by its key.
+    /// The first invalid value, with its key.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
         let file = match &flags.file {
             Some(path) => File::from(path.as_path()).format(FileFormat::Toml).required(true),
@@ -137,7 +138,7 @@ impl Config {
         self.log.check()
     }
 
-    /// Without authentication everybody is one person.
+    /// Refuses tools that need several people in mode `none`. Without authentication there is only one user.
     fn check_people(&self) -> Result<(), ConfigError> {
         let wants_several = |rules: &ToolRules| rules.approvals > 1;
         match self.tools.rules.iter().find(|(_, rules)| wants_several(rules)) {
@@ -149,12 +150,12 @@ impl Config {
         }
     }
 
-    /// Whether `/docs` is served.
+    /// Returns whether the server serves `/docs`.
     pub(crate) fn serves_docs(&self) -> bool {
         self.server.docs.unwrap_or(self.server.bind.ip().is_loopback())
     }
 
-    /// Whether nobody but this machine may call: everybody who does is the one user.
+    /// Returns whether only this machine may call. Every caller is then the one user.
     pub(crate) fn faces_only_this_machine(&self) -> bool {
         self.auth.mode == AuthMode::None && !self.auth.allow_insecure
     }
@@ -168,7 +169,7 @@ fn duration(key: &str, duration: Duration) -> Result<(), ConfigError> {
     if duration > DURATION_MAX { wrong(key, "expected at most 3650 days") } else { Ok(()) }
 }
 
-/// The error with the whole name of its key, which is below this one: also of a key that nobody knows.
+/// Returns the error with the full name of its key inside the section `within`, also for an unknown key.
 fn named(within: &str, error: config::ConfigError) -> ConfigError {
     let (inside, origin, said) = match &error {
         config::ConfigError::At { error, key: Some(key), origin } => {
@@ -183,10 +184,10 @@ fn named(within: &str, error: config::ConfigError) -> ConfigError {
         }
         other => ("", None, other.to_string()),
     };
-    // As it is written in the file; the library leaves out the dot behind an index.
+    // Writes the key as in the file. The library omits the dot after an index.
     let inside = inside.replace(']', "].").replace("].[", "][").replace("]..", "].");
     let inside = inside.trim_end_matches('.');
-    // What was named before it came here.
+    // The inner error may have a named key already.
     if let Some((key, why)) = said.split_once(": ").filter(|(key, _)| is_below(inside, key)) {
         return ConfigError::Value { key: key.to_owned(), why: why.to_owned() };
     }
@@ -200,12 +201,12 @@ fn named(within: &str, error: config::ConfigError) -> ConfigError {
     if parts.is_empty() { error.into() } else { ConfigError::Value { key: parts.join("."), why } }
 }
 
-/// Whether a key is inside of a section.
+/// Returns whether a key is inside of a section.
 fn is_below(section: &str, key: &str) -> bool {
     !section.is_empty() && key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// The error without the lines of the file that it shows: there may be a secret in them.
+/// Removes the excerpt of the file from the error. The excerpt may contain a secret.
 fn without_excerpt(error: config::ConfigError) -> config::ConfigError {
     let config::ConfigError::FileParse { uri, cause } = error else { return error };
     let told = cause.to_string();

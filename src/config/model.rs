@@ -1,4 +1,4 @@
-//! `[model]`: who answers.
+//! `[model]`: the model that answers.
 
 use super::auth::is_safe;
 use super::{ConfigError, duration, shown, wrong};
@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 
-/// A person waits meanwhile.
+/// The most retries. A person waits meanwhile.
 const RETRIES_MAX: u32 = 10;
-/// Fields of a request to a model that are written from the conversation.
+/// Fields of a model request that holdpoint writes itself.
 const OWN_FIELDS: [&str; 10] = [
     "model",
     "stream",
@@ -28,34 +28,36 @@ const OWN_FIELDS: [&str; 10] = [
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// `provider`: who answers.
+    /// `provider`: the protocol of the model's server.
     #[serde(deserialize_with = "super::sources::word")]
     pub provider: Provider,
-    /// `name`: the model's name at its provider.
+    /// `name`: the name of the model at its provider.
     pub name: Option<String>,
-    /// `base_url`: where the provider is, with its `/v1`; if absent, the provider's own address, except for `openai`,
-    /// which is anybody's server.
+    /// `base_url`: the address of the model's server, with its `/v1`. Defaults to the provider's own address.
+    /// `openai` has no default, because many servers use this protocol.
     #[serde(serialize_with = "shown::url")]
     pub base_url: Option<String>,
     /// `api_key`: the key for the provider.
     #[serde(serialize_with = "shown::secret")]
     pub api_key: Option<SecretString>,
-    /// `allow_insecure`: whether the key may be sent in clear to another machine, to a `base_url` with `http`.
+    /// `allow_insecure`: whether the server may send the key unencrypted to another machine, to a `base_url`
+    /// with `http`.
     pub allow_insecure: bool,
-    /// `system_prompt`: the operator's instructions to the model.
+    /// `system_prompt`: the instructions of the operator to the model.
     pub system_prompt: Option<String>,
-    /// `max_steps`: model calls of one answer; then one last without tools.
+    /// `max_steps`: model calls with tools in one answer. One more call follows, without tools.
     pub max_steps: usize,
-    /// `first_byte_timeout`: how long a model may take to begin its answer.
+    /// `first_byte_timeout`: the longest wait for the start of an answer.
     #[serde(with = "super::sources::duration")]
     pub first_byte_timeout: Duration,
-    /// `idle_timeout`: how long a model may be silent in mid-answer.
+    /// `idle_timeout`: the longest pause within an answer.
     #[serde(with = "super::sources::duration")]
     pub idle_timeout: Duration,
-    /// `retries`: how often a model that cannot be had is asked again, while nothing of its answer was told.
+    /// `retries`: further attempts while the model is unavailable. The server retries only before it emits a
+    /// part of the answer.
     pub retries: u32,
-    /// `options`: fields to put into the body of each request, beside ours or in place of them: what turns reasoning
-    /// on, a temperature. A table, or JSON in one text.
+    /// `options`: fields that are added to the body of each request, or that replace fields of holdpoint,
+    /// such as the settings of reasoning or a temperature. A table, or JSON in one string.
     #[serde(deserialize_with = "super::sources::table_or_json", serialize_with = "shown::table_or_json")]
     pub options: Map<String, Value>,
 }
@@ -78,7 +80,7 @@ impl Default for Model {
     }
 }
 
-/// Who answers.
+/// The protocol of the model's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provider {

@@ -1,73 +1,74 @@
-//! `[[approval.rules]]`: what is asked or forbidden by the inputs of a call and whom it is for.
+//! `[[approval.rules]]`: rules that ask or forbid, by the inputs of a call and the roles of its user.
 
 use super::{ConfigError, wrong};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use std::collections::BTreeSet;
 
-/// One rule. It tightens: it asks a person or forbids.
+/// One rule. A rule only tightens: it asks for an approval or forbids the call.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalRule {
-    /// `name`: what decisions and events call it.
+    /// `name`: the name of the rule in decisions and events.
     pub name: String,
-    /// `effect`: what it does.
+    /// `effect`: the effect of the rule.
     #[serde(deserialize_with = "super::sources::word")]
     pub effect: RuleEffect,
-    /// `tools`: the tools that it is about, by their names; `*` and `?` stand for others.
+    /// `tools`: the names of the tools that the rule covers. `*` and `?` match other characters.
     pub tools: Vec<String>,
-    /// `when`: what has to be so of the inputs, all of it. Of an argument that is absent, or of another kind, it is.
+    /// `when`: conditions on the inputs. All must hold. A condition also holds for an absent argument, and
+    /// for an argument of another type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub when: Vec<RuleCondition>,
-    /// `roles`: it holds for who has one of these roles alone; if absent, for everybody.
+    /// `roles`: the rule covers only users with one of these roles. Without this key it covers all users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
-    /// `unless_roles`: it does not hold for who has one of these roles.
+    /// `unless_roles`: the rule does not cover users with one of these roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unless_roles: Vec<String>,
-    /// `reason`: why, for the person who is asked and for the model.
+    /// `reason`: the reason for the approver and for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleEffect {
-    /// A person is asked.
+    /// The call is held for an approval.
     Ask,
     /// The call does not run.
     Deny,
 }
 
-/// What may be so of an argument: one of the tests beside its pointer.
+/// A condition on one argument. The condition has exactly one test besides its pointer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleCondition {
     /// `argument`: a JSON pointer (RFC 6901) into the inputs.
     pub argument: String,
-    /// `above`: it is a number above this.
+    /// `above`: the argument is a number above this number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub above: Option<Number>,
-    /// `below`: it is a number below this.
+    /// `below`: the argument is a number below this number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<Number>,
-    /// `equals`: it is this.
+    /// `equals`: the argument equals this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equals: Option<Value>,
-    /// `not_in`: it is none of these.
+    /// `not_in`: the argument equals none of these values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_in: Option<Vec<Value>>,
-    /// `matches`: it is a text of this shape; `*` and `?` stand for other characters.
+    /// `matches`: the argument is a string that matches this pattern. `*` and `?` match other characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matches: Option<String>,
-    /// `matches_none`: it is a text of none of these shapes.
+    /// `matches_none`: the argument is a string that matches none of these patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matches_none: Option<Vec<String>>,
 }
 
 impl RuleCondition {
-    /// How many tests it has.
+    /// Returns the number of tests.
     fn tests(&self) -> usize {
         let Self { argument: _, above, below, equals, not_in, matches, matches_none } = self;
         [
@@ -84,7 +85,7 @@ impl RuleCondition {
     }
 }
 
-/// A name that could be no tool's would be a rule that never holds.
+/// Refuses a name that no tool can have. A rule with such a name would never apply.
 pub(super) fn names(key: &str, names: &[String]) -> Result<(), ConfigError> {
     let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
     match names.iter().find(|name| name.is_empty() || !name.chars().all(usable)) {
@@ -106,7 +107,7 @@ pub(super) fn check(rules: &[ApprovalRule]) -> Result<(), ConfigError> {
         if !seen.insert(&rule.name) {
             return wrong(
                 key("name"),
-                format!("expected another name than {:?}, which a rule has", rule.name),
+                format!("expected another name than {:?}, which another rule has", rule.name),
             );
         }
         if rule.tools.is_empty() {

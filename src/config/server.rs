@@ -1,4 +1,4 @@
-//! `[server]`: how the server faces the world.
+//! `[server]`: how the server faces the network.
 
 use super::{ConfigError, duration, wrong};
 use serde::{Deserialize, Serialize};
@@ -9,19 +9,21 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// `bind`: the address to listen on; port 0 takes any, which is printed.
+    /// `bind`: the address to listen on. Port 0 takes any free port, and the server prints it.
     #[serde(deserialize_with = "super::sources::address")]
     pub bind: SocketAddr,
-    /// `cors_origins`: pages of other origins that may call, each as browsers write it: `https://app.example`.
+    /// `cors_origins`: the other origins whose pages may call, each as browsers write it:
+    /// `https://app.example`.
     #[serde(deserialize_with = "super::sources::list")]
     pub cors_origins: Vec<String>,
-    /// `docs`: whether `/docs` is served; if absent, only on loopback.
+    /// `docs`: whether the server serves `/docs`. Default: only on loopback.
     pub docs: Option<bool>,
-    /// `metrics_bind`: an address of its own for `/metrics`, which on loopback answers to the names of this machine
-    /// alone; if absent, `/metrics` is served beside the routes where only this machine is faced.
+    /// `metrics_bind`: a separate address for `/metrics`. On loopback it answers only to the names of this
+    /// machine. Without this key, `/metrics` is served beside the routes, but only if the server serves only
+    /// this machine.
     #[serde(deserialize_with = "super::sources::some_address")]
     pub metrics_bind: Option<SocketAddr>,
-    /// `grace`: how long a stopping server lets what is under way finish; then it is given up.
+    /// `grace`: how long a stopping server waits for running work. After it the server abandons the work.
     #[serde(with = "super::sources::duration")]
     pub grace: Duration,
 }
@@ -33,7 +35,8 @@ impl Default for Server {
             cors_origins: Vec::new(),
             docs: None,
             metrics_bind: None,
-            // Who ends processes from outside gives most of them 30 s; what is given up has to be written before.
+            // Most supervisors kill a process after 30 s. The outcomes of abandoned work must be stored
+            // before.
             grace: Duration::from_secs(20),
         }
     }
@@ -46,8 +49,8 @@ impl Server {
                 "server.cors_origins",
                 format!(
                     "expected origins as browsers write them, like https://app.example or \
-                     http://localhost:3000: in lower case, without a path, without * and without the port that \
-                     goes without saying; found {other:?}"
+                     http://localhost:3000: in lower case, without a path, without * and without the default \
+                     port; found {other:?}"
                 ),
             );
         }
@@ -55,7 +58,7 @@ impl Server {
     }
 }
 
-/// Whether a browser writes an origin so (RFC 6454, 6.2): what it never writes would never be equal to anything.
+/// Returns whether a browser writes an origin in this form (RFC 6454, 6.2). Another form would never match.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return false };
     let (host, port) = match authority.rsplit_once(':') {

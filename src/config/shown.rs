@@ -1,4 +1,4 @@
-//! What is in force, as it may be shown: no secret in it.
+//! The configuration in force without secrets, for display.
 
 use super::{Config, ConfigError};
 use reqwest::Url;
@@ -7,16 +7,16 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// What stands in place of a secret.
+/// The text in place of a secret.
 const MASK: &str = "***";
-/// Parts of a URL's query that may be one.
+/// Parts of the names of query parameters that may hold a secret.
 const SECRET_FIELDS: [&str; 4] = ["pass", "secret", "key", "token"];
 
 impl Config {
-    /// All that is in force, as a file could have it; secrets are masked, and what is absent is left out.
+    /// Returns the configuration in force as TOML. Secrets are masked, and absent values are left out.
     ///
     /// # Errors
-    /// A value that a file cannot have.
+    /// A value that TOML cannot represent.
     pub fn in_force(&self) -> Result<String, ConfigError> {
         let mut shown = self.clone();
         shown.server.docs = Some(self.serves_docs());
@@ -26,7 +26,7 @@ impl Config {
     }
 }
 
-/// As `Debug` shows a section that has a secret.
+/// Formats a section with a secret for `Debug`.
 pub(super) fn debug<T: Serialize>(section: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match toml::Value::try_from(section) {
         Ok(shown) => fmt::Debug::fmt(&shown, f),
@@ -34,7 +34,7 @@ pub(super) fn debug<T: Serialize>(section: &T, f: &mut fmt::Formatter<'_>) -> fm
     }
 }
 
-/// Fields of JSON: as a table, or as text where there is a null, which TOML does not know.
+/// Serializes JSON fields as a table, or as a string if they contain a null, which TOML does not have.
 pub(super) fn table_or_json<S: Serializer>(fields: &Map<String, Value>, to: S) -> Result<S::Ok, S::Error> {
     if fields.values().any(has_null) {
         return to.serialize_str(&Value::Object(fields.clone()).to_string());
@@ -76,7 +76,7 @@ pub(super) fn url<S: Serializer>(url: &Option<String>, to: S) -> Result<S::Ok, S
     }
 }
 
-/// The URL without its password. What is none may be anything, and is masked as a whole.
+/// Returns the URL without its password. A text that is not a URL is masked as a whole.
 pub(super) fn masked(url: &str) -> String {
     let Ok(mut parsed) = Url::parse(url) else { return MASK.to_owned() };
     let is_secret = |field: &str| SECRET_FIELDS.iter().any(|part| field.to_ascii_lowercase().contains(part));

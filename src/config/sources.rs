@@ -1,4 +1,4 @@
-//! Where values come from, and the shapes they may come in.
+//! The sources of values, and the forms that the values may have.
 
 use super::{Config, ConfigError, wrong};
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
 
-/// Keys that are `true` or `false`.
+/// Keys whose values are `true` or `false`.
 const SWITCHES: [&str; 3] = ["docs", "allow_insecure", "other_person"];
 
-/// Refuses a value that would be read as another without a word: a fraction would be rounded, `true` be one. What is
-/// passed on to the model is its server's to read.
+/// Refuses a value that the library would convert silently: it rounds fractions and reads `true` as 1. The
+/// check skips `model.options`, which is passed on to the model's server.
 pub(super) fn check_kinds(value: &config::Value, key: &str) -> Result<(), ConfigError> {
     match &value.kind {
         config::ValueKind::Float(_) => wrong(key, "fractions are not allowed here"),
@@ -39,7 +39,8 @@ pub(super) fn table_or_json<'de, D: Deserializer<'de>>(
     }
 }
 
-/// The variables that are keys: all with our prefix, but for those that Kubernetes sets for services of our name.
+/// Returns the variables that set keys: all variables with the prefix of holdpoint, except those that
+/// Kubernetes sets for services of that name.
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 pub(super) fn own_variables() -> Result<config::Map<String, String>, ConfigError> {
     let mut keys = config::Map::new();
@@ -65,7 +66,8 @@ pub(super) fn own_variables() -> Result<config::Map<String, String>, ConfigError
     Ok(keys)
 }
 
-/// Whether Kubernetes sets such a variable for a service, in its own way or in that of Docker's links.
+/// Returns whether Kubernetes sets this variable for a service, in its own form or in the form of Docker
+/// links.
 fn is_of_service(key: &str, value: &str) -> bool {
     const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
     let is_link = |protocol: &str| value.starts_with(&format!("{protocol}://"));
@@ -76,7 +78,8 @@ fn is_of_service(key: &str, value: &str) -> bool {
         || (key.ends_with("PORT") && PROTOCOLS.into_iter().any(is_link))
 }
 
-/// The variables that may be meant by one that names no section, or has one underscore behind it.
+/// Returns the variables that the user may have meant by a name without a section, or with one underscore
+/// after the section.
 fn likely(key: &str) -> Vec<String> {
     let key = key.to_lowercase();
     let all = serde_json::to_value(Config::default()).unwrap_or_default();
@@ -93,16 +96,16 @@ fn likely(key: &str) -> Vec<String> {
     likely
 }
 
-/// The names that hosts and collectors give what is ours too, as the keys they stand for.
+/// Returns the values of the common variables of hosts and collectors, by the keys that they set.
 #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 pub(super) fn usual_variables() -> config::Map<String, String> {
     let mut found = config::Map::new();
-    // Set to nothing means not set.
+    // An empty variable counts as not set.
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(url) = set("DATABASE_URL") {
         found.insert("DATABASE__URL".to_owned(), url);
     }
-    // Often set for every program there is: one that cannot trace has no use for it.
+    // Many environments set this variable for all programs. A build without traces ignores it.
     if cfg!(feature = "otel")
         && let Some(endpoint) = set("OTEL_EXPORTER_OTLP_ENDPOINT")
     {
@@ -111,11 +114,12 @@ pub(super) fn usual_variables() -> config::Map<String, String> {
     found
 }
 
-/// Keys whose value may stand in a file of its own, which `<key>_file` names: secrets are mounted so.
+/// Keys whose value can be in a separate file, which `<key>_file` names. Orchestrators mount secrets as
+/// files.
 const SECRETS: [(&str, &str); 4] =
     [("auth", "secret"), ("model", "api_key"), ("database", "url"), ("database", "direct_url")];
 
-/// Reads what stands in files of its own, without the end of its line.
+/// Reads the values in separate files, without their line ends.
 pub(super) fn read_secrets(read: config::Config) -> Result<config::Value, ConfigError> {
     let mut all = read.cache;
     let config::ValueKind::Table(sections) = &mut all.kind else { return Ok(all) };
@@ -136,7 +140,7 @@ pub(super) fn read_secrets(read: config::Config) -> Result<config::Value, Config
     Ok(all)
 }
 
-/// Durations, as people write them.
+/// Durations in the notation of humantime.
 pub(super) mod duration {
     use humantime_serde::re::humantime;
     use serde::de::Error as _;
@@ -156,21 +160,22 @@ pub(super) mod duration {
     }
 }
 
-/// An address to listen on.
+/// Parses an address to listen on.
 pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     let expected = "expected an IP address and a port, as 127.0.0.1:8080 or [::1]:8080";
     text.parse().map_err(|_| D::Error::custom(expected))
 }
 
-/// The same, of a key that may be absent.
+/// Parses an address to listen on, for an optional key.
 pub(super) fn some_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     address(deserializer).map(Some)
 }
 
-/// One of a few words. Of another the error lists them, which the library's own does not.
+/// Parses one of a fixed set of words. For another word the error lists the set, which the error of the
+/// library does not.
 pub(super) fn word<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
     let word: StrDeserializer<'_, ValueError> = text.as_str().into_deserializer();
@@ -181,14 +186,14 @@ pub(super) fn word<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer:
     })
 }
 
-/// The same, of a key that may be absent.
+/// Parses one of a fixed set of words, for an optional key.
 pub(super) fn some_word<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     word(deserializer).map(Some)
 }
 
-/// A list, or words with commas between, as the environment has them.
+/// Parses a list, or words separated by commas, as the environment has them.
 pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a list, or words with commas between")]

@@ -1,16 +1,16 @@
-//! `[stream]`: how turns are told.
+//! `[stream]`: how turns are streamed.
 
 use super::{ConfigError, duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The UI message stream, by what a page can be asked in it.
+/// The dialect of the UI message stream, by the approvals that the page supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum UiDialect {
-    /// `ui-v5`: AI SDK 5, which has no approvals of its own; a data part says how a call stands.
+    /// `ui-v5`: AI SDK 5, which has no approvals of its own. A data part shows the state of a call.
     #[serde(rename = "ui-v5")]
     V5,
-    /// `ui-v6`: AI SDK 6 and 7, which ask for approvals by themselves.
+    /// `ui-v6`: AI SDK 6 and 7, which have approvals of their own.
     #[default]
     #[serde(rename = "ui-v6")]
     V6,
@@ -20,10 +20,10 @@ pub enum UiDialect {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stream {
-    /// `default_ui_dialect`: what a page of AI SDK 5 or later is told that does not say which it is.
+    /// `default_ui_dialect`: the dialect for a page of AI SDK 5 or later that names none.
     #[serde(deserialize_with = "super::sources::word")]
     pub default_ui_dialect: UiDialect,
-    /// `keep_alive`: after how long a silence a stream shows that it is alive; zero is never.
+    /// `keep_alive`: the silence after which a stream sends a keep-alive. Zero sends none.
     #[serde(with = "super::sources::duration")]
     pub keep_alive: Duration,
 }

@@ -1,4 +1,4 @@
-//! `[tools]`: what the model may ask for.
+//! `[tools]`: the tools that the model may call.
 
 use super::{ConfigError, ExactNumbers, duration, wrong};
 use config::ValueKind;
@@ -11,15 +11,16 @@ use std::time::Duration;
 /// `[tools]`
 #[derive(Debug, Clone, Serialize)]
 pub struct Tools {
-    /// `files_dir`: the folder of the demo tools, made if it is not there.
+    /// `files_dir`: the folder of the demo tools, created if it does not exist.
     pub files_dir: PathBuf,
-    /// `timeout`: how long a tool may take; then its call is cancelled.
+    /// `timeout`: the longest execution of a tool. After it the call is cancelled.
     #[serde(with = "super::sources::duration")]
     pub timeout: Duration,
-    /// `cancel_grace`: how long a tool whose call is cancelled may take to return; then the outcome is unknown.
+    /// `cancel_grace`: how long the tool of a cancelled call may take to return. After it the outcome is
+    /// unknown.
     #[serde(with = "super::sources::duration")]
     pub cancel_grace: Duration,
-    /// `[tools.<name>]`: what holds for one tool. Every other key of the section is the name of one.
+    /// `[tools.<name>]`: the settings of one tool. Every other key of the section is the name of a tool.
     #[serde(flatten)]
     pub rules: BTreeMap<String, ToolRules>,
 }
@@ -35,24 +36,26 @@ impl Default for Tools {
     }
 }
 
-/// Most people that a tool can want.
+/// The most approvals that a tool can require.
 const APPROVALS_MAX: u8 = 10;
 
 /// `[tools.<name>]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolRules {
-    /// `run_roles`: only on behalf of who has one of these roles is it run; if absent, of everybody.
+    /// `run_roles`: the tool runs only on behalf of users with one of these roles. Without this key it runs
+    /// for all users.
     #[serde(deserialize_with = "some_roles", skip_serializing_if = "Vec::is_empty")]
     pub run_roles: Vec<String>,
-    /// `approve_roles`: who has one of these roles may decide its calls, beside the user of the thread.
+    /// `approve_roles`: the roles that may decide calls of the tool, besides the user of the thread.
     #[serde(deserialize_with = "super::sources::list")]
     pub approve_roles: Vec<String>,
-    /// `other_person`: whether the user of the thread may not approve its calls.
+    /// `other_person`: whether the user of the thread may only reject calls of the tool.
     pub other_person: bool,
-    /// `approvals`: how many people have to say yes to the same inputs before a call runs; one no is enough.
+    /// `approvals`: how many people must approve the same inputs before a call runs. One rejection rejects
+    /// the call.
     pub approvals: u8,
-    /// `exact_numbers`: in place of `approval.exact_numbers` for calls of the tool.
+    /// `exact_numbers`: replaces `approval.exact_numbers` for calls of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact_numbers: Option<ExactNumbers>,
 }
@@ -69,7 +72,7 @@ impl Default for ToolRules {
     }
 }
 
-/// By hand: what serde flattens forgets which key was wrong.
+/// Deserialized by hand, because the error of a flattened field does not name its key.
 impl<'de> Deserialize<'de> for Tools {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         fn read<T: DeserializeOwned, E: Error>(key: &str, value: config::Value) -> Result<T, E> {
@@ -88,7 +91,8 @@ impl<'de> Deserialize<'de> for Tools {
                     tools.rules.insert(key.clone(), read(&key, value)?);
                 }
                 _ => {
-                    let expected = "expected files_dir, timeout, cancel_grace, or the name of a tool with a table behind it";
+                    let expected =
+                        "expected files_dir, timeout, cancel_grace, or a table with the name of a tool";
                     return Err(D::Error::custom(format_args!("tools.{key}: {expected}")));
                 }
             }
@@ -112,7 +116,7 @@ impl Tools {
             if rules.other_person && rules.approve_roles.is_empty() {
                 return wrong(
                     format!("tools.{name}.approve_roles"),
-                    "expected a role: other_person leaves nobody who may approve",
+                    "expected a role: with other_person and without a role, no person may approve",
                 );
             }
             if !(1..=APPROVALS_MAX).contains(&rules.approvals) {
@@ -122,7 +126,7 @@ impl Tools {
             if rules.approvals > 1 && rules.approve_roles.is_empty() {
                 return wrong(
                     format!("tools.{name}.approve_roles"),
-                    "expected a role: without one nobody but the user approves, and approvals wants several people",
+                    "expected a role: without one only the user approves, and approvals needs several people",
                 );
             }
         }
@@ -130,11 +134,12 @@ impl Tools {
     }
 }
 
-/// An empty list, or a variable that somebody forgot to fill, would open the tool to everybody.
+/// Refuses an empty list. An empty list, or a variable that was not filled in, would open the tool to all
+/// users.
 fn some_roles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let roles = super::sources::list(deserializer)?;
     if roles.is_empty() {
-        return Err(D::Error::custom("expected at least one role; leave the key out for everybody"));
+        return Err(D::Error::custom("expected at least one role; leave the key out for all users"));
     }
     Ok(roles)
 }

@@ -1,14 +1,14 @@
-//! What a call gives a sub-agent to do.
+//! Assignments: the work that a call delegates to a sub-agent.
 
-/// A child thread to begin, for a call.
+/// A child thread to create for a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Assignment {
-    /// The thread's title.
+    /// The title of the thread.
     pub(crate) title: String,
-    /// What the child is asked: its user message.
+    /// The task of the child: its user message.
     pub(crate) task: String,
-    /// What its model is told of itself, in place of the server's own.
+    /// The instructions for the child's model, which replace the server's system prompt.
     pub(crate) instructions: Option<String>,
-    /// Its tools, of those that the run of the call has; or all of these.
+    /// The child's tools, a subset of the tools that the call's run has. `None`: all tools of that run.
     pub(crate) tools: Option<Vec<String>>,
 }

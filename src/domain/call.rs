@@ -1,18 +1,18 @@
-//! A tool call's life.
+//! The states of a tool call.
 //!
 //! ```text
 //!  model ─► pending ─┬─► approved ─► executing ─┬─► succeeded
 //!                    ├─► rejected               ├─► failed
 //!                    ├─► expired                └─► interrupted ─► succeeded | failed
 //!                    └─► cancelled
-//!  model ─► executing (nobody has to be asked)      model ─► invalid (it cannot be run)
-//!  model ─► cancelled (a person is being asked about the same call already)
+//!  model ─► executing (allowed by the policy)       model ─► rejected (forbidden by the policy)
+//!  model ─► cancelled (the same call is pending)    model ─► invalid (the call cannot run)
 //! ```
 //!
-//! An execution that went away leaves a call `interrupted`, or `approved` again where running it twice does no more
-//! than running it once.
+//! A lost execution leaves its call `interrupted`, or `approved` again if the tool is idempotent.
 //!
-//! The store moves a call by compare-and-set; here is what each state knows, and the words for the model.
+//! The store changes states by compare-and-set. This module defines the facts of each state and the texts for
+//! the model.
 
 use super::canonical::{canonical_hash, same_object};
 use super::clock::Timestamp;
@@ -22,54 +22,55 @@ use super::output::Output;
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// How often a call may be begun, where running it again does no harm.
+/// Maximum number of attempts at a call of an idempotent tool.
 pub(crate) const ATTEMPTS_MAX: i32 = 3;
 
 /// The named inputs of a call.
 pub type Input = Map<String, Value>;
 
-/// A call as it is stored.
+/// A call as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToolCall {
-    /// Its id, minted here.
+    /// The id of the call, minted by the server.
     pub(crate) id: ToolCallId,
-    /// Its thread.
+    /// The thread of the call.
     pub(crate) thread_id: ThreadId,
-    /// The assistant's message that made it.
+    /// The assistant message with the call.
     pub(crate) message_id: MessageId,
-    /// The run it belongs to.
+    /// The run of the call.
     pub(crate) run_id: RunId,
     /// The step of the message.
     pub(crate) step: i32,
-    /// The id the model knows it by, unique in the thread.
+    /// The id that the model uses for the call, unique in the thread.
     pub(crate) wire_call_id: String,
-    /// The tool.
+    /// The name of the tool.
     pub(crate) name: String,
-    /// What the model asked for; empty if that was not a JSON object.
+    /// The inputs that the model proposed; empty if they were not a JSON object.
     pub(crate) input: Input,
-    /// The tool's schema when it was asked for.
+    /// The hash of the tool's schema when the model made the call.
     pub(crate) schema_hash: String,
-    /// Whether a person is asked.
+    /// Whether the call was held for an approval.
     pub(crate) held: bool,
-    /// How much harm it can do.
+    /// The risk level of the call.
     pub(crate) risk: RiskLevel,
-    /// Why a person is asked.
+    /// The reason why the call is held.
     pub(crate) reason: Option<String>,
-    /// Where it stands.
+    /// The state.
     pub(crate) state: State,
     /// The decision in force.
     pub(crate) decision: Option<Decision>,
-    /// When it was asked for.
+    /// The time at which the model made the call.
     pub(crate) created_at: Timestamp,
-    /// When a person's time to answer runs out.
+    /// The deadline for a decision.
     pub(crate) expires_at: Option<Timestamp>,
-    /// The run of a child thread that does it, or did.
+    /// The run of the child thread that executes the call, or executed it.
     pub(crate) child_run_id: Option<RunId>,
-    /// Whether its stored inputs cannot be read: it is shown without them, and never approved or begun.
+    /// Whether the stored inputs cannot be read. Such a call is shown without inputs, and is never approved
+    /// or started.
     pub(crate) unreadable: bool,
 }
 
-/// The word of every state.
+/// The names of all states.
 pub const CALL_STATES: [&str; 10] = [
     "pending",
     "approved",
@@ -83,87 +84,89 @@ pub const CALL_STATES: [&str; 10] = [
     "invalid",
 ];
 
-/// Where a call stands, with the facts of that state and who moves it on.
+/// The state of a call, with the facts of that state. Each variant names what moves the call on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum State {
-    /// A person is asked; a decision moves it, or the end of their time.
+    /// The call waits for a decision. A decision or the deadline moves the call.
     Pending,
-    /// It may run, and nobody runs it; a claim moves it, until the start deadline.
+    /// The call may run and no process runs it. A claim moves the call, until the start deadline.
     Approved(Approval),
-    /// Somebody runs it; who holds the execution settles it, or the sweeper once their lease is over.
+    /// A process runs the call. The owner of the execution settles the call, or the sweeper after the lease
+    /// ends.
     Executing(Approval, Execution),
-    /// It ran and gave this output.
+    /// The call ran and returned this output.
     Succeeded(Approval, Execution, Value, End),
-    /// It ran and failed; without an execution it never ran.
+    /// The call ran and failed. Without an execution the call never ran.
     Failed(Approval, Option<Execution>, End),
-    /// It may have run. A late result of the same execution, the tool when it is asked, or an operator can still
-    /// settle it.
+    /// The call may have run. A late result of the same execution, the tool's `verify`, or an operator can
+    /// still settle the call.
     Interrupted(Approval, Execution, End),
-    /// A person or the policy said no.
+    /// A decider rejected the call, or the policy forbids it.
     Rejected(End),
-    /// Nobody answered in time.
+    /// No decision arrived in time.
     Expired(End),
-    /// Withdrawn before it ran, perhaps after a yes.
+    /// The call was withdrawn before it ran. It may have been approved before.
     Cancelled(Option<Approval>, End),
-    /// The model asked for what cannot be run.
+    /// The call cannot run.
     Invalid(End),
 }
 
-/// A yes.
+/// An approval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Approval {
-    /// Inputs to run in place of the model's, if a person changed them.
+    /// Inputs that run in place of the model's, if the approver edited them.
     pub(crate) inputs: Option<Input>,
 }
 
-/// One execution: who holds it may settle the call, once.
+/// One execution of a call. The owner of the execution may settle the call, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Execution {
-    /// Its id.
+    /// The id of the execution.
     pub(crate) id: ExecId,
-    /// Which of its call's it is, from 1.
+    /// The number of the attempt, from 1.
     pub(crate) attempt: i32,
-    /// When it was claimed.
+    /// The time of the claim.
     pub(crate) started_at: Timestamp,
 }
 
-/// How a call ended, for the model and for the record.
+/// The end of a call, for the model and for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
-    /// The words the model reads.
+    /// The text that the model reads.
     pub(crate) result: String,
-    /// When.
+    /// The time of the end.
     pub(crate) at: Timestamp,
 }
 
-/// How an execution went.
+/// The outcome of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
-    /// The tool gave this.
+    /// The tool returned this output.
     Succeeded(Output),
-    /// The tool failed, in these words.
+    /// The tool failed with this message.
     Failed(String),
-    /// It failed in these words when it was begun again, and an earlier attempt may have had its effect.
+    /// A repeated attempt failed with this message. An earlier attempt may have had its effect.
     FailedAgain(String),
-    /// Nobody knows: the tool may have had its effect.
+    /// The outcome is unknown. The tool may have had its effect.
     Interrupted,
-    /// The same, because whoever ran it went away: where that does no harm it is begun again.
+    /// The outcome is unknown because the process that ran the call is gone. An idempotent call is started
+    /// again.
     Lost,
 }
 
-/// How much harm a tool can do.
+/// The harm that a tool can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RiskLevel {
-    /// Reads, or is easily undone.
+    /// The tool reads, or its effect is easily undone.
     Low,
-    /// Changes something that matters.
+    /// The tool changes something that matters.
     Medium,
-    /// Cannot be undone.
+    /// The effect of the tool cannot be undone.
     High,
 }
 
 impl RiskLevel {
-    /// The level's word.
+    /// Returns the name of the level.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -173,112 +176,117 @@ impl RiskLevel {
     }
 }
 
-/// The words the model reads of calls that gave no output of their own.
+/// The texts that the model reads for calls without an output of their own.
 pub(crate) mod model_texts {
-    /// It may have happened.
+    /// The result of an interrupted call.
     pub(crate) const INTERRUPTED: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
                                    Do not repeat it without asking the user.";
-    /// Nobody answered.
+    /// The result of an expired call.
     pub(crate) const EXPIRED: &str = "Nobody approved this in time, it expired. The tool did not run.";
-    /// It was withdrawn.
+    /// The result of a cancelled call.
     pub(crate) const CANCELLED: &str = "Cancelled, the tool did not run.";
-    /// Begins what is told of a call that the policy forbids; why follows.
+    /// The beginning of the result of a call that the policy forbids; the reason follows.
     pub(crate) const BLOCKED: &str = "The policy of this server forbids the call, the tool did not run.";
-    /// Begins what is told of a call that was approved and that the policy forbids now; why follows.
+    /// The beginning of the result of an approved call that the policy forbids at the claim; the reason
+    /// follows.
     pub(crate) const BLOCKED_LATER: &str =
         "Approved by a person, but the policy of this server forbids the call now. The tool did not run.";
-    /// A person said yes, and nobody began in time.
+    /// The result of an approved call that was not started in time.
     pub(crate) const NOT_STARTED: &str = "Approved by a person, but not begun in time. The tool did not run.";
-    /// Its tool was asked later, and knows that nothing came of it.
+    /// The error of an interrupted call whose tool later reports that it had no effect and will have none.
     pub(crate) const NEVER_HAPPENED: &str = "it was cut off. Asked about it later, it says that nothing happened and \
                                       nothing will.";
-    /// Told while nobody has decided.
+    /// The placeholder for a pending call.
     pub(crate) const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its outcome will be \
                                 told later; do not repeat the call.";
-    /// Told of a call that repeats one about which a person is being asked.
+    /// The result of a call that repeats a pending call.
     pub(crate) const DUPLICATE: &str = "Already awaiting approval: the same call was made before and waits for a \
                                  person. This one was not asked about and did not run. The outcome of the first \
                                  will be told later; do not repeat the call.";
-    /// Told while it runs.
+    /// The placeholder for an approved call that has not ended.
     pub(crate) const UNDER_WAY: &str = "Approved by a person and under way. Its outcome will be told later; do not \
                                  repeat the call.";
-    /// Stands between that and what the tool said when it was begun again.
+    /// The text between [`INTERRUPTED`] and the error of a repeated attempt.
     pub(crate) const FAILED_AGAIN: &str = "Begun again, the tool failed:";
-    /// Begins what is told of a failure.
+    /// The beginning of the result of a failed call.
     pub(crate) const FAILED: &str = "The tool failed:";
-    /// Begins what is told of a call that a person changed.
+    /// The beginning of the result of a call with edited inputs.
     pub(crate) const EDITED: &str = "A person changed the inputs from";
-    /// Ends what is told of the change; what came of the call follows.
+    /// The end of the sentence about the edit; the result of the call follows.
     pub(crate) const EDITED_END: &str = " before approving. ";
-    /// Told while a call runs that nobody was asked about.
+    /// The placeholder for a running call that was not held.
     pub(crate) const RUNNING: &str = "Under way, or cut off: the outcome is not known yet. It will be told later; \
                                       do not repeat the call.";
-    /// A person said no.
+    /// The result of a rejected call.
     pub(crate) const REJECTED: &str = "Tool execution rejected by user.";
-    /// Stands between that and the person's reason, if they gave one.
+    /// The text before the reason of a decider or an operator, if there is one.
     pub(crate) const REASON: &str = "Reason: ";
-    /// A sub-agent began, and did not come to an answer; why follows.
+    /// The error of a call whose sub-agent started and did not complete; the reason follows.
     pub(crate) const CHILD_FAILED: &str = "the sub-agent broke off, and part of its task may have been done:";
-    /// Whoever asked for it wanted it no more before the sub-agent was there.
+    /// The error of a call that was stopped before its sub-agent started.
     pub(crate) const CHILD_UNWANTED: &str = "it was stopped before the sub-agent began; nothing was done";
-    /// A sub-agent may not begin another here.
+    /// The error of a call whose sub-agent would exceed the depth limit.
     pub(crate) const TOO_DEEP: &str =
         "sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
-    /// A run has had as many sub-agents as it may have.
+    /// The error of a call whose run has started the maximum number of sub-agents.
     pub(crate) const TOO_MANY: &str =
         "this run may begin no more sub-agents (limits.agents_per_run); nothing was begun";
-    /// An operator found out that it ran; the output follows where it is known.
+    /// The result of a call that an operator resolved as succeeded; the output follows if it is known.
     pub(crate) const ESTABLISHED: &str = "An operator established that the tool ran and succeeded.";
-    /// Stands between that and the output.
+    /// The text between [`ESTABLISHED`] and the output.
     pub(crate) const OUTPUT: &str = " Its output:";
-    /// An operator found out that it failed; why follows.
+    /// The result of a call that an operator resolved as failed; the reason follows.
     pub(crate) const ESTABLISHED_FAILED: &str = "An operator established that the tool failed:";
-    /// It was open in a database that lost what was written last.
+    /// The result of a call that was open in a database that lost commits.
     pub(crate) const FENCED: &str = "Cancelled, because the server's database was set back to an earlier time. \
                                      Whether the tool ran in the time that was lost is not known. Do not repeat \
                                      it without asking the user.";
-    /// Why that was decided, for people.
+    /// The reason of the fence's decision, for people.
     pub(crate) const FENCE: &str =
         "The database was set back to an earlier time; what ran since is not known.";
-    /// In place of an output that an earlier version stored, or a hand, and that cannot be read.
+    /// The text that replaces a stored output that cannot be read, because an earlier version or a manual
+    /// edit wrote it.
     pub(crate) const UNREADABLE_OUTPUT: &str = "The stored output cannot be read.";
-    /// In place of the words of a step, where they cannot be read.
+    /// The text that replaces the text of a step that cannot be read.
     pub(crate) const UNREADABLE_PARTS: &str = "[What was said here cannot be read.]";
-    /// Begins a user message that is really the server's: how a call went whose outcome came after its answer.
-    /// The tool, the call's id and the outcome follow.
+    /// The beginning of a user message that the server writes: a note about an outcome that arrived after the
+    /// answer to its call. The tool, the call's id and the outcome follow.
     pub(crate) const NOTE: &str = "[tool outcome]";
-    /// What is told in its place where somebody else wrote it.
+    /// The text that replaces [`NOTE`] in text that the server did not write.
     pub(crate) const QUOTED_NOTE: &str = "[quoted tool outcome]";
 }
 
 impl ToolCall {
-    /// What runs, or ran: the approver's inputs if they changed them, else the model's.
+    /// Returns the inputs that run or ran: the approver's inputs if edited, otherwise the model's.
     pub(crate) fn effective_input(&self) -> &Input {
         self.edited_input().unwrap_or(&self.input)
     }
 
-    /// Whether a child does it now. Nobody here waits for that: a person may be asked within it.
+    /// Whether a child run executes the call now. This process does not wait for the child, because the
+    /// child's calls may be held.
     pub(crate) fn is_delegated(&self) -> bool {
         self.child_run_id.is_some() && self.end().is_none()
     }
 
-    /// Whether its turn ends behind it, and goes on once it has ended: a person is asked, or a child does it.
+    /// Whether the turn ends after this call and resumes once the call has ended: the call is held, or a
+    /// child run executes it.
     pub(crate) fn pauses(&self) -> bool {
         self.held || self.child_run_id.is_some()
     }
 
-    /// Whether it was cancelled before it ran. Of one that was open when the database was set back nobody knows.
+    /// Whether the call was cancelled before it ran. For a call that was open when the database lost commits,
+    /// this is unknown.
     pub(crate) fn is_withdrawn(&self) -> bool {
         matches!(&self.state, State::Cancelled(_, end) if end.result != model_texts::FENCED)
     }
 
-    /// The inputs as a page shows them: of a call that cannot be run, none.
+    /// Returns the inputs that a page shows. For an invalid call the inputs are empty.
     pub(crate) fn shown_input(&self) -> &Input {
         static NONE: LazyLock<Input> = LazyLock::new(Input::new);
         if matches!(self.state, State::Invalid(_)) { &NONE } else { self.effective_input() }
     }
 
-    /// The inputs a person put in place of the model's.
+    /// Returns the inputs that an approver put in place of the model's.
     pub(crate) fn edited_input(&self) -> Option<&Input> {
         match &self.state {
             State::Approved(approval)
@@ -291,12 +299,12 @@ impl ToolCall {
         }
     }
 
-    /// The words of its end where nobody knows how it went.
+    /// Returns the result text of the call for an unknown outcome.
     pub(crate) fn unknown_outcome(&self) -> String {
         Outcome::Interrupted.words(&self.input, self.effective_input(), usize::MAX)
     }
 
-    /// How it ended, if it has.
+    /// Returns the end of the call, if the call has ended.
     pub(crate) fn end(&self) -> Option<&End> {
         match &self.state {
             State::Pending | State::Approved(_) | State::Executing(..) => None,
@@ -310,7 +318,7 @@ impl ToolCall {
         }
     }
 
-    /// Its execution, if it was claimed.
+    /// Returns the execution, if the call was claimed.
     pub(crate) fn execution(&self) -> Option<Execution> {
         match &self.state {
             State::Executing(_, execution)
@@ -321,8 +329,8 @@ impl ToolCall {
         }
     }
 
-    /// The column `validated`: `None` while a person is asked, true once the call may run, by a person's word or
-    /// the policy's, false if it will not.
+    /// Returns the value of the column `validated`: `None` for a pending call, true once a decision or the
+    /// policy lets the call run, false if the call does not run.
     pub(crate) fn validated(&self) -> Option<bool> {
         match &self.state {
             State::Pending => None,
@@ -338,7 +346,7 @@ impl ToolCall {
         }
     }
 
-    /// What the model is told while there is no end.
+    /// Returns the text that the model reads for a call that has not ended.
     pub(crate) fn placeholder(&self) -> &'static str {
         match &self.state {
             State::Pending => model_texts::AWAITING,
@@ -349,7 +357,7 @@ impl ToolCall {
 }
 
 impl State {
-    /// The state's word on the wire and in the table.
+    /// Returns the name of the state on the wire and in the table.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -365,7 +373,7 @@ impl State {
         }
     }
 
-    /// The word of the `8:` line and of the data parts: one word for all that a yes leads to.
+    /// Returns the label for the `8:` line and the data parts. The states after an approval share one label.
     pub(crate) const fn validation_label(&self) -> &'static str {
         match self {
             Self::Approved(_) | Self::Executing(..) | Self::Succeeded(..) | Self::Failed(..) => "approved",
@@ -380,7 +388,8 @@ impl State {
 }
 
 impl Outcome {
-    /// The words the model reads, at most `bytes_max` of them, beginning with the edit if there was one.
+    /// Returns the result text for the model, at most `bytes_max` bytes, with the edit first if there was
+    /// one.
     pub(crate) fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
         let told = match self {
             Self::Succeeded(output) => match output.as_value() {
@@ -397,7 +406,8 @@ impl Outcome {
     }
 }
 
-/// The words the model reads of a call whose outcome an operator established, and for what reason if they gave one.
+/// Returns the result text for the model of a call whose outcome an operator established, with the operator's
+/// reason if given.
 pub(crate) fn established(
     outcome: &Outcome,
     call: &ToolCall,
@@ -419,7 +429,7 @@ pub(crate) fn established(
     with_edit(told, &call.input, call.effective_input(), bytes_max)
 }
 
-/// The words behind those that tell of an edit, if there was one; at most `bytes_max` of them.
+/// Prepends the sentence about the edit, if there was one. The text has at most `bytes_max` bytes.
 fn with_edit(told: String, asked: &Input, ran: &Input, bytes_max: usize) -> String {
     let told = if same_object(asked, ran) {
         told
@@ -430,17 +440,17 @@ fn with_edit(told: String, asked: &Input, ran: &Input, bytes_max: usize) -> Stri
     cut(without_nul(&told), bytes_max)
 }
 
-/// The text with U+FFFD for U+0000, which no text column of Postgres takes.
+/// Returns the text with U+FFFD in place of U+0000, which no text column of Postgres accepts.
 pub(crate) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// The rejection as the model and the caller read it.
+/// Returns the text of a rejection, for the model and the caller.
 pub(crate) fn rejection(reason: Option<&str>) -> String {
     because(model_texts::REJECTED, reason)
 }
 
-/// The end of a call that was withdrawn before it ran, as the model and the caller read it.
+/// Returns the result of a call that was withdrawn before it ran, for the model and the caller.
 pub(crate) fn withdrawal(reason: Option<&str>) -> String {
     because(model_texts::CANCELLED, reason)
 }
@@ -452,7 +462,7 @@ fn because(what: &str, reason: Option<&str>) -> String {
     }
 }
 
-/// The text, or as much of it as `bytes_max` holds and a mark that it goes on.
+/// Returns the text, or as much of it as fits into `bytes_max` with a mark that shows the cut.
 pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     const MARK: &str = " […cut]";
     if text.len() > bytes_max {
@@ -462,12 +472,12 @@ pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-/// What a person saw: the tool, the inputs, and what the tool takes.
+/// Returns the hash of the facts that a decider sees: the tool, the inputs, and the tool's schema.
 pub(crate) fn input_hash(tool_name: &str, input: &Input, schema_hash: &str) -> String {
     canonical_hash(&json!([tool_name, input, schema_hash]))
 }
 
-/// The hash of a tool nobody knows: its schema is `false`, which accepts nothing.
+/// Returns the schema hash of an unknown tool. Its schema is `false`, which accepts nothing.
 pub(crate) fn unknown_schema_hash() -> String {
     canonical_hash(&Value::Bool(false))
 }

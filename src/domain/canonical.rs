@@ -1,9 +1,9 @@
-//! JSON values by what they mean: when two are the same, their order, and their hash.
+//! JSON values by meaning: equality, order and hash.
 //!
-//! Everything that compares inputs compares them here: edits, repeated decisions, duplicates, grants, quorums, claims,
-//! rules and schemas. Two values are the same if they are mathematically equal: `1` is `1.0`, and
-//! `9007199254740993` is not `9007199254740992`. RFC 8785 alone does not say so, because it writes every integer as the
-//! double nearest to it.
+//! This module makes every comparison of inputs: edits, repeated decisions, duplicates, grants, quorums,
+//! claims, rules and schemas. Two values are the same if they are mathematically equal: `1` is `1.0`, and
+//! `9007199254740993` is not `9007199254740992`. RFC 8785 alone does not give this, because it writes every
+//! integer as the nearest double.
 
 use super::{pointer, strict_json};
 use serde_json::{Map, Number, Value};
@@ -11,10 +11,12 @@ use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// The largest integer that a page in JavaScript shows exactly: 2^53 − 1 (ECMA-262, `Number.MAX_SAFE_INTEGER`).
+/// The largest integer that a page in JavaScript shows exactly: 2^53 − 1 (ECMA-262,
+/// `Number.MAX_SAFE_INTEGER`).
 const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
-/// The one text of all values that mean the same: RFC 8785, but numbers without a fraction by all their digits.
+/// Returns the same text for all values with the same meaning: RFC 8785, except that numbers without a
+/// fraction have all their digits.
 ///
 /// The depth of the value has to be bounded.
 pub(crate) fn canonical_json(value: &Value) -> String {
@@ -23,7 +25,7 @@ pub(crate) fn canonical_json(value: &Value) -> String {
     text
 }
 
-/// SHA-256 of [`canonical_json`], 64 hex digits.
+/// Returns the SHA-256 of [`canonical_json`] as 64 hex digits.
 pub(crate) fn canonical_hash(value: &Value) -> String {
     Sha256::digest(canonical_json(value)).iter().fold(String::with_capacity(64), |mut hash, byte| {
         let _infallible = write!(hash, "{byte:02x}");
@@ -31,7 +33,7 @@ pub(crate) fn canonical_hash(value: &Value) -> String {
     })
 }
 
-/// Whether two values are mathematically equal; the order of keys does not matter.
+/// Whether two values are mathematically equal. The order of keys does not matter.
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => compare_numbers(one, other).is_eq(),
@@ -43,13 +45,13 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The same of two objects.
+/// Whether two objects are mathematically equal.
 pub(crate) fn same_object(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     one.len() == other.len()
         && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| same(value, other)))
 }
 
-/// How one number compares to another, exactly.
+/// Compares two numbers exactly.
 pub(crate) fn compare_numbers(one: &Number, other: &Number) -> Ordering {
     match (Exact::of(one), Exact::of(other)) {
         (Exact::Integer(one), Exact::Integer(other)) => one.cmp(&other),
@@ -59,16 +61,16 @@ pub(crate) fn compare_numbers(one: &Number, other: &Number) -> Ordering {
     }
 }
 
-/// Whether an integer is one of those that JavaScript holds one by one.
+/// Whether an integer is in the range in which JavaScript represents every integer.
 pub(crate) fn is_safe_integer(number: &Number) -> bool {
     let max = Number::from(SAFE_INTEGER_MAX);
     let min = Number::from(-SAFE_INTEGER_MAX);
     compare_numbers(number, &max).is_le() && compare_numbers(number, &min).is_ge()
 }
 
-/// Whether a page in JavaScript shows the number exactly: a safe integer, or a double whose text there (ECMA-262,
-/// Number::toString) is read here as the same number. The text has no exponent below 1e21, and at most 17 digits
-/// that count: of 2^63 it is `9223372036854776000`.
+/// Whether a page in JavaScript shows the number exactly: a safe integer, or a double whose text there
+/// (ECMA-262, Number::toString) parses here to the same number. That text has no exponent below 1e21 and at
+/// most 17 significant digits: for 2^63 it is `9223372036854776000`.
 fn is_shown_exactly(number: &Number) -> bool {
     match Exact::of(number) {
         Exact::Integer(_) => is_safe_integer(number),
@@ -79,7 +81,8 @@ fn is_shown_exactly(number: &Number) -> bool {
     }
 }
 
-/// The JSON pointers (RFC 6901) of all numbers that a page in JavaScript cannot show exactly, each with its text.
+/// Returns the JSON pointers (RFC 6901) of all numbers that a page in JavaScript cannot show exactly, each
+/// with its text.
 pub(crate) fn inexact_numbers(input: &Map<String, Value>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (key, value) in input {
@@ -109,7 +112,7 @@ fn find_inexact(pointer: &str, value: &Value, found: &mut Vec<(String, String)>)
     }
 }
 
-/// A number as the parser keeps it.
+/// A number as the parser represents it.
 enum Exact {
     Integer(i128),
     Double(f64),
@@ -125,9 +128,9 @@ impl Exact {
     }
 }
 
-/// How an integer of at most 65 bits compares to a finite double.
+/// Compares an integer of at most 65 bits with a finite double.
 fn integer_to_double(integer: i128, double: f64) -> Ordering {
-    // Beyond this every integer of the parser is nearer to zero. The cast below is exact within it.
+    // Every integer of the parser is nearer to zero than this bound. The cast below is exact within it.
     const BOUND: f64 = 1e30;
     if double.abs() > BOUND {
         return if double > 0.0 { Ordering::Less } else { Ordering::Greater };
@@ -155,7 +158,7 @@ fn write_value(text: &mut String, value: &Value) {
             text.push(']');
         }
         Value::Object(fields) => {
-            // RFC 8785, 3.2.3: by the UTF-16 code units of the keys.
+            // RFC 8785, 3.2.3: keys are sorted by their UTF-16 code units.
             let mut sorted: Vec<_> = fields.iter().collect();
             sorted.sort_by(|(one, _), (other, _)| one.encode_utf16().cmp(other.encode_utf16()));
             text.push('{');
@@ -182,7 +185,7 @@ fn write_number(text: &mut String, number: &Number) {
     };
 }
 
-/// `serde_json` escapes what RFC 8785, 3.2.2.2 has escaped, and nothing else.
+/// Writes a string. `serde_json` escapes exactly the characters that RFC 8785, 3.2.2.2 escapes.
 fn write_text(text: &mut String, words: &str) {
     let _infallible = write!(text, "{}", Value::from(words));
 }
@@ -254,7 +257,7 @@ mod tests {
         let numbers: Vec<Number> = sorted.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
         for (n, one) in numbers.iter().enumerate() {
             for (m, other) in numbers.iter().enumerate() {
-                // The fraction is lost in parsing: half-way, and even.
+                // Parsing loses the fraction: the value is half-way and rounds to even.
                 let expected = if (n.min(m), n.max(m)) == (12, 13) { Ordering::Equal } else { n.cmp(&m) };
                 assert_eq!(compare_numbers(one, other), expected, "{one} {other}");
             }
@@ -318,7 +321,7 @@ mod tests {
         fn values_are_the_same_exactly_where_their_texts_are(one in any_json(), other in any_json()) {
             prop_assert!(same(&one, &one));
             prop_assert_eq!(same(&one, &other), canonical_json(&one) == canonical_json(&other));
-            // What is stored is read back as the same value.
+            // A stored value reads back as the same value.
             let again: Value = serde_json::from_str(&one.to_string()).unwrap();
             prop_assert!(same(&one, &again));
         }

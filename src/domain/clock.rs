@@ -1,4 +1,4 @@
-//! Time and fresh ids, passed in wherever they are needed.
+//! The sources of time and of fresh ids. Callers receive a clock instead of reading the machine's.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -15,32 +15,33 @@ const RFC3339_MICROS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
 
 impl Timestamp {
-    /// The moment this many microseconds after 1970 began.
+    /// Returns the moment this many microseconds after 1970-01-01T00:00:00Z.
     pub(crate) const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since 1970.
+    /// Returns the microseconds since 1970.
     pub(crate) const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// This moment and a duration, saturating.
+    /// Returns this moment plus a duration, saturating.
     pub(crate) fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// This moment less a duration, saturating.
+    /// Returns this moment minus a duration, saturating.
     pub(crate) fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How much later this is than that; nothing if it is not.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or_default())
     }
 
-    /// RFC 3339, UTC, always six digits of a second, so that the texts sort as the moments do.
+    /// Formats the moment as RFC 3339 in UTC. The second always has six digits, so the texts sort like the
+    /// moments.
     pub(crate) fn to_rfc3339(self) -> String {
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)
             .ok()
@@ -49,19 +50,20 @@ impl Timestamp {
     }
 }
 
-/// Where time and ids come from.
+/// A source of time, ids and randomness.
 pub(crate) trait Clock: Send + Sync + Debug {
-    /// Now, by this process's clock. On Postgres the store asks the database instead.
+    /// Returns the current time of this process's clock. On Postgres the store asks the database instead.
     fn now(&self) -> Timestamp;
-    /// A fresh UUIDv7 (RFC 9562): ids of one process ascend.
+    /// Returns a fresh UUIDv7 (RFC 9562). The ids of one process ascend.
     fn uuid(&self) -> Uuid;
-    /// A number from 0 up to 1, for what is left to chance.
+    /// Returns a random number from 0 (inclusive) to 1 (exclusive).
     fn chance(&self) -> f64 {
         // The last 32 bits of a UUIDv7 are random.
         let random = (self.uuid().as_u128() & u128::from(u32::MAX)) as u32;
         f64::from(random) / (f64::from(u32::MAX) + 1.0)
     }
-    /// What nobody can guess: 256 bits of chance, as text. `None` if the machine has none to give.
+    /// Returns 256 random bits as hexadecimal text, which cannot be guessed. `None` if the machine has no
+    /// randomness to give.
     fn secret(&self) -> Option<String> {
         let mut bytes = [0; 32];
         rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).ok()?;
@@ -86,7 +88,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's clock, ahead by this many microseconds; the ids it makes say so too.
+/// The machine's clock, ahead by this many microseconds. The times in its ids are ahead too.
 #[cfg(feature = "torture")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Skewed(pub(crate) i64);

@@ -1,46 +1,46 @@
-//! Decisions: what was said about a call, by whom, from where. They never change.
+//! Decisions: verdicts about calls, with their actor and their surface. A decision never changes.
 
 use super::call::Input;
 use super::clock::Timestamp;
 
-/// A decision as it is stored.
+/// A decision as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decision {
-    /// What was said.
+    /// The verdict.
     pub(crate) verdict: Verdict,
-    /// Who said it: `user:<sub>`, `system:policy` and the like.
+    /// The actor: `user:<sub>`, `system:policy` and the like.
     pub(crate) by: String,
-    /// When.
+    /// The time of the decision.
     pub(crate) at: Timestamp,
-    /// Whether other inputs than the model's were approved.
+    /// Whether the decider approved inputs other than the model's.
     pub(crate) edited: bool,
-    /// Why, in the decider's words.
+    /// The reason, in the decider's words.
     pub(crate) reason: Option<String>,
-    /// The hash of the inputs decided on.
+    /// The hash of the inputs that the decision is about.
     pub(crate) input_hash: String,
-    /// Where it came in.
+    /// The surface through which the decision arrived.
     pub(crate) surface: Surface,
-    /// What of the policy decided, if it did.
+    /// The part of the policy that decided, if the policy did.
     pub(crate) source: Option<String>,
-    /// How far the yes reaches beyond the call, if it does.
+    /// The scope of the approval beyond the call, if it has one.
     pub(crate) remember: Option<Remember>,
 }
 
-/// What can be said about a call.
+/// The possible verdicts about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Run it.
+    /// The call may run.
     Approve,
-    /// Do not run it.
+    /// The call must not run.
     Reject,
-    /// Too late.
+    /// No decision arrived in time.
     Expire,
-    /// Not wanted any more.
+    /// The call was withdrawn.
     Cancel,
 }
 
 impl Verdict {
-    /// The verdict's word on the wire and in the table.
+    /// Returns the name of the verdict on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -51,12 +51,12 @@ impl Verdict {
     }
 }
 
-/// Where a decision came in.
+/// The surface through which a decision arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
     /// A route of the HTTP interface.
     Rest,
-    /// The parts of a chat's body, where pages put their answers.
+    /// The parts of a chat's body, where pages put their decisions.
     Stream,
     /// A message of a WebSocket.
     Websocket,
@@ -66,12 +66,12 @@ pub(crate) enum Surface {
     Handler,
     /// The policy, without a person.
     Policy,
-    /// The server, putting in order what time left behind.
+    /// The sweeper of the server, which closes calls after a deadline or a crash.
     Sweeper,
 }
 
 impl Surface {
-    /// All of them.
+    /// All surfaces.
     pub(crate) const ALL: [Self; 7] = [
         Self::Rest,
         Self::Stream,
@@ -82,7 +82,7 @@ impl Surface {
         Self::Sweeper,
     ];
 
-    /// The surface's word on the wire and in the table.
+    /// Returns the name of the surface on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
@@ -96,15 +96,15 @@ impl Surface {
     }
 }
 
-/// How far a yes reaches beyond its call.
+/// The scope of an approval beyond its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remember {
-    /// To such calls of the same session.
+    /// All matching calls of the same session.
     Session,
 }
 
 impl Remember {
-    /// Its word on the wire and in the table.
+    /// Returns the name of the scope on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -112,17 +112,17 @@ impl Remember {
     }
 }
 
-/// The answer of a person or a handler to the question whether a call may run.
+/// A decision that a person or a handler makes about a held call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Choice {
-    /// Run it, with these inputs if any are given, else as proposed.
+    /// Run the call, with these inputs if given, otherwise with the proposed ones.
     Approve {
-        /// Inputs in place of the model's.
+        /// Inputs that replace the model's.
         inputs: Option<Input>,
     },
-    /// Do not run it.
+    /// Do not run the call.
     Reject {
-        /// Why, for the model and the record.
+        /// The reason, for the model and the record.
         reason: Option<String>,
     },
 }

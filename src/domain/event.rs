@@ -1,4 +1,4 @@
-//! Events: what happened, in the past tense, written with the change itself and never altered.
+//! Events: records of changes, in the past tense, written in the transaction of the change and never altered.
 
 use super::call::ToolCall;
 use super::clock::Timestamp;
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 macro_rules! event_types {
     ($($(#[$doc:meta])* $name:ident $word:literal,)+) => {
-        /// The kinds of event.
+        /// The types of events.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum EventType {
             $($(#[$doc])* $name,)+
         }
 
         impl EventType {
-            /// All of them.
+            /// All event types.
             pub(crate) const ALL: &[Self] = &[$(Self::$name),+];
-            /// Their names.
+            /// The names of all event types.
             pub(crate) const WORDS: &[&str] = &[$($word),+];
 
-            /// The type's name on the wire and in the table.
+            /// Returns the name of the type on the wire and in the table.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)+
@@ -29,78 +29,79 @@ macro_rules! event_types {
 }
 
 event_types! {
-    /// The model asked for a call.
+    /// The model made a call.
     ToolCalled "tool.called",
-    /// A person is asked.
+    /// The call was held for an approval.
     ToolRequiresApproval "tool.requires_approval",
-    /// The policy forbids it, and nobody was asked.
+    /// The policy forbids the call. There was no approval.
     ToolBlocked "tool.blocked",
-    /// A person said yes.
+    /// The call was approved.
     ToolApproved "tool.approved",
-    /// A person said no.
+    /// The call was rejected.
     ToolRejected "tool.rejected",
-    /// Nobody answered in time.
+    /// No decision arrived in time.
     ToolExpired "tool.expired",
-    /// It was withdrawn and did not run.
+    /// The call was withdrawn and did not run.
     ToolCancelled "tool.cancelled",
     /// An execution was claimed.
     ToolStarted "tool.started",
-    /// It ran and gave a result.
+    /// The call ran and returned an output.
     ToolSucceeded "tool.succeeded",
-    /// It ran and failed, or could not be run.
+    /// The call ran and failed, or could not run.
     ToolFailed "tool.failed",
-    /// Its outcome is unknown.
+    /// The outcome of the call is unknown.
     ToolInterrupted "tool.interrupted",
-    /// A user message began a run.
+    /// A run started.
     RunStarted "run.started",
-    /// The run waits for a person.
+    /// The run waits for held or delegated calls.
     RunWaiting "run.waiting",
-    /// The run goes on.
+    /// The run resumed.
     RunResumed "run.resumed",
-    /// The run gave its final answer, or was left behind.
+    /// The run gave its final answer, or the user sent a later message.
     RunCompleted "run.completed",
-    /// The run broke.
+    /// The run failed.
     RunFailed "run.failed",
-    /// The run was cut off.
+    /// The run was cancelled.
     RunCancelled "run.cancelled",
 }
 
-/// An event as it is stored, with the call that it is about as that stands now. Ids are the texts of the row: an event
-/// whose ids cannot be read is told all the same.
+/// An event as stored, with the current state of its call. Ids are the texts of the row, so that an event
+/// with unreadable ids is delivered too.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
-    /// Its place among all events: no two have the same, and whoever has seen one never finds a lower one later.
+    /// The position among all events. Each position is unique. A reader that has read one event never finds a
+    /// lower one later.
     pub(crate) seq: i64,
-    /// What happened; or the word of the row, where this version does not know it.
+    /// The type. For a type that this version does not know: the text of the row.
     pub(crate) event_type: Result<EventType, String>,
-    /// When.
+    /// The time of the change.
     pub(crate) at: Timestamp,
-    /// Who did it.
+    /// The actor.
     pub(crate) actor: String,
-    /// The root thread of its session.
+    /// The root thread of the session.
     pub(crate) session_id: String,
-    /// Its thread.
+    /// The thread.
     pub(crate) thread_id: String,
-    /// Its run.
+    /// The run.
     pub(crate) run_id: Option<String>,
-    /// What was written down of it: hashes, never inputs or results.
+    /// The recorded facts: hashes, never inputs or results.
     pub(crate) data: Map<String, Value>,
-    /// The id of the call that it is about.
+    /// The id of the call that the event is about.
     pub(crate) tool_call_id: Option<String>,
-    /// That call, where it can be read.
+    /// The call, if it can be read.
     pub(crate) call: Option<ToolCall>,
 }
 
-/// The server acting by itself, in events and decisions.
+/// The actors of the server itself, in events and decisions.
 pub(crate) mod system {
-    /// The policy let a call run.
+    /// The policy let a call run, or forbade it.
     pub(crate) const POLICY: &str = "system:policy";
-    /// Time ran out.
+    /// A deadline passed.
     pub(crate) const EXPIRY: &str = "system:expiry";
-    /// What a crash left behind was put in order.
+    /// The sweeper closed the work of a lost process.
     pub(crate) const SWEEPER: &str = "system:sweeper";
-    /// The model asked for what cannot be run.
+    /// The model made a call that cannot run.
     pub(crate) const INVALID: &str = "system:invalid";
-    /// The model asked for what a person is being asked about already.
+    /// The model repeated a pending call.
     pub(crate) const DUPLICATE: &str = "system:duplicate";
 }

@@ -1,34 +1,34 @@
-//! Grants: a yes that reaches beyond its call, to such calls of the same session.
+//! Grants: approvals that also cover later matching calls of the same session.
 
 use super::clock::Timestamp;
 use super::id::{GrantId, ThreadId, ToolCallId};
 
-/// A yes that was to be remembered, and is.
+/// An approval that the server remembers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// Its id.
+    /// The id of the grant.
     pub(crate) id: GrantId,
-    /// The root thread of the session in which it holds.
+    /// The root thread of the session in which the grant applies.
     pub(crate) session_id: ThreadId,
-    /// The tool that it is about, as it was when the call was asked for that was approved.
+    /// The tool that the grant covers, as registered when the model made the approved call.
     pub(crate) tool_name: String,
-    /// The schema of that.
+    /// The hash of that tool's schema.
     pub(crate) schema_hash: String,
-    /// The hash of the one set of inputs that it is about; without it, it is about any.
+    /// The hash of the only inputs that the grant covers. `None`: the grant covers any inputs.
     pub(crate) input_hash: Option<String>,
-    /// Who said yes: `user:<sub>` and the like.
+    /// The granter: `user:<sub>` and the like.
     pub(crate) by: String,
-    /// The roles they had then.
+    /// The granter's roles at that time.
     pub(crate) roles: Vec<String>,
-    /// The call to which they said it.
+    /// The call that the granter approved.
     pub(crate) tool_call_id: ToolCallId,
-    /// When.
+    /// The time of the approval.
     pub(crate) at: Timestamp,
 }
 
 impl Grant {
-    /// Whether it is about calls of this tool, as it is now, with these inputs. Where only equal inputs count, a yes that
-    /// was about any counts no more.
+    /// Whether the grant matches a call of this tool, with its current schema, and these inputs. If
+    /// `equal_inputs` is set, a grant for any inputs does not match.
     pub(crate) fn is_about(
         &self,
         tool_name: &str,
@@ -41,13 +41,14 @@ impl Grant {
     }
 }
 
-/// How a server remembers.
+/// The settings of a server for grants.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Remembering {
-    /// The process with which grants end; without it they stand until they are revoked.
+    /// The process with which grants end. `None`: grants last until they are revoked.
     pub(crate) process: Option<String>,
-    /// Whether a grant is about the inputs that were approved, and no others.
+    /// Whether a grant covers only the inputs that were approved.
     pub(crate) equal_inputs: bool,
-    /// The approval handler of this process, as an actor: what it had remembered counts, and that of no other.
+    /// The approval handler of this process, as an actor. Grants of this handler count; grants of other
+    /// handlers do not.
     pub(crate) handler: String,
 }

@@ -1,14 +1,14 @@
-//! Identifiers: one type each, so that a thread's id cannot stand where a call's is wanted.
+//! Identifiers. Each kind of id is its own type, so that a thread's id cannot be passed for a call's.
 //!
-//! An id has one spelling, the lower-case hyphenated UUID (RFC 9562). Another spelling of the same number
-//! is not an id: rate limits, replays and logs would otherwise see two things where there is one.
+//! An id has one spelling, the lower-case hyphenated UUID (RFC 9562). Any other spelling of the same number
+//! is rejected. Otherwise rate limits, replays and logs would treat one id as two.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// A text that is no id.
+/// The error for a text that is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a lower-case hyphenated UUID")]
 pub struct InvalidId;
@@ -21,7 +21,7 @@ macro_rules! ids {
         $vis struct $name(Uuid);
 
         impl $name {
-            /// The id with this number.
+            /// Creates the id with this number.
             pub(crate) const fn new(uuid: Uuid) -> Self {
                 Self(uuid)
             }
@@ -44,19 +44,19 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A conversation.
+    /// The id of a conversation.
     pub ThreadId,
-    /// A message of a thread.
+    /// The id of a message in a thread.
     pub(crate) MessageId,
-    /// From a user message to the final answer, pauses included.
+    /// The id of a run, which lasts from a user message to the final answer, pauses included.
     pub RunId,
-    /// A tool call; minted here, because providers repeat and omit theirs.
+    /// The id of a tool call. The server mints it, because providers repeat and omit theirs.
     pub ToolCallId,
-    /// One execution of a call; who holds it may settle the call.
+    /// The id of one execution of a call. The owner of the execution may settle the call.
     pub(crate) ExecId,
-    /// A yes that was to be remembered.
+    /// The id of a grant.
     pub(crate) GrantId,
-    /// What stands in for a token, once.
+    /// The id of a ticket, which replaces a token once.
     pub(crate) TicketId,
 }
 

@@ -1,4 +1,4 @@
-//! Messages, and the steps an assistant's message is made of.
+//! Messages, and the steps of an assistant message.
 
 use super::call::{ToolCall, cut, without_nul};
 use super::clock::Timestamp;
@@ -8,36 +8,36 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// Longest address of a source, in bytes.
+/// Maximum length of a source's address, in bytes.
 const URL_BYTES_MAX: usize = 2048;
-/// Longest title of a source, in bytes.
+/// Maximum length of a source's title, in bytes.
 const TITLE_BYTES_MAX: usize = 512;
-/// Longest media type of a file, in bytes.
+/// Maximum length of a file's media type, in bytes.
 const MEDIA_TYPE_BYTES_MAX: usize = 128;
 
-/// A message as it is stored.
+/// A message as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Message {
-    /// Its id, minted by the server.
+    /// The id of the message, minted by the server.
     pub(crate) id: MessageId,
-    /// The name the page gave it, if it did.
+    /// The page's own name for the message, if the page gave one.
     pub(crate) client_id: Option<String>,
-    /// The thread it stands in.
+    /// The thread of the message.
     pub(crate) thread_id: ThreadId,
-    /// The run it began (a user's) or belongs to (an assistant's).
+    /// The run that this user message started, or that this assistant message belongs to.
     pub(crate) run_id: RunId,
-    /// Its place in the thread.
+    /// The position in the thread.
     pub(crate) ordinal: i64,
-    /// What it says, and so who says it.
+    /// The content, which also determines the role.
     pub(crate) body: Body,
-    /// How far it has come.
+    /// The status of the message.
     pub(crate) status: MessageStatus,
-    /// When it was stored.
+    /// The time at which the message was stored.
     pub(crate) created_at: Timestamp,
 }
 
 impl Message {
-    /// The steps of an assistant's message; a person's has none.
+    /// Returns the steps of an assistant message. A user message has none.
     pub(crate) fn steps(&self) -> &[Step] {
         match &self.body {
             Body::User(_) => &[],
@@ -45,39 +45,40 @@ impl Message {
         }
     }
 
-    /// Its calls, in order.
+    /// Returns the calls of the message, in order.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.steps().iter().flat_map(|step| &step.calls)
     }
 }
 
-/// Who speaks, with the words.
+/// The content of a message, by role.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Body {
-    /// A person's words.
+    /// The text of a user message.
     User(String),
-    /// A model's steps, in order.
+    /// The steps of an assistant message, in order.
     Assistant(Vec<Step>),
 }
 
-/// How far a message has come.
+/// The status of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageStatus {
-    /// As it will stay, or held.
+    /// The message is whole, or it ends with a hold.
     Complete,
-    /// A turn is writing it now.
+    /// A turn is writing the message.
     Streaming,
-    /// A turn ended before its time; continuing goes on from here.
+    /// The turn ended early. A continuation writes the next step of the message.
     Interrupted,
-    /// Cut off by an edit or a regenerate; kept, not shown, not sent.
+    /// An edit or a regenerate replaced the message. The row is kept, but neither shown nor sent to the
+    /// model.
     Superseded,
 }
 
 impl MessageStatus {
-    /// Every status.
+    /// All statuses.
     pub(crate) const ALL: [Self; 4] = [Self::Complete, Self::Streaming, Self::Interrupted, Self::Superseded];
 
-    /// The status's word on the wire and in the table.
+    /// Returns the name of the status on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -88,97 +89,99 @@ impl MessageStatus {
     }
 }
 
-/// One model call and what it said.
+/// One model call and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
-    /// Its place in the message, from 0.
+    /// The position in the message, from 0.
     pub(crate) n: i32,
-    /// Whether it may be sent to the model again.
+    /// Whether the step was written whole, and so may be sent to the model again.
     pub(crate) status: StepStatus,
-    /// What it said, in order.
+    /// The parts of the answer, in order.
     pub(crate) parts: Vec<Part>,
-    /// The calls its parts name, in order.
+    /// The calls that the parts name, in order.
     pub(crate) calls: Vec<ToolCall>,
-    /// Tokens read and written, where the provider told.
+    /// The tokens read and written, if the provider reports them.
     pub(crate) usage: Option<Usage>,
-    /// Who said it: the model's origin.
+    /// The origin of the model that produced the step.
     pub(crate) origin: Option<String>,
-    /// What that wants back, unchanged: thought signatures, item ids.
+    /// State that this origin needs back unchanged: thought signatures, item ids.
     pub(crate) provider_state: Option<serde_json::Value>,
-    /// When it was opened.
+    /// The time at which the step was opened.
     pub(crate) created_at: Timestamp,
 }
 
 /// Whether a step was written whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepStatus {
-    /// Being written.
+    /// A turn is writing the step.
     Streaming,
-    /// Whole: its calls are stored with it.
+    /// The step is whole. Its calls are stored with it.
     Complete,
-    /// Broken off: shown, never sent to the model.
+    /// The step broke off. Pages show it; the model never receives it.
     Interrupted,
 }
 
-/// A piece of a step, as stored.
+/// A part of a step, as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Part {
-    /// Words for the person.
+    /// Text for the user.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// The model's thoughts, where a provider shows them.
+    /// The model's reasoning, if the provider reveals it.
     Reasoning {
-        /// The thoughts.
+        /// The reasoning.
         text: String,
     },
-    /// A call, by its id.
+    /// A reference to a call.
     ToolCall {
-        /// The call.
+        /// The id of the call.
         tool_call_id: ToolCallId,
     },
-    /// A page of the web that the words go back to.
+    /// A web page that the text cites.
     Source(Source),
-    /// A file that the model made.
+    /// A file that the model created.
     File(File),
 }
 
-/// A page of the web that a model names.
+/// A web page that a model cites.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
-    /// Its address, of `http` or `https`; it stands for the source wherever that needs an id.
+    /// The `http` or `https` address. It also serves as the id of the source where a dialect needs one.
     pub(crate) url: String,
-    /// Its title.
+    /// The title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) title: Option<String>,
 }
 
 impl Source {
-    /// The source that a model names so. `None` where pages would make a link of it that leads anywhere but to the web.
+    /// Creates the source for this address and title. `None` if the address is too long, or is not an `http`
+    /// or `https` URL: pages render the address as a link.
     pub(crate) fn new(url: &str, title: Option<String>) -> Option<Self> {
         let url = Some(url).filter(|url| url.len() <= URL_BYTES_MAX).and_then(|url| Url::parse(url).ok())?;
-        // As a browser reads it, so that nothing hides in how it is written.
+        // The parsed form, as a browser reads it, so that no spelling hides another target.
         let url = Some(url).filter(|url| matches!(url.scheme(), "http" | "https")).map(String::from)?;
         let title = title.map(|title| cut(without_nul(title.trim()), TITLE_BYTES_MAX));
         Some(Self { url, title: title.filter(|title| !title.is_empty()) })
     }
 }
 
-/// A file that a model made.
+/// A file that a model created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct File {
-    /// A `data:` URL of all that is in it.
+    /// A `data:` URL with the whole content.
     pub(crate) url: String,
-    /// What kind of file it is.
+    /// The media type.
     pub(crate) media_type: String,
 }
 
 impl File {
-    /// The file of this kind with these bytes. `None` where that is no kind, or there is nothing in it.
+    /// Creates the file with this media type and these bytes. `None` if the media type is invalid or there
+    /// are no bytes.
     pub(crate) fn new(media_type: &str, bytes: &[u8]) -> Option<Self> {
-        // RFC 6838, 4.2. Parameters say nothing that a page asks for.
+        // RFC 6838, 4.2. The parameters are dropped; pages do not need them.
         let named = |name: &str| {
             let allowed = |c: u8| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c);
             !name.is_empty() && name.bytes().all(allowed)
@@ -191,13 +194,13 @@ impl File {
         Some(Self { url: format!("data:{media_type};base64,{}", STANDARD.encode(bytes)), media_type })
     }
 
-    /// What is in it, as Base64.
+    /// Returns the content as Base64.
     pub(crate) fn base64(&self) -> &str {
         self.url.split_once(',').map_or("", |(_, data)| data)
     }
 }
 
-/// Tokens of one model call, or of a turn.
+/// The tokens of one model call, or of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens read.
@@ -207,7 +210,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum, saturating.
+    /// Returns the sum, saturating.
     #[must_use]
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {

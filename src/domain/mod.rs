@@ -1,5 +1,5 @@
-//! The pure core: what a thread, a call, a decision and a turn are. Nothing here waits, fails on I/O or
-//! knows how anything looks on a wire or in a table.
+//! The pure core: threads, calls, decisions and turns. This layer does not wait, does no I/O, and does not
+//! depend on wire formats or tables.
 
 pub(crate) mod assignment;
 pub(crate) mod call;
@@ -22,29 +22,29 @@ pub(crate) mod strict_json;
 pub(crate) mod turn;
 pub(crate) mod visible;
 
-/// Who a request speaks for. It is the owner named in every statement of the store.
+/// The user of a request. Every statement of the store names the principal as the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Principal {
-    /// The tenant; rows of another tenant do not exist for this principal.
+    /// The tenant. Rows of another tenant do not exist for this principal.
     pub(crate) tenant_id: String,
     /// The user inside the tenant.
     pub(crate) user_id: String,
-    /// What the user may do more than others, by the operator's words for it.
+    /// The user's roles, by the operator's names. Roles grant rights that other users do not have.
     pub(crate) roles: Vec<String>,
 }
 
 impl Principal {
-    /// The one user of a server without authentication.
+    /// Returns the one user of a server without authentication.
     pub(crate) fn local() -> Self {
         Self { tenant_id: "default".to_owned(), user_id: "local".to_owned(), roles: Vec::new() }
     }
 
-    /// Whether the user has one of these roles.
+    /// Whether the user has at least one role of the list.
     pub(crate) fn has_one_of(&self, roles: &[String]) -> bool {
         self.roles.iter().any(|role| roles.contains(role))
     }
 
-    /// This principal as the actor of an event or a decision.
+    /// Returns this principal as the actor of an event or a decision.
     pub(crate) fn actor(&self) -> String {
         format!("user:{}", self.user_id)
     }

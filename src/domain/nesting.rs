@@ -1,18 +1,18 @@
-//! How deep JSON is nested, counted while it is being written.
+//! The depth of JSON text, measured while the text is written.
 
-/// A text of JSON, read as far as it is written.
+/// A JSON text, read as far as it is written.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Whether it was too deep once.
+    /// Whether the text has exceeded the limit.
     over: bool,
 }
 
 impl Nesting {
-    /// As much of the next piece as stands before anything that is nested deeper than so many arrays and objects. Behind
-    /// that there is nothing more.
+    /// Returns the part of the next chunk that precedes the first array or object beyond `depth_max` levels.
+    /// After that point, all chunks are empty.
     pub(crate) fn within<'a>(&mut self, piece: &'a str, depth_max: usize) -> &'a str {
         match piece.bytes().position(|byte| !self.has_rest(byte, depth_max)) {
             Some(end) => piece.get(..end).unwrap_or_default(),

@@ -1,10 +1,10 @@
-//! What a tool gave, as it is stored: measured before anything serialises it.
+//! The output of a tool, as stored. The depth is measured before anything serialises the output.
 
 use super::call::cut;
 use serde_json::Value;
 
-/// The deepest output that is kept, in levels of arrays and objects. serde_json, which reads the rows, stops at 128
-/// levels; events, messages and answers put a few levels around an output.
+/// Maximum depth of a stored output, in levels of arrays and objects. serde_json, which reads the rows, stops
+/// at 128 levels; events, messages and responses add a few levels around an output.
 pub(crate) const DEPTH_MAX: usize = 100;
 
 /// An output that can be stored and read again.
@@ -12,8 +12,8 @@ pub(crate) const DEPTH_MAX: usize = 100;
 pub(crate) struct Output(Value);
 
 impl Output {
-    /// The output; of one that is longer than `bytes_max` the beginning of its text, of one that is too deep a sentence
-    /// that says so.
+    /// Creates the output. A value longer than `bytes_max` becomes the beginning of its text. A value that is
+    /// too deep becomes a sentence about that.
     pub(crate) fn new(value: Value, bytes_max: usize) -> Self {
         if is_too_deep(&value) {
             take_apart(value);
@@ -37,19 +37,20 @@ impl Output {
     }
 }
 
-/// The words in place of an output that is too deep.
+/// Returns the text that replaces an output that is too deep.
 pub(crate) fn too_deep() -> String {
     format!(
         "The tool succeeded, but its output is nested more than {DEPTH_MAX} levels deep and was not kept."
     )
 }
 
-/// The words in place of an output that is no JSON.
+/// Returns the text that replaces an output that is not JSON.
 pub(crate) fn not_json(why: &serde_json::Error) -> String {
     format!("The tool succeeded, but its output cannot be written as JSON and was not kept: {why}")
 }
 
-/// Whether a value has more levels than are kept. A loop, because a recursion as deep as the value overflows the stack.
+/// Whether a value has more levels than are stored. This is a loop, because a recursion as deep as the value
+/// overflows the stack.
 pub(crate) fn is_too_deep(value: &Value) -> bool {
     let mut ahead = vec![(value, 0)];
     while let Some((value, around)) = ahead.pop() {
@@ -68,7 +69,7 @@ pub(crate) fn is_too_deep(value: &Value) -> bool {
     false
 }
 
-/// Drops a value, however deep it is: what the compiler writes for that is a recursion.
+/// Drops a value of any depth. The drop code of the compiler is recursive.
 fn take_apart(value: Value) {
     let mut ahead = vec![value];
     while let Some(value) = ahead.pop() {
@@ -90,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     fn nested(depth: usize) -> Value {
-        // `json!` would serialise what is inside, which is a recursion.
+        // `json!` would serialise the inner value, which is a recursion.
         (0..depth).fold(json!(1), |inner, level| match level % 2 {
             0 => Value::Array(vec![json!(2), inner]),
             _ => Value::Object([("a".to_owned(), inner)].into_iter().collect()),

@@ -1,4 +1,4 @@
-//! The permit: without one no tool can run.
+//! Permits: the rights to run tools. No tool can run without one.
 
 use super::call::{Execution, Input};
 use super::id::ToolCallId;
@@ -6,19 +6,19 @@ use std::fmt;
 use std::marker::PhantomData;
 use tokio_util::sync::CancellationToken;
 
-/// The right to run one call of the tool `T` once; of a tool known only at run time where there is no `T`.
+/// The right to run one call of the tool `T` once. Without `T`, the tool is known only at run time.
 ///
-/// A permit comes into being in one place: the store hands it out after the commit that made the call's row
-/// `executing`. That row was either inserted so on the policy's word, or moved so from `approved` by
-/// compare-and-set. Running a tool takes the permit by value.
+/// A permit is created in one place: the store returns it after the commit that made the call's row
+/// `executing`. That row was either inserted in this state because the policy allows the call, or moved to it
+/// from `approved` by compare-and-set. Running a tool takes the permit by value.
 ///
-/// Nobody else can make one:
+/// Other code cannot create one:
 ///
 /// ```compile_fail,E0624
 /// let permit = holdpoint::tools::Permit::<()>::committed();
 /// ```
 ///
-/// It is used up by running:
+/// Running a tool uses the permit up:
 ///
 /// ```compile_fail,E0599
 /// fn twice(permit: holdpoint::tools::Permit) {
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// }
 /// ```
 ///
-/// A tool cannot be run without one:
+/// A tool cannot run without a permit:
 ///
 /// ```compile_fail,E0061
 /// use holdpoint::tools::{Tool, ToolError};
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 /// }
 /// ```
 ///
-/// And a tool that was permitted cannot run another with it:
+/// A tool with a permit cannot use it to run another tool:
 ///
 /// ```compile_fail,E0308
 /// use holdpoint::tools::{Permit, Tool, ToolError};
@@ -54,11 +54,11 @@ pub struct Permit<T: ?Sized = ()> {
     tool: PhantomData<fn(&T)>,
 }
 
-/// What a call is known by to the services that its tool asks to do something: the same for every attempt of the call,
-/// and no other call's.
+/// The key that identifies a call to the services that its tool uses. All attempts of the call have the same
+/// key, and no other call has it.
 ///
-/// A service that takes idempotency keys does with the same one nothing twice. It gets the key as text, in the header
-/// `Idempotency-Key` or wherever it wants it:
+/// A service that supports idempotency keys does nothing twice for the same key. Send the key as text, in the
+/// header `Idempotency-Key` or wherever the service expects it:
 ///
 /// ```no_run
 /// # use holdpoint::tools::{Permit, ToolError};
@@ -73,7 +73,7 @@ pub struct Permit<T: ?Sized = ()> {
 /// # }
 /// ```
 ///
-/// And by the same key it is asked later what became of the call: [`Tool::verify`](crate::tools::Tool::verify).
+/// [`Tool::verify`](crate::tools::Tool::verify) later asks the service about the call by the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
     text: String,
@@ -81,17 +81,17 @@ pub struct IdempotencyKey {
 }
 
 impl IdempotencyKey {
-    /// Of a call, made on this user's behalf.
+    /// Creates the key of a call that was made on behalf of this user.
     pub(crate) fn of(tool_call_id: ToolCallId, requester: Requester) -> Self {
         Self { text: tool_call_id.to_string(), requester }
     }
 
-    /// The key as a service gets it: the call's id, which is a UUID.
+    /// Returns the key as a service receives it: the call's id, which is a UUID.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// On whose behalf the call was made, and so with whose rights a service is asked.
+    /// Returns the user on whose behalf the call was made. The tool uses this user's rights at a service.
     pub fn requester(&self) -> &Requester {
         &self.requester
     }
@@ -103,7 +103,7 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// On whose behalf a tool runs: the user of the thread in which the model asked for it, whoever approved.
+/// The user on whose behalf a tool runs: the user of the thread with the call, regardless of the approver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requester {
     pub(crate) tenant_id: String,
@@ -111,19 +111,19 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Their tenant; `default` on a server without authentication.
+    /// Returns the tenant of the user; `default` on a server without authentication.
     pub fn tenant_id(&self) -> &str {
         &self.tenant_id
     }
 
-    /// The user inside the tenant; `local` on a server without authentication.
+    /// Returns the user inside the tenant; `local` on a server without authentication.
     pub fn user_id(&self) -> &str {
         &self.user_id
     }
 }
 
 impl Permit {
-    /// For the store, once the row is committed as executing.
+    /// Creates a permit. Only the store calls this, once the row is committed as executing.
     pub(crate) fn committed(
         tool_call_id: ToolCallId,
         tool_name: String,
@@ -138,7 +138,7 @@ impl Permit {
         Self { tool_call_id, key, tool_name, asked, input, execution, cancellation, tool: PhantomData }
     }
 
-    /// The same right, if it is for the tool of this name.
+    /// Returns the same right for the tool `T`, if the permit is for the tool of this name.
     pub(crate) fn for_tool<T: ?Sized>(self, name: &str) -> Option<Permit<T>> {
         let Self { tool_call_id, key, tool_name, asked, input, execution, cancellation, tool: _ } = self;
         (tool_name == name).then(|| Permit {
@@ -155,58 +155,59 @@ impl Permit {
 }
 
 impl<T: ?Sized> Permit<T> {
-    /// The call.
+    /// Returns the id of the call.
     pub fn tool_call_id(&self) -> ToolCallId {
         self.tool_call_id
     }
 
-    /// The key that the services which the tool asks know this call by.
+    /// Returns the key that identifies this call to the services that the tool uses.
     pub fn idempotency_key(&self) -> &IdempotencyKey {
         &self.key
     }
 
-    /// Which attempt at the call this is, from 1. Only a tool that is `IDEMPOTENT` ever sees another: an earlier one
-    /// was cut off, and may have had its effect.
+    /// Returns the number of this attempt at the call, from 1. Only a tool that is `IDEMPOTENT` gets a later
+    /// attempt: the earlier attempt was cut off, and may have had its effect.
     pub fn attempt(&self) -> u32 {
         self.execution.attempt.unsigned_abs()
     }
 
-    /// The tool that may run.
+    /// Returns the name of the tool that may run.
     pub fn tool_name(&self) -> &str {
         &self.tool_name
     }
 
-    /// On whose behalf it runs. What the tool may reach is theirs to reach, not that of whoever approved: an approver
-    /// says that it may happen, and lends no rights.
+    /// Returns the user on whose behalf the tool runs. The rights of this user limit the tool, not the rights
+    /// of the approver: an approver permits the call and lends no rights.
     pub fn requester(&self) -> &Requester {
         self.key.requester()
     }
 
-    /// The inputs it may run with: the stored ones, as a person saw or changed them.
+    /// Returns the inputs that may run: the stored inputs as the approver saw or edited them.
     pub fn input(&self) -> &Input {
         &self.input
     }
 
-    /// Triggered when the call is to stop: it or its run was cancelled, its thread was deleted, its time is up, the server
-    /// leaves, or another process took its execution for lost. What the tool returns within `tools.cancel_grace` after that is
-    /// the call's outcome; then the call is `interrupted`, and what the tool returns later still settles it.
+    /// Returns the token that is triggered when the call has to stop: the call or its run was cancelled, its
+    /// thread was deleted, its time is up, the server stops, or another process took the execution for lost.
+    /// A result that the tool returns within `tools.cancel_grace` after that is the outcome of the call. Then
+    /// the call becomes `interrupted`, and a later result still settles it.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancellation
     }
 
-    /// The inputs the model asked for.
+    /// Returns the inputs that the model proposed.
     pub(crate) fn asked(&self) -> &Input {
         &self.asked
     }
 
-    /// The execution that this permit stands for.
+    /// Returns the execution that this permit belongs to.
     pub(crate) fn execution(&self) -> Execution {
         self.execution
     }
 }
 
 impl<T: ?Sized> fmt::Debug for Permit<T> {
-    /// Without the inputs, which are no business of a log.
+    /// Leaves out the inputs, which must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
             .field("tool_call_id", &self.tool_call_id)

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The value that a pointer leads to.
+/// Returns the value at a pointer.
 pub(crate) fn find<'a>(input: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
     let path = pointer.strip_prefix('/')?;
     let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
@@ -13,7 +13,7 @@ pub(crate) fn find<'a>(input: &'a Map<String, Value>, pointer: &str) -> Option<&
     }
 }
 
-/// The pointer to a key of the object at `parent`.
+/// Returns the pointer to a key of the object at `parent`.
 pub(crate) fn join(parent: &str, key: &str) -> String {
     format!("{parent}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

@@ -1,26 +1,26 @@
-//! How many people have to say yes to a call, and whose yes counts.
+//! Quorums: how many approvals a call needs, and which approvals count.
 
-/// A person's yes, which may be one of several that are wanted.
+/// A vote: one person's approval, which may be one of several that a call needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApprovalVote {
-    /// Who says it.
+    /// The voter.
     pub(crate) by: String,
-    /// The hash of the inputs that it is for.
+    /// The hash of the approved inputs.
     pub(crate) input_hash: String,
 }
 
-/// What a tool wants before one of its calls runs.
+/// The approvals that a tool requires for each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Quorum {
-    /// How many people.
+    /// The number of people.
     pub(crate) people: usize,
-    /// Whether who asked for the call is none of them.
+    /// Whether the requester's own vote does not count.
     pub(crate) other_person: bool,
 }
 
 impl Quorum {
-    /// Who of these agreed on the inputs with this hash, each once, the first first. All who are counted said yes to the
-    /// same: what was approved otherwise edited is another matter.
+    /// Returns the voters for the inputs with this hash, each once, in order of their votes. Votes for other
+    /// inputs, such as edited ones, do not count.
     pub(crate) fn agreed(self, votes: &[ApprovalVote], requester: &str, input_hash: &str) -> Vec<String> {
         let mut agreed: Vec<String> = Vec::new();
         for yes in votes.iter().filter(|yes| yes.input_hash == input_hash) {
@@ -32,7 +32,7 @@ impl Quorum {
         agreed
     }
 
-    /// How many more are wanted, when so many have agreed.
+    /// Returns how many votes are missing after `agreed` votes.
     pub(crate) fn missing(self, agreed: usize) -> usize {
         self.people.saturating_sub(agreed)
     }

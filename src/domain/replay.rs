@@ -1,10 +1,10 @@
-//! What is stored of a message, told as it was when it was said.
+//! The replay of stored messages as the events of the turns that wrote them.
 
 use super::call::ToolCall;
 use super::message::{Part, Step, StepStatus};
 use super::turn::{FinishReason, HeldCallStatus, RenderedResult, TurnEvent};
 
-/// Tells these steps, with the calls as they stand now.
+/// Returns the events of the steps, with the calls in their current states.
 pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
     let mut told = Vec::new();
     for step in steps {
@@ -37,7 +37,7 @@ pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
     told
 }
 
-/// A call is stored.
+/// Returns the event of a stored call.
 fn stored(call: &ToolCall) -> TurnEvent<'static> {
     let (tool_call_id, tool_name) = (call.id, call.name.clone());
     TurnEvent::CallStored { tool_call_id, tool_name, input: call.shown_input().clone() }

@@ -3,63 +3,63 @@
 use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId};
 
-/// A run as it is stored.
+/// A run as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Its id.
+    /// The id of the run.
     pub(crate) id: RunId,
-    /// Its thread.
+    /// The thread of the run.
     pub(crate) thread_id: ThreadId,
-    /// The answer, made with the run and kept through pauses and retries.
+    /// The assistant message, created with the run and kept through pauses and retries.
     pub(crate) assistant_message_id: MessageId,
-    /// Where it stands.
+    /// The status.
     pub(crate) status: RunStatus,
-    /// Why it failed, if it did.
+    /// The error of a failed run.
     pub(crate) error: Option<TurnError>,
-    /// What it asks the model with.
+    /// The options for the model.
     pub(crate) options: RunOptions,
-    /// When it began.
+    /// The time at which the run started.
     pub(crate) created_at: Timestamp,
-    /// When it ended, if it has.
+    /// The time at which the run ended, if it has.
     pub(crate) finished_at: Option<Timestamp>,
 }
 
-/// What the caller chose for a run; a continuation keeps it.
+/// The caller's choices for a run. Continuations keep them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RunOptions {
-    /// The model, or the default one.
+    /// The model; `None`: the default.
     pub(crate) model: Option<String>,
-    /// The tools the model may see, or all.
+    /// The tools that the model may see; `None`: all.
     pub(crate) tools: Option<Vec<String>>,
-    /// What the model is told of itself, where that is not the server's own.
+    /// The instructions for the model, if they replace the server's system prompt.
     pub(crate) instructions: Option<String>,
-    /// The roles of the user for whom it runs, as they were when it last began or went on: the policy judges its calls
-    /// by them.
+    /// The roles of the requester at the time when the run last started or resumed. The policy judges the
+    /// calls of the run by these roles.
     pub(crate) roles: Vec<String>,
 }
 
-/// Where a run stands, and who moves it on.
+/// The status of a run. Each variant names what moves the run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunStatus {
-    /// A turn holds its lease and moves it.
+    /// A turn holds the lease of the run and moves it.
     Running,
-    /// It has held calls, or calls that children do, or is a child that is to begin; a continuation moves it, or its last
-    /// decision if the user wrote on.
+    /// The run has held or delegated calls, or is a child run that has not started. A continuation moves the
+    /// run. If the user sent a later message, the last decision does.
     Waiting,
-    /// The model gave its final answer, or the user went on without it.
+    /// The model gave its final answer, or the user sent a later message instead of waiting.
     Completed,
-    /// A turn broke; continuing tries again, unless somebody stops it.
+    /// A turn failed. A continuation retries the run, unless it is cancelled.
     Failed,
-    /// Somebody stopped it.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl RunStatus {
-    /// All of them.
+    /// All statuses.
     pub(crate) const ALL: [Self; 5] =
         [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// The status's word on the wire and in the table.
+    /// Returns the name of the status on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -71,12 +71,12 @@ impl RunStatus {
     }
 }
 
-/// Why a turn ended before its time: the code clients see, and a sentence for them.
+/// The reason why a turn ended early: a code for clients, and a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TurnError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub(crate) code: TurnErrorCode,
-    /// One sentence, safe to show: nothing internal, nothing a provider said.
+    /// One sentence, safe to show: without internal details and without text of a provider.
     pub(crate) message: String,
 }
 
@@ -86,32 +86,32 @@ impl TurnError {
         Self { code: TurnErrorCode::Internal, message: "The server failed.".to_owned() }
     }
 
-    /// The process that ran the turn went away.
+    /// The process that ran the turn is gone.
     pub(crate) fn interrupted() -> Self {
         let message = "The server stopped before the answer was complete.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
-    /// An approved call has not ended in all the time that a page waits.
+    /// An approved call did not end within the time that a page waits.
     pub(crate) fn outcome_not_known_yet() -> Self {
         let message =
             "An approved call is still under way. Its outcome will stand in the messages.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
-    /// As many turns as there may be are under way, or began lately.
+    /// The limit of concurrent turns, or of turns per minute, is reached.
     pub(crate) fn no_room() -> Self {
         let message = "There are too many turns at once, or in this minute. Go on later.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
     }
 
-    /// The thread holds as much as it may.
+    /// The thread holds the maximum number of bytes.
     pub(crate) fn thread_full() -> Self {
         let message = "The conversation is full. Begin a new one.".to_owned();
         Self { code: TurnErrorCode::ThreadFull, message }
     }
 
-    /// The turn was taken for dead, or its thread deleted.
+    /// The turn lost its lease, or its thread was deleted.
     pub(crate) fn taken_over() -> Self {
         let message = "The answer was ended by somebody else.".to_owned();
         Self { code: TurnErrorCode::Interrupted, message }
@@ -124,8 +124,9 @@ impl RunOptions {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
 
-    /// The same on behalf of somebody with these roles, for whom only these tools run; `None` is all of them. Never more
-    /// than before: what the caller left out, or could not have, stays out.
+    /// Returns the options for a user with these roles, on whose behalf only the tools `to` run; `None` is
+    /// all tools. The result never has more tools than before: a tool that the caller left out or could not
+    /// use stays out.
     pub(crate) fn on_behalf_of(self, roles: Vec<String>, to: Option<Vec<String>>) -> Self {
         let tools = match (self.tools, to) {
             (Some(tools), Some(to)) => Some(tools.into_iter().filter(|name| to.contains(name)).collect()),
@@ -135,27 +136,27 @@ impl RunOptions {
     }
 }
 
-/// The kinds of failure a stream can end with.
+/// The kinds of failure that a stream can end with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnErrorCode {
     /// The model was silent for too long.
     UpstreamTimeout,
-    /// The model's server refused or broke off.
+    /// The model's server refused the request or broke off.
     UpstreamError,
-    /// The model's server sent what cannot be read.
+    /// The model's server sent data that cannot be read.
     UpstreamMalformed,
-    /// The process that ran the turn went away.
+    /// The process that ran the turn is gone.
     Interrupted,
-    /// The model wanted more steps than are allowed.
+    /// The model needed more steps than are allowed.
     StepLimit,
-    /// The thread holds as much as it may.
+    /// The thread holds the maximum number of bytes.
     ThreadFull,
     /// A fault of this server.
     Internal,
 }
 
 impl TurnErrorCode {
-    /// All of them.
+    /// All codes.
     pub(crate) const ALL: [Self; 7] = [
         Self::UpstreamTimeout,
         Self::UpstreamError,
@@ -166,7 +167,7 @@ impl TurnErrorCode {
         Self::Internal,
     ];
 
-    /// The code's word on the wire and in the table.
+    /// Returns the name of the code on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UpstreamTimeout => "upstream_timeout",

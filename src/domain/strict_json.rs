@@ -1,8 +1,9 @@
-//! JSON that means one thing to everybody who reads it.
+//! JSON with one meaning for every parser.
 //!
-//! RFC 8259 leaves open what a repeated key means; `serde_json` keeps the last, others the first. What a
-//! person approves must be what runs, so a repeated key is an error here. So is an integer beyond 64 bits, which
-//! `serde_json` rounds to a double, U+0000, which Postgres cannot store, and nesting beyond a limit.
+//! RFC 8259 leaves open what a repeated key means: `serde_json` keeps the last value, other parsers keep the
+//! first. The inputs that a person approves must be the inputs that run, so this module rejects a repeated
+//! key. It also rejects an integer beyond 64 bits, which `serde_json` rounds to a double, U+0000, which
+//! Postgres cannot store, and nesting beyond a limit.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -13,26 +14,26 @@ use std::fmt;
 /// Parses one JSON text.
 ///
 /// # Errors
-/// The parser's sentence: malformed text, a repeated key, an integer beyond 64 bits, a NUL character, or more than
-/// `depth_max` levels of arrays and objects.
+/// Returns the parser's error for malformed text, a repeated key, an integer beyond 64 bits, a NUL character,
+/// or more than `depth_max` levels of arrays and objects.
 pub(crate) fn parse(text: &str, depth_max: usize) -> Result<Value, serde_json::Error> {
     let numbers = Numbers::of(text);
     read(text, Strict { depth_left: depth_max, numbers: &numbers })
 }
 
-/// Why a text cannot be read, and where.
+/// The reason why a text cannot be parsed, and the place.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    /// The parser's sentence, with its path into the text.
+    /// The parser's error, with its path into the text.
     pub(crate) error: serde_path_to_error::Error<serde_json::Error>,
-    /// Whether an integer is beyond 64 bits, and nothing before it is wrong.
+    /// Whether the first fault in the text is an integer beyond 64 bits.
     pub(crate) integer_too_large: bool,
 }
 
-/// Parses one JSON text as [`parse`] does, and says where in it something is wrong.
+/// Parses one JSON text like [`parse`], and locates the error in the text.
 ///
 /// # Errors
-/// The same, with its path.
+/// Returns the errors of [`parse`], with their paths.
 pub(crate) fn parse_located(text: &str, depth_max: usize) -> Result<Value, Unreadable> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let mut track = Track::new();
@@ -44,7 +45,7 @@ pub(crate) fn parse_located(text: &str, depth_max: usize) -> Result<Value, Unrea
         integer_too_large: numbers.refused.get(),
     })?;
     deserializer.end().map_err(|error| Unreadable {
-        // The path ends with the value, and the text that is wrong follows it.
+        // The path ends with the value; the fault is in the text after it.
         error: serde_path_to_error::Error::new(Track::new().path(), error),
         integer_too_large: false,
     })?;
@@ -58,10 +59,11 @@ fn read(text: &str, strict: Strict<'_>) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// The numbers of a text, counted while it is parsed: the parser does not say which of its doubles were integers.
+/// The numbers of a text, counted during parsing. The parser does not report which of its doubles were
+/// written as integers.
 #[derive(Debug, Default)]
 struct Numbers {
-    /// How many numbers come before the first integer beyond 64 bits, where there is one.
+    /// How many numbers precede the first integer beyond 64 bits, if the text has one.
     before_too_large: Option<usize>,
     seen: Cell<usize>,
     refused: Cell<bool>,
@@ -84,8 +86,8 @@ impl Numbers {
     }
 }
 
-/// How many numbers of a JSON text come before its first integer beyond 64 bits. Of a text that is not JSON the answer
-/// means nothing; the parser refuses it.
+/// Returns how many numbers of a JSON text precede its first integer beyond 64 bits. For a text that is not
+/// JSON the result is meaningless; the parser rejects such a text.
 fn before_too_large(text: &str) -> Option<usize> {
     let mut rest = text;
     for n in 0.. {
@@ -108,13 +110,13 @@ fn before_too_large(text: &str) -> Option<usize> {
     None
 }
 
-/// What follows the end of a JSON string that has begun.
+/// Returns the text after the end of a JSON string whose beginning was consumed.
 fn after_text(mut words: &str) -> Option<&str> {
     loop {
         let (_, found) = words.split_at(words.find(['"', '\\'])?);
         match found.strip_prefix('"') {
             Some(after) => return Some(after),
-            // The escaped character; of `\u0022` the digits follow, and none of them ends the string.
+            // Skips the escaped character. The digits after `\u` remain, and none of them ends the string.
             None => {
                 let mut escaped = found.chars();
                 escaped.nth(1)?;

@@ -1,4 +1,4 @@
-//! What a turn says, in the order it says it. Encoders turn this into bytes.
+//! The events of a turn, in order. Encoders turn them into bytes.
 
 use super::call::{Input, State, ToolCall};
 use super::id::ToolCallId;
@@ -7,94 +7,94 @@ use super::run::TurnError;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// One thing a turn says. Words that are read from where they are kept are borrowed.
+/// One event of a turn. Text that is read from its place of storage is borrowed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TurnEvent<'a> {
-    /// A model call begins.
+    /// A model call starts.
     StepStarted,
-    /// Words, live.
+    /// A delta of text, live.
     Text(Cow<'a, str>),
-    /// Thoughts, live.
+    /// A delta of reasoning, live.
     Reasoning(Cow<'a, str>),
-    /// What follows is no more of the same words or thoughts.
+    /// The current text or reasoning part ends.
     PartEnded,
-    /// A source, behind the words that it belongs to.
+    /// A source, after the text that it belongs to.
     Source(Source),
-    /// A file that the model made.
+    /// A file that the model created.
     File(File),
-    /// A call begins to be written, live.
+    /// The model starts to write a call, live.
     CallStarted {
         /// The call.
         tool_call_id: ToolCallId,
-        /// Its tool.
+        /// The tool of the call.
         tool_name: String,
     },
-    /// More of a call's inputs, live.
+    /// A delta of a call's inputs, live.
     CallArguments {
         /// The call.
         tool_call_id: ToolCallId,
-        /// The next piece of JSON text.
+        /// The next chunk of JSON text.
         delta: Cow<'a, str>,
     },
     /// A call is stored.
     CallStored {
         /// The call.
         tool_call_id: ToolCallId,
-        /// Its tool.
+        /// The tool of the call.
         tool_name: String,
-        /// Its inputs, as stored.
+        /// The stored inputs.
         input: Input,
     },
-    /// The end of a call that no person was asked about is stored.
+    /// The end of a call that was not held is stored.
     CallEnded {
         /// The call.
         tool_call_id: ToolCallId,
-        /// What a page shows.
+        /// The result that a page shows.
         result: RenderedResult,
     },
-    /// How a call ended that no person was asked about, beside those behind which the message goes on: a page that had
-    /// left by then has not seen it.
+    /// The result of a call that was not held, emitted together with the held calls that a continuation
+    /// follows. A page that disconnected earlier has not received the result.
     ResultCatchUp {
         /// The call.
         tool_call_id: ToolCallId,
-        /// What a page shows.
+        /// The result that a page shows.
         result: RenderedResult,
     },
-    /// Where the calls stand that this step holds, stored.
+    /// The stored statuses of the calls that this step holds.
     Held(Vec<HeldCallStatus>),
-    /// Where held calls stand, stored, behind which the message goes on; or those of them that stand otherwise than their
-    /// step has told.
+    /// The stored statuses of the held calls that the message continues after. Or those of them whose status
+    /// differs from the one that their step emitted.
     Continued(Vec<HeldCallStatus>),
     /// A model call ended.
     StepFinished {
-        /// Why.
+        /// The reason.
         reason: FinishReason,
-        /// What it cost, where known.
+        /// The tokens of the call, if known.
         usage: Option<Usage>,
     },
-    /// The turn ended well: answered, or held.
+    /// The turn completed: the answer is final, or calls are held.
     Finished {
-        /// Why.
+        /// The reason.
         reason: FinishReason,
-        /// What it cost.
+        /// The tokens of the turn.
         spent: Spent,
     },
-    /// Somebody stopped the turn.
+    /// The turn was cancelled.
     Cancelled {
-        /// What it cost until then.
+        /// The tokens until then.
         spent: Spent,
     },
-    /// The turn broke.
+    /// The turn failed.
     Failed {
-        /// Why.
+        /// The error.
         error: TurnError,
-        /// What it cost until then.
+        /// The tokens until then.
         spent: Spent,
     },
 }
 
 impl TurnEvent<'static> {
-    /// How the calls stand behind which a message with these steps goes on, if it goes on behind held ones.
+    /// Returns the statuses of the calls after which a message with these steps continues, if it does.
     pub(crate) fn continuation(steps: &[Step]) -> Vec<Self> {
         let Some(last) = steps.iter().rfind(|step| step.status == StepStatus::Complete) else {
             return Vec::new();
@@ -103,21 +103,22 @@ impl TurnEvent<'static> {
         if steps.last().is_some_and(|step| step.n > last.n)
             && let Some(Self::Continued(held)) = told.last_mut()
         {
-            // It was told before. A page that is shown inputs behind another step takes them for another call's.
+            // The earlier turn emitted the inputs. A page that gets them after another step assigns them to a
+            // call of that step.
             held.iter_mut().for_each(|call| call.input_to_show = None);
         }
         told
     }
 
-    /// How the calls of a step stand, if it holds any or children did some; those of its own too, whose end a page may
-    /// have missed.
+    /// Returns the statuses of a step's calls, if the step holds any or child runs executed some. With held
+    /// calls, the results of the other calls are included, because a page may have missed them.
     pub(crate) fn catch_up(step: &Step) -> Vec<Self> {
         let held: Vec<HeldCallStatus> =
             step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
         let others = step.calls.iter().filter(|call| !call.held);
         let ended = others.filter_map(|call| Some((call, RenderedResult::of(call)?)));
         let told = ended.filter_map(|(call, shown)| match call.child_run_id {
-            // No turn has told what a child did.
+            // No turn has emitted the result of a child run.
             Some(_) => Some(Self::CallEnded { tool_call_id: call.id, result: shown }),
             None if held.is_empty() => None,
             None => Some(Self::ResultCatchUp { tool_call_id: call.id, result: shown }),
@@ -128,7 +129,7 @@ impl TurnEvent<'static> {
 }
 
 impl TurnEvent<'_> {
-    /// The same, with these words in place of its own, if it is one of words.
+    /// Returns the same event with this text, if the event is a delta.
     pub(crate) fn with_text<'a>(&self, words: &'a str) -> TurnEvent<'a> {
         match self {
             Self::Reasoning(_) => TurnEvent::Reasoning(words.into()),
@@ -139,7 +140,7 @@ impl TurnEvent<'_> {
         }
     }
 
-    /// The same, with words of its own.
+    /// Returns the same event with owned text.
     pub(crate) fn into_owned(self) -> TurnEvent<'static> {
         match self {
             TurnEvent::Text(words) => TurnEvent::Text(words.into_owned().into()),
@@ -173,58 +174,58 @@ impl TurnEvent<'_> {
     }
 }
 
-/// What was spent, where the model's server told.
+/// The tokens spent, as far as the model's server reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     /// On this turn.
     pub(crate) turn: Usage,
-    /// On the message that it writes, with the turns before it; `None` where nobody told.
+    /// On the message of the turn, earlier turns included; `None` if no report arrived.
     pub(crate) message: Option<Usage>,
 }
 
 impl Spent {
-    /// With what one more step cost.
+    /// Adds the tokens of one more step.
     pub(crate) fn add(&mut self, step: Usage) {
         self.turn = self.turn.plus(step);
         self.message = Some(self.message.unwrap_or_default().plus(step));
     }
 }
 
-/// How a held call stands.
+/// The status of a held call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HeldCallStatus {
     /// The call.
     pub(crate) tool_call_id: ToolCallId,
-    /// Its tool.
+    /// The tool of the call.
     pub(crate) tool_name: String,
-    /// The inputs, where a page has to be shown them anew: a person put them in place of the model's; or one is still
-    /// asked, whatever the page has put behind the call by itself.
+    /// The inputs, if a page has to show them again: an approver edited them, or the call is still pending.
+    /// The page may have recorded a decision for a pending call by itself.
     pub(crate) input_to_show: Option<Input>,
-    /// The word for it, of annotations and data parts.
+    /// The label in annotations and data parts.
     pub(crate) label: &'static str,
-    /// How far it is.
+    /// The progress of the call.
     pub(crate) progress: HoldProgress,
 }
 
-/// How far a held call is.
+/// The progress of a held call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HoldProgress {
-    /// A person is asked.
+    /// The call waits for a decision.
     Pending,
-    /// A person said yes, and it has not ended.
+    /// The call is approved and has not ended.
     UnderWay,
-    /// It has ended.
+    /// The call has ended.
     Ended(RenderedResult),
 }
 
 impl HeldCallStatus {
-    /// How those of these held calls stand that stand otherwise than was told, if any do.
+    /// Returns the statuses of those calls whose status differs from the emitted one, if any do.
     pub(crate) fn changed(calls: &[ToolCall], told: &[Self]) -> Option<Vec<Self>> {
         let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !told.contains(now)).collect();
         (!changed.is_empty()).then_some(changed)
     }
 
-    /// How this held call stands.
+    /// Returns the status of this held call.
     pub(crate) fn of(call: &ToolCall) -> Self {
         let progress = match (RenderedResult::of(call), &call.state) {
             (Some(shown), _) => HoldProgress::Ended(shown),
@@ -244,30 +245,30 @@ impl HeldCallStatus {
     }
 }
 
-/// What a page shows of an ended call.
+/// The result that a page shows for an ended call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RenderedResult {
-    /// The tool's own output.
+    /// The output of the tool.
     Output(Value),
-    /// Why there is none.
+    /// The reason why there is no output.
     Error(String),
-    /// Why it did not run, where nobody said yes.
+    /// The reason why a call without approval did not run.
     Refused(Refusal, String),
 }
 
-/// Who or what kept a held call from running.
+/// The cause that kept a held call from running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A person said no.
+    /// A decider rejected the call.
     Rejected,
-    /// Nobody answered in time.
+    /// No decision arrived in time.
     Expired,
-    /// It was withdrawn.
+    /// The call was withdrawn.
     Cancelled,
 }
 
 impl RenderedResult {
-    /// What a page shows of this call, if it has ended.
+    /// Returns the result that a page shows for this call, if the call has ended.
     pub(crate) fn of(call: &ToolCall) -> Option<Self> {
         let text = || call.end().map(|end| end.result.clone());
         let refusal = match &call.state {
@@ -280,7 +281,7 @@ impl RenderedResult {
         text().map(|text| Self::Refused(refusal, text))
     }
 
-    /// The value in a tool result of AI SDK 4.
+    /// Returns the value for a tool result of AI SDK 4.
     pub(crate) fn into_result(self) -> Value {
         match self {
             Self::Output(output) => output,
@@ -289,29 +290,29 @@ impl RenderedResult {
     }
 }
 
-/// Why a model call, or a turn, ended.
+/// The reason why a model call, or a turn, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model was done.
+    /// The answer was complete.
     Stop,
-    /// It ran into the length limit.
+    /// The answer reached the length limit.
     Length,
-    /// The provider filtered it.
+    /// The provider filtered the answer.
     ContentFilter,
-    /// It asked for tools.
+    /// The model called tools.
     ToolCalls,
-    /// It broke.
+    /// The model call or the turn failed.
     Error,
-    /// Something else.
+    /// Any other reason.
     Other,
 }
 
 impl FinishReason {
-    /// All of them.
+    /// All reasons.
     pub(crate) const ALL: [Self; 6] =
         [Self::Stop, Self::Length, Self::ContentFilter, Self::ToolCalls, Self::Error, Self::Other];
 
-    /// The reason's word on the wire and in the table.
+    /// Returns the name of the reason on the wire and in the table.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",

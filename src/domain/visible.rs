@@ -1,17 +1,17 @@
-//! Text as a person can read it, at a terminal and in a log.
+//! Text in a readable form, for terminals and logs.
 
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// The text, with everything spelt that a person would not see as what it is: controls, also those of the direction of
-/// text, and characters that are not shown, as tags, variation selectors and soft hyphens.
+/// Returns the text with escapes in place of characters that a reader cannot recognise: controls, controls of
+/// the text direction, and invisible characters such as tags, variation selectors and soft hyphens.
 pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut visible, c));
     visible
 }
 
-/// The same, one character after the other.
+/// Appends one character in this form.
 pub(crate) fn push_visible(text: &mut String, c: char) {
     if is_visible(c) {
         text.push(c);
@@ -24,7 +24,7 @@ fn is_visible(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // What moves a cursor, ends a line, or turns text around.
+    // Characters that move a cursor, end a line, or change the text direction.
     let controls = matches!(
         CodePointMapData::<GeneralCategory>::new().get(c),
         GeneralCategory::Control

@@ -1,12 +1,13 @@
-//! The feed: what happens, told to whoever may see it, in the order of its numbers, nothing skipped and nothing twice.
+//! The feed: pushes events to every subscriber that may see them, in the order of their numbers, without gaps
+//! or repeats.
 //!
 //! ```text
-//! commit ─► news ─► sequencer: numbers what is committed, a pass at a time, and notifies the other processes (Postgres)
-//!                      └─► batch: up to which number, in whose threads ─► each subscription reads its own from the rows
+//! commit ─► news ─► sequencer: numbers events in passes, notifies other processes (Postgres)
+//!                      └─► batch: the last number, and the threads ─► each subscription reads its rows
 //! ```
 //!
-//! The rows are what is told, and a batch only says that it is worth looking. A notification may be lost, so the sequencer
-//! also looks by itself.
+//! The rows are the source of the events, and a batch only announces them. A notification may be lost, so the
+//! sequencer also polls.
 
 mod sequencer;
 mod subscription;
@@ -19,17 +20,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, broadcast};
 
-/// Batches that a subscription may be behind by; one that is further behind just reads.
+/// The number of batches that a subscription may lag by. A subscription that lags further just reads.
 const BATCHES: usize = 256;
-/// How many subscriptions of this process read at the same time: they use connections for what is urgent.
+/// The number of concurrent reads by subscriptions of this process. They use the connections for urgent work.
 const READS: usize = 1;
 
-/// What is new.
+/// New events.
 #[derive(Debug)]
 struct Batch {
-    /// All events up to this one have their numbers.
+    /// All events up to this number have their numbers.
     last: i64,
-    /// The tenants and users in whose threads something happened; `None` if nobody has looked.
+    /// The tenants and users whose threads have new events; `None` if unknown.
     touched: Option<HashSet<(String, String)>>,
 }
 
@@ -48,8 +49,9 @@ impl Feed {
         Self { store, tasks, batches, reads }
     }
 
-    /// A view in which the events of this that were committed before have their numbers. Where one lacks it there is one
-    /// pass first, and no more: in a crowd it may leave some to the sequencer.
+    /// Returns a view in which every matching event that was committed before has its number. If an event
+    /// lacks its number, one numbering pass runs first. Under contention that pass may leave some events to
+    /// the sequencer.
     pub(crate) async fn read(&self, about: &EventFilter) -> Result<Read, StoreError> {
         let read = self.store.read().await?;
         if !read.lacks_numbers(about).await? {
@@ -60,21 +62,21 @@ impl Feed {
         self.store.read().await
     }
 
-    /// What happens from this number on, or from now on.
+    /// Subscribes to the events after this number, or from now on.
     pub(crate) async fn subscribe(
         &self,
         reader: EventReader,
         about: EventFilter,
         after: Option<i64>,
     ) -> Result<Subscription, StoreError> {
-        // Before the look at the rows: what gets its number between them is in a batch.
+        // Before the read of the rows: an event that gets its number in between is in a batch.
         let batches = self.batches.subscribe();
         let read = match after {
             Some(_) => self.store.read().await?,
             None => self.read(&EventFilter::default()).await?,
         };
         let last = read.numbered().await?.last;
-        // A number that was never given is of rows that are gone: a backup stands in their place.
+        // A number that was never assigned belongs to lost rows: a backup was restored.
         let after = after.map_or(last, |after| after.min(last));
         Ok(Subscription::new(self.clone(), reader, about, batches, Range { after, last }))
     }

@@ -1,4 +1,4 @@
-//! Has events numbered, and tells the readers of this process.
+//! The sequencer: has events numbered, and notifies the subscriptions of this process.
 
 use super::{Batch, Feed};
 use crate::store::{Left, Notification, Notifications, StoreError};
@@ -7,24 +7,27 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The least time from the beginning of a pass to that of the next, which numbers all that was committed between.
+/// The minimum time between the starts of two passes. A pass numbers all events that were committed in
+/// between.
 const PACE: Duration = Duration::from_millis(50);
-/// How often to look for what no process reported: one died before it gave numbers, or a notification was lost.
+/// The interval of the looks for unreported events: a process died before it numbered them, or a notification
+/// was lost.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where more is new than this, every subscription looks for itself.
+/// If more events than this are new, every subscription reads for itself.
 const TOUCHED_MAX: i64 = 1000;
 
-/// What is to be done.
+/// The work that is due.
 #[derive(Debug, Clone, Copy)]
 enum Due {
-    /// A pass.
+    /// A numbering pass.
     Pass,
-    /// A look at what another process has numbered.
+    /// A look at the events that another process has numbered.
     Look,
 }
 
 impl Feed {
-    /// Goes on until the process is about to leave. What it commits then is numbered by the others, or the next.
+    /// Runs until the process stops. Other processes, or the next one, number the events that this process
+    /// commits after that.
     pub(crate) async fn keep_going(&self, hints: Option<Notifications>) {
         let (numbered, received) = watch::channel(0);
         let listening = async {
@@ -53,7 +56,7 @@ impl Feed {
             if matches!(due, Due::Pass) {
                 next_pass = Instant::now() + PACE;
             }
-            // In a task: database work is not dropped half-way.
+            // In a task: database work must not be dropped midway.
             let feed = self.clone();
             let done = self.tasks.spawn(async move { feed.keep_up(due, known).await }).await;
             match done {
@@ -67,29 +70,30 @@ impl Feed {
                     }
                 }
                 Ok(Err(error)) if !fails => {
-                    tracing::warn!(%error, "events could not be numbered");
+                    tracing::warn!(%error, "could not number events");
                     fails = true;
                 }
                 Ok(Err(_)) => {}
-                Err(error) => tracing::error!(panicked = error.is_panic(), "the numbering of events broke"),
+                Err(error) => tracing::error!(panicked = error.is_panic(), "the numbering task failed"),
             }
         }
     }
 
-    /// Comes back when this process has committed events, but not before this time.
+    /// Completes when this process has committed events, but not before `earliest`.
     async fn has_news(&self, earliest: Instant) {
         sleep_until(earliest).await;
         self.store.news().notified().await;
     }
 
-    /// Does what is due, and tells what is new since this number: the last one, and what is left.
+    /// Does the due work and notifies subscriptions of events after `known`. Returns the last number, and
+    /// which events are left.
     async fn keep_up(&self, due: Due, known: i64) -> Result<(i64, Left), StoreError> {
         if matches!(due, Due::Look) {
             return Ok((self.look(known).await?, Left::Nothing));
         }
         let pass = self.store.number_events().await?;
         if pass.before != known {
-            // Another process has numbered since.
+            // Another process has numbered events since.
             return Ok((self.look(known).await?, pass.left));
         }
         if pass.last > known {
@@ -98,7 +102,7 @@ impl Feed {
         Ok((pass.last, pass.left))
     }
 
-    /// Tells what is new since this number. The last one.
+    /// Notifies subscriptions of events after `known`. Returns the last number.
     async fn look(&self, known: i64) -> Result<i64, StoreError> {
         let read = self.store.urgent_read().await?;
         let last = read.numbered().await?.last;
@@ -114,7 +118,7 @@ impl Feed {
 
     fn notify(&self, last: i64, touched: Option<Vec<(String, String)>>) {
         let touched = touched.map(|touched| touched.into_iter().collect());
-        // All readers may have left.
+        // There may be no subscriptions.
         let _listeners = self.batches.send(Arc::new(Batch { last, touched }));
     }
 
@@ -131,7 +135,7 @@ impl Feed {
                 }
                 Err(error) => {
                     if !fails {
-                        tracing::warn!(%error, "nothing is heard of other processes; their events are looked for");
+                        tracing::warn!(%error, "no notifications from other processes; polling");
                     }
                     fails = true;
                     sleep(LOOK).await;
@@ -141,13 +145,13 @@ impl Feed {
     }
 }
 
-/// Comes back when a number is heard of that is beyond this one.
+/// Completes when a notification reports a number beyond `known`.
 async fn is_beyond(known: i64, received: &mut watch::Receiver<i64>) {
     while received.changed().await.is_ok() {
         if *received.borrow_and_update() > known {
             return;
         }
     }
-    // Without one that listens nothing is heard.
+    // Without a listener there are no notifications.
     std::future::pending().await
 }

@@ -1,4 +1,4 @@
-//! One reader of the feed.
+//! One subscription to the feed.
 
 use super::{Batch, Feed};
 use crate::domain::event::Event;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// How many events are read at once: each may have as much in it as a call's inputs may be long.
+/// The number of events per read. Each event may be as large as the inputs of a call may be.
 const PAGE: u64 = 16;
-/// How long a reader rests when the database does not answer.
+/// The pause of a subscription if the database does not answer.
 const REST: Duration = Duration::from_secs(1);
 
-/// What happens, as somebody may see it, from some number on.
+/// The events after some number that one reader may see.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     feed: Feed,
     reader: EventReader,
     about: EventFilter,
     batches: broadcast::Receiver<Arc<Batch>>,
-    /// What has a number up to the first is read. Up to the second there may be more.
+    /// Numbered events up to the first number are read. There may be more up to the second number.
     ahead: Range,
-    /// Whether batches were missed since the last one.
+    /// Whether batches were missed since the last batch.
     missed: bool,
 }
 
@@ -37,7 +37,8 @@ impl Subscription {
         Self { feed, reader, about, batches, ahead, missed: false }
     }
 
-    /// The next events, at least one; `None` when the process is about to leave. Whoever stops waiting loses none.
+    /// Returns the next events, at least one, or `None` when the process stops. Dropping the future loses no
+    /// event.
     pub(crate) async fn next(&mut self) -> Option<Vec<Event>> {
         let tasks = self.feed.tasks.clone();
         tokio::select! {
@@ -54,7 +55,7 @@ impl Subscription {
             }
             match self.read().await {
                 Some(EventsRead { events, up_to }) => {
-                    // Also where nothing was found: the same rows are not read again.
+                    // Also if the read found nothing: the same rows are not read again.
                     let last = events.last().map_or(self.ahead.last, |event| event.seq.max(self.ahead.last));
                     self.ahead.after = up_to.unwrap_or(last);
                     if !events.is_empty() {
@@ -72,22 +73,22 @@ impl Subscription {
                 self.ahead.last = self.ahead.last.max(batch.last);
                 self.is_touched(&batch)
             }
-            // What those batches were about is before the end of the next one.
+            // The events of the missed batches precede the end of the next batch.
             Err(RecvError::Lagged(_)) => {
                 self.missed = true;
                 return;
             }
-            // The feed, which sends them, is here too.
+            // The feed owns the sender and lives as long as the subscription.
             Err(RecvError::Closed) => return std::future::pending().await,
         };
         if !touched && !self.missed {
-            // A look may have gone beyond what was known then.
+            // A read may have gone beyond the last number of that time.
             self.ahead.after = self.ahead.after.max(self.ahead.last);
         }
         self.missed = false;
     }
 
-    /// Whether there may be something in the batch for this reader; the rows say whether there is.
+    /// Whether the batch may contain events for this reader. The rows decide.
     fn is_touched(&self, batch: &Batch) -> bool {
         let Some(touched) = &batch.touched else { return true };
         let (principal, sees_others) = (&self.reader.principal, self.reader.sees_others());
@@ -96,10 +97,10 @@ impl Subscription {
         })
     }
 
-    /// `None` if the database did not answer.
+    /// Returns `None` if the database did not answer.
     async fn read(&self) -> Option<EventsRead> {
         let (feed, reader, about, ahead) = (self.feed.clone(), self.reader.clone(), self.about, self.ahead);
-        // In a task: database work is not dropped half-way.
+        // In a task: database work must not be dropped midway.
         let reading = self.feed.tasks.spawn(async move {
             let _turn = feed.reads.acquire().await;
             feed.store.urgent_read().await?.events(&reader, &about, ahead, PAGE).await
@@ -107,11 +108,11 @@ impl Subscription {
         match reading.await {
             Ok(Ok(looked)) => Some(looked),
             Ok(Err(error)) if !error.is_unavailable() => {
-                tracing::error!(%error, "a reader of events cannot go on");
+                tracing::error!(%error, "a subscription could not read events");
                 None
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a reader of events waits for the database");
+                tracing::debug!(%error, "a subscription waits for the database");
                 None
             }
             Err(_) => None,

@@ -1,4 +1,4 @@
-//! What goes on on one connection, and for how long it may stay when nothing does.
+//! The activity of one connection, and its deadlines.
 
 use super::deadlines::Deadlines;
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// One connection.
+/// The activity of one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     now: Mutex<Now>,
@@ -16,36 +16,37 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct Now {
-    /// Requests that are not at their end.
+    /// Number of open requests.
     open: usize,
-    /// Since when there is none.
+    /// Since when no request is open.
     rests_since: Instant,
-    /// How it asks; `None` until it has.
+    /// The HTTP version of the last request; `None` before the first.
     version: Option<Version>,
-    /// When the first of the next request came, with HTTP/1.
+    /// When the first byte of the next request arrived, with HTTP/1.
     head_since: Option<Instant>,
-    /// Whether it left an answer where it was.
+    /// Whether the client failed to read a response.
     not_taken: bool,
 }
 
-/// What becomes of a connection.
+/// What the server does with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is told to ask no more, and what is open goes on to its end.
+    /// The server shuts the connection down gracefully: it accepts no further requests, and open requests
+    /// finish.
     Leave,
-    /// It ends.
+    /// The server closes the connection.
     Close,
 }
 
 impl Activity {
-    /// A new connection.
+    /// The activity of a new connection.
     pub(super) fn new() -> Arc<Self> {
         let now =
             Now { open: 0, rests_since: Instant::now(), version: None, head_since: None, not_taken: false };
         Arc::new(Self { now: Mutex::new(now), changed: Notify::new() })
     }
 
-    /// A request is there. It is open until the last of this is dropped.
+    /// Records a request. The request is open until the last clone of the result is dropped.
     pub(super) fn asks(self: &Arc<Self>, version: Version) -> Open {
         let mut now = self.now.lock();
         now.open += 1;
@@ -56,10 +57,10 @@ impl Activity {
         Open(Arc::new(Request(self.clone())))
     }
 
-    /// Bytes came.
+    /// Records received bytes.
     pub(super) fn received(&self, bytes: &[u8]) {
         let mut now = self.now.lock();
-        // With HTTP/2 they need not belong to a request.
+        // With HTTP/2, received bytes need not belong to a request.
         let asks_one_by_one = now.version.is_some_and(|version| version < Version::HTTP_2);
         if !bytes.is_empty() && now.open == 0 && asks_one_by_one && now.head_since.is_none() {
             now.head_since = Some(Instant::now());
@@ -67,12 +68,13 @@ impl Activity {
         }
     }
 
-    /// Comes back after the next change.
+    /// Completes after the next change.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// What becomes of it, and when, if nothing changes; it has been told to leave then, if it has been.
+    /// Returns the next fate of the connection and its time, if nothing changes before; `None` while a
+    /// request is open. The second argument is the time at which the graceful shutdown began, if it did.
     pub(super) fn fate(&self, deadlines: &Deadlines, told: Option<Instant>) -> Option<(Instant, Fate)> {
         let now = self.now.lock();
         if now.not_taken && told.is_none() {
@@ -90,7 +92,7 @@ impl Activity {
     }
 }
 
-/// A request that is not at its end: nobody has all of its answer yet.
+/// An open request: the client has not received the whole response.
 #[derive(Debug, Clone)]
 pub(super) struct Open(Arc<Request>);
 
@@ -98,8 +100,8 @@ pub(super) struct Open(Arc<Request>);
 struct Request(Arc<Activity>);
 
 impl Open {
-    /// The client left the answer where it was. What the connection keeps of it is freed with the connection only, so
-    /// it takes no more requests.
+    /// Records that the client did not read a response. The buffers of that response are released only with
+    /// the connection, so the connection takes no more requests.
     pub(super) fn is_not_taken(&self) {
         let activity = &self.0.0;
         activity.now.lock().not_taken = true;

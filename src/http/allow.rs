@@ -1,4 +1,4 @@
-//! `Allow`: which methods a resource has, said where one is refused (RFC 9110, 15.5.6).
+//! The `Allow` header: the methods of a resource, in responses that refuse a method (RFC 9110, 15.5.6).
 
 use super::{document, error};
 use poem::Response;
@@ -17,14 +17,14 @@ enum Segment {
 }
 
 impl Allowed {
-    /// What the document says, and these paths beside it, which can be read.
+    /// The methods in the document, and GET for the paths in `beside`.
     pub(super) fn of(document: &Value, beside: &[&str]) -> Self {
         let beside = beside.iter().map(|path| (*path, vec![Method::GET]));
         let all = document::methods(document).chain(beside);
         Self(all.filter_map(|(path, methods)| Some((segments(path), value(path, &methods)?))).collect())
     }
 
-    /// Names the methods that there are at this path, where the answer refuses one.
+    /// Adds `Allow` with the methods of this path to a response that refuses the method.
     pub(super) fn tell(&self, path: &str, response: &mut Response) {
         if let Some(methods) = self.at(path).filter(|_| error::refuses_method(response)) {
             response.headers_mut().insert(ALLOW, methods);
@@ -41,7 +41,7 @@ impl Allowed {
                     Segment::Any => true,
                 })
         };
-        // A word goes before whatever may stand in its place.
+        // A literal segment takes precedence over a parameter.
         let words = |pattern: &[Segment]| pattern.iter().filter(|it| matches!(it, Segment::Word(_))).count();
         let found = self.0.iter().filter(|(pattern, _)| fits(pattern));
         found.max_by_key(|(pattern, _)| words(pattern)).map(|(_, methods)| methods.clone())
@@ -56,7 +56,7 @@ fn segments(path: &str) -> Vec<Segment> {
 
 fn value(path: &str, methods: &[Method]) -> Option<HeaderValue> {
     let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
-    // Reading along with a turn may begin one: there nobody may ask for the head alone.
+    // A GET of a chat can start a turn, so HEAD is not allowed there.
     if names.contains(&"GET") && !path.starts_with("/qa/chat_streamed") {
         names.push("HEAD");
     }

@@ -1,4 +1,4 @@
-//! The inbox: calls that people are, or were, asked about.
+//! The inbox: calls that are or were held for an approval.
 
 use super::Api;
 use super::auth::Caller;
@@ -14,21 +14,22 @@ use crate::store::{CallScope, Listing, Read, VisibleCall};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::{Object, OpenApi};
 
-/// A call that a person is, or was, asked about.
+/// A call that is or was held for an approval.
 #[derive(Debug, Object)]
 #[oai(rename = "Approval", skip_serializing_if_is_none)]
 struct ApprovalView {
     #[oai(flatten)]
     tool_call: CallView,
-    /// What its tool does. Absent if the tool is gone.
+    /// The description of the tool. Absent if the tool no longer exists.
     tool_description: Option<String>,
-    /// What its tool takes: a JSON Schema. Absent if the tool is gone.
+    /// The JSON Schema of the tool's inputs. Absent if the tool no longer exists.
     input_schema: Option<JsonObject>,
-    /// Whether it is pending and the caller's yes would count. Whose would not may still be allowed to reject.
+    /// Whether the call is pending and an approval by the caller would count. If false, the caller may still
+    /// be allowed to reject the call.
     can_decide: bool,
-    /// How many people have to approve the same inputs before it runs.
+    /// How many people must approve the same inputs before the call runs.
     required: u64,
-    /// Who has approved what runs, or ran; while it is pending, the inputs as proposed.
+    /// The actors that approved the inputs that run or ran; for a pending call, the inputs as proposed.
     approved_by: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ impl ApprovalView {
     }
 }
 
-/// What a request says of the calls to list, as it came.
+/// The parameters of a request that lists calls, not yet validated.
 #[derive(Debug)]
 struct Asked {
     state: Option<String>,
@@ -61,21 +62,21 @@ pub(super) struct Inbox(pub(super) Api);
 
 #[OpenApi(tag = "Tag::Approvals")]
 impl Inbox {
-    /// Calls that wait for a person, newest first
+    /// List held calls of all threads, newest first
     ///
-    /// Those of the caller's threads, those of tools whose calls the caller may approve, and for operators all of their
-    /// tenant.
+    /// Returns the calls of the caller's threads and the calls of tools whose calls the caller may approve.
+    /// An operator gets all calls of the tenant.
     #[oai(path = "/approvals", method = "get", operation_id = "listApprovals")]
     async fn list(
         &self,
         caller: Caller,
-        /// How they stand: any state of a call; `pending` if absent.
+        /// The state of the calls: any state of a call; `pending` if absent.
         state: Query<Option<String>>,
-        /// Only those of this tool.
+        /// Only calls of this tool.
         tool_name: Query<Option<String>>,
-        /// Only those of this session.
+        /// Only calls of this session.
         session_id: Query<Option<String>>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -90,20 +91,20 @@ impl Inbox {
         self.page(&self.0.store.read().await?, &caller.0, &listing).await
     }
 
-    /// Calls of a thread that wait for a person, newest first
+    /// List held calls of a thread, newest first
     ///
-    /// For the thread's user and for operators; for others, those of tools whose calls they may approve, if there are
-    /// or were any.
+    /// The thread's user and operators get all calls. Other callers get the calls of tools whose calls they
+    /// may approve, and 404 if the thread never had such a call.
     #[oai(path = "/threads/:thread_id/approvals", method = "get", operation_id = "listThreadApprovals")]
     async fn of_thread(
         &self,
         caller: Caller,
         thread_id: Path<String>,
-        /// How they stand: any state of a call; `pending` if absent.
+        /// The state of the calls: any state of a call; `pending` if absent.
         state: Query<Option<String>>,
-        /// Only those of this tool.
+        /// Only calls of this tool.
         tool_name: Query<Option<String>>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -113,19 +114,19 @@ impl Inbox {
         self.page_of(&caller.0, CallScope::Thread(id), &Asked { state, tool_name, cursor, page_size }).await
     }
 
-    /// Calls of a session that wait for a person, newest first
+    /// List held calls of a session, newest first
     ///
-    /// Those of its root thread and of all below it, as for a thread.
+    /// Returns the calls of the root thread and of all threads below it, under the rules for a thread.
     #[oai(path = "/sessions/:session_id/approvals", method = "get", operation_id = "listSessionApprovals")]
     async fn of_session(
         &self,
         caller: Caller,
         session_id: Path<String>,
-        /// How they stand: any state of a call; `pending` if absent.
+        /// The state of the calls: any state of a call; `pending` if absent.
         state: Query<Option<String>>,
-        /// Only those of this tool.
+        /// Only calls of this tool.
         tool_name: Query<Option<String>>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -137,7 +138,8 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// A page of what is in a place that is named, and has to be there.
+    /// Returns a page of the calls in a named thread or session. The caller must be allowed to see that
+    /// thread or session.
     async fn page_of(
         &self,
         principal: &Principal,

@@ -1,4 +1,4 @@
-//! Bodies: JSON that can be read in one way only.
+//! JSON bodies that have exactly one reading.
 
 use super::error::ApiError;
 use crate::domain::call::Input;
@@ -15,13 +15,13 @@ use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 use std::borrow::Cow;
 
-/// Levels of arrays and objects in a body; `serde_json` itself stops at 128.
+/// Maximum nesting of arrays and objects in a body. `serde_json` itself stops at 128.
 const DEPTH_MAX: usize = 64;
 
-/// The content type of every body.
+/// The content type of every request body.
 pub(super) const CONTENT_TYPE: &str = "application/json";
 
-/// The body, if it says that it is JSON. An empty body is none.
+/// Returns the body if its content type is JSON, or `None` for an empty body.
 pub(super) async fn bytes(request: &Request, body: &mut RequestBody) -> Result<Option<Bytes>> {
     let bytes = body.take()?.into_bytes().await?;
     if bytes.is_empty() {
@@ -37,16 +37,17 @@ pub(super) async fn bytes(request: &Request, body: &mut RequestBody) -> Result<O
     Ok(Some(bytes))
 }
 
-/// The text of a body.
+/// Returns the body as text.
 pub(super) fn utf8(bytes: &[u8]) -> Result<&str, ApiError> {
     str::from_utf8(bytes).map_err(|_| ApiError::bad_request("body: expected UTF-8"))
 }
 
-/// A JSON body in which no key stands twice and no text holds U+0000; an `Option` may be absent.
+/// A JSON body without repeated keys and without U+0000 in a string. The body may be absent if `T` is an
+/// `Option`.
 #[derive(Debug)]
 pub(super) struct Strict<T>(pub(super) T);
 
-/// Reads a text that has to be a JSON object.
+/// Parses a text that must be a JSON object.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
     let value = strict_json::parse_located(text, DEPTH_MAX).map_err(|wrong| {
         let inputs = wrong.integer_too_large.then(|| inputs_pointer(wrong.error.path())).flatten();
@@ -58,15 +59,15 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ApiError> {
             None => unreadable(wrong.error),
         }
     })?;
-    // serde would take a list for the fields in their order, and null for no body.
+    // serde would also accept a list as the fields in order, and null as an absent body.
     if !value.is_object() {
         return Err(ApiError::bad_request("body: expected a JSON object"));
     }
     serde_path_to_error::deserialize(value).map_err(unreadable)
 }
 
-/// Where a path leads into the inputs of the one decision that a body holds: the field of the inputs, and the JSON
-/// pointer from there.
+/// Splits a path into the inputs of the only decision in a body: the name of the inputs field, and the JSON
+/// pointer below that field.
 fn inputs_pointer(path: &Path) -> Option<(&str, String)> {
     let mut segments = path.iter();
     let field = segments.find_map(|segment| match segment {
@@ -89,8 +90,8 @@ async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestB
     }
 }
 
-/// What cannot be read, by its field. Of a field that is missing serde names what it is missing from, and text that is
-/// no JSON has no fields.
+/// The error for an unreadable body, with the name of the field. For a missing field, serde's path names the
+/// object that lacks the field. A text that is not JSON has no field.
 fn unreadable(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let (path, said) = (error.path().to_string(), error.inner().to_string());
     let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
@@ -128,7 +129,7 @@ impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {
     }
 }
 
-/// A JSON object of any keys.
+/// A JSON object with arbitrary keys.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct JsonObject(pub(super) Input);

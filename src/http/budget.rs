@@ -1,25 +1,25 @@
-//! How many bytes of bodies this process holds at once.
+//! A budget for the bytes of request bodies in the memory of this process.
 
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// So many bytes for the bodies of all requests.
+/// The byte budget that the bodies of all requests share.
 #[derive(Debug)]
 pub(super) struct Budget(Arc<Semaphore>);
 
-/// A part of the budget, for one body. It is given back when this is dropped.
+/// The share of one body in the budget. It is released on drop.
 #[derive(Debug)]
 pub(super) struct Reserved {
     of: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The budget has no more bytes for now.
+/// The budget has too few bytes left.
 #[derive(Debug)]
 pub(super) struct Exhausted;
 
-/// A body with its part of the budget.
+/// A body with its share of the budget.
 struct Held {
     body: Bytes,
     _reserved: Reserved,
@@ -36,14 +36,14 @@ impl Budget {
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// A part for one body, without any bytes.
+    /// Returns an empty share for one body.
     pub(super) fn part(&self) -> Reserved {
         Reserved { of: self.0.clone(), permit: None }
     }
 }
 
 impl Reserved {
-    /// Has at least so many bytes.
+    /// Grows the share to at least `bytes`.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let has = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = u32::try_from(bytes.saturating_sub(has)).map_err(|_| Exhausted)?;
@@ -55,7 +55,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// The body that this was reserved for: the bytes are given back when the last of it is dropped.
+    /// Ties the share to its body. The bytes are released when the last reference to the body is dropped.
     pub(super) fn hold(self, body: Bytes) -> Bytes {
         Bytes::from_owner(Held { body, _reserved: self })
     }

@@ -1,4 +1,4 @@
-//! Tool calls on the wire, and the route that shows one.
+//! The wire form of tool calls, and the routes of a single call.
 
 use super::Api;
 use super::auth::Caller;
@@ -16,11 +16,11 @@ use poem_openapi::{ApiResponse, Object, OpenApi};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Object)]
 #[oai(rename = "ToolCall", skip_serializing_if_is_none)]
 pub(super) struct CallView {
-    /// Its id, minted by the server.
+    /// The id of the call. The server assigns it.
     tool_call_id: String,
     thread_id: String,
     session_id: String,
@@ -29,35 +29,36 @@ pub(super) struct CallView {
     tool_name: String,
     /// The inputs as the model proposed them.
     input: JsonObject,
-    /// True where the stored inputs cannot be read: those here are empty. The call can be rejected or cancelled, and is never
-    /// run.
+    /// True if the stored inputs cannot be read. `input` is then empty. The call can be rejected or
+    /// cancelled, and never runs.
     unreadable: Option<bool>,
-    /// The inputs a person put in their place.
+    /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
-    /// SHA-256 of the canonical JSON (RFC 8785, but numbers without a fraction by all their digits) of
-    /// `[tool_name, input, schema_hash]`, with the schema of the
-    /// tool as it is registered now. Echo it in a decision to be told if the tool has changed.
+    /// SHA-256 of the canonical JSON of `[tool_name, input, schema_hash]`, where `schema_hash` is that of the
+    /// tool as registered now. Canonical JSON follows RFC 8785, except that a number without a fraction is
+    /// written with all its digits. A decision that echoes this hash is refused as `stale` if the tool's
+    /// schema has changed.
     input_hash: String,
-    /// SHA-256 of the canonical JSON of the tool's input schema when the call was made.
+    /// SHA-256 of the canonical JSON of the tool's input schema at the time of the call.
     schema_hash: String,
-    /// Whether a person is, or was, asked.
+    /// Whether the call is or was held for an approval.
     held: bool,
-    /// Null while a person is asked; true once the call may run, by a person's word or the policy's; false if it
-    /// will not.
+    /// Null while the call is pending; true if the call was approved, by a person or by the policy; false if
+    /// the call was not approved and does not run.
     validated: Validated,
     /// pending, approved, executing, succeeded, failed, interrupted, rejected, expired, cancelled or invalid.
     state: String,
     /// low, medium or high.
     risk_level: String,
-    /// Why a person is asked.
+    /// The reason for the hold.
     reason: Option<String>,
     /// The decision in force.
     decision: Option<DecisionView>,
-    /// The run of a child thread that does it, or did: the tool is a sub-agent.
+    /// The run of the child thread that executes the call, if the tool is a sub-agent.
     child_run_id: Option<String>,
-    /// The text the model reads.
+    /// The text that the model reads.
     result: Option<String>,
-    /// What the tool gave.
+    /// The output of the tool.
     output: Option<Any<Value>>,
     created_at: String,
     expires_at: Option<String>,
@@ -71,20 +72,20 @@ pub(super) struct CallView {
 struct DecisionView {
     /// approve, reject, expire or cancel.
     decision: String,
-    /// Who: `user:<sub>`, `system:policy` and the like.
+    /// The actor: `user:<sub>`, `system:policy` and others.
     by: String,
     at: String,
-    /// Whether other inputs than the model's were approved.
+    /// Whether the approved inputs differ from the proposed ones.
     edited: bool,
     reason: Option<String>,
-    /// The hash of what was decided on.
+    /// The hash of the inputs that the decision is about.
     input_hash: Option<String>,
-    /// Where it came in.
+    /// The surface on which the decision arrived.
     surface: String,
-    /// What of the policy decided, if it did: always_allow, always_deny, session, mode, `rule:` and a rule's name, or
-    /// `remembered:` and the id of a grant.
+    /// The part of the policy that decided, if the policy decided: always_allow, always_deny, session, mode,
+    /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
     source: Option<String>,
-    /// session: the yes is remembered for such calls of the session.
+    /// session: the approval also covers such calls of the session.
     remember: Option<String>,
 }
 
@@ -104,13 +105,13 @@ impl DecisionView {
     }
 }
 
-/// A decision as JSON, for the details of an error.
+/// Returns a decision as JSON, for the details of an error.
 pub(super) fn decision(decision: &Decision) -> Value {
     DecisionView::of(decision).to_json().unwrap_or_default()
 }
 
-/// Null while there is no answer: the one field that is ever null, because its absence would read as "not
-/// asked".
+/// Null while the call is pending. This is the only field that is ever null: an absent field would read as a
+/// call that is not held.
 #[derive(Debug)]
 struct Validated(Option<bool>);
 
@@ -184,15 +185,15 @@ impl CallView {
     }
 }
 
-/// What became of the wish to cancel a call.
+/// The result of a request to cancel a call.
 #[derive(Debug, Object)]
 #[oai(rename = "CancelToolCallResult")]
 struct CancelView {
-    /// Whether it is sure that it did not run, and will not.
+    /// Whether the call certainly did not run and will not run.
     success: bool,
     tool_call_id: String,
-    /// cancelled; of a call that ran: succeeded or failed, as its tool says; interrupted if the tool did not return in time;
-    /// executing if it has not ended yet.
+    /// cancelled; succeeded or failed, as reported by a tool that ran; interrupted if the tool did not return
+    /// in time; executing if the call has not ended yet.
     state: String,
 }
 
@@ -208,10 +209,10 @@ impl CancelView {
 
 #[derive(ApiResponse)]
 enum CancelAnswer {
-    /// It has ended.
+    /// The call has ended.
     #[oai(status = 200)]
     Done(Json<CancelView>),
-    /// The tool is asked to stop and has not yet.
+    /// The tool was asked to stop and is still running.
     #[oai(status = 202)]
     UnderWay(Json<CancelView>),
 }
@@ -220,10 +221,10 @@ pub(super) struct Calls(pub(super) Api);
 
 #[OpenApi]
 impl Calls {
-    /// One call and how it stands
+    /// Get a tool call
     ///
-    /// For the thread's user and for operators; a call that a person is, or was, asked about also for those who may
-    /// approve its tool's calls.
+    /// Allowed for the thread's user and for operators. For a call that is or was held, also allowed for
+    /// callers with a role that approves the tool's calls.
     #[oai(
         path = "/tool_calls/:tool_call_id",
         method = "get",
@@ -238,10 +239,11 @@ impl Calls {
         Ok(Json(CallView::of(&call, &thread, &self.0.approvals)))
     }
 
-    /// Cancel a call
+    /// Cancel a tool call
     ///
-    /// One that nobody has begun is cancelled and never runs. Of one that runs the tool is asked to stop: what it returns within
-    /// `tools.cancel_grace` is the outcome, and without that the outcome is unknown. Only the thread's user cancels.
+    /// A call that has not started is cancelled and never runs. If the tool is running, the server asks the
+    /// tool to stop: a result within `tools.cancel_grace` is the outcome; otherwise the outcome is unknown.
+    /// Only the thread's user can cancel a call.
     #[oai(
         path = "/tool_calls/:tool_call_id/cancel",
         method = "post",

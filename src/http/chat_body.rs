@@ -1,4 +1,4 @@
-//! The body of a chat: documented as one shape, read forgivingly.
+//! Chat bodies: documented with one shape, parsed leniently.
 
 use super::body;
 use super::error::ApiError;
@@ -14,101 +14,105 @@ use poem_openapi::types::Type;
 use poem_openapi::{ApiExtractor, ApiExtractorType, Enum, ExtractParamOptions, Object};
 use std::collections::HashSet;
 
-/// What to ask. All of it is optional, other fields are ignored: pages post their whole state; of a field that is
-/// there twice the last counts, but a body that says yes to a call is refused then. Nothing at all means to go on.
+/// The request of a turn. All fields are optional, and unknown fields are ignored, because pages post their
+/// whole state. The last value of a repeated field counts, but a body with a repeated field that approves a
+/// call is refused. An empty request continues the run.
 #[derive(Debug, Object)]
 struct ChatRequest {
-    /// The words of a new user message, at most 256 KiB unless `limits.message_bytes` says otherwise; absent, null or
-    /// empty means to go on.
+    /// The text of a new user message, at most 256 KiB unless `limits.message_bytes` sets another limit.
+    /// Absent, null or empty: continue the run.
     content: Option<String>,
-    /// The model to ask, one of `GET /qa/models`; absent means the default.
+    /// The model, one of `GET /qa/models`; the default model if absent.
     model: Option<String>,
-    /// The tools the model may see, of `GET /tools`; absent means all.
+    /// The names of the tools that the model may see, of `GET /tools`; all if absent.
     tool_selection: Option<Vec<String>>,
-    /// The conversation as the page holds it, where `content` is absent: at most 50000 messages. Of it are read the
-    /// words of its user messages, the names of messages, and answers to held calls in parts.
+    /// The conversation as the page holds it, if `content` is absent: at most 50000 messages. The server
+    /// reads the text of user messages, the ids of messages, and decisions about held calls in the parts.
     messages: Option<Vec<PostedView>>,
-    /// The last message of the conversation alone, where `content` is absent.
+    /// Only the last message of the conversation, if `content` is absent.
     message: Option<PostedView>,
-    /// What a page of AI SDK 5 to 7 posts for; absent or null means `submit-message`.
+    /// The purpose of the request, as pages of AI SDK 5 to 7 send it; absent or null means `submit-message`.
     trigger: Option<Trigger>,
-    /// Whom such a page names, by our id or its own: with `submit-message` the user message that it edits, or the
-    /// assistant's that it goes on with; with `regenerate-message` the answer that it wants anew. What nobody knows is
-    /// taken for a message that never arrived.
+    /// The message that the request is about, by its `message_id` or by the page's id for it. With
+    /// `submit-message`: the user message that is edited, or the assistant message that is continued. With
+    /// `regenerate-message`: the response to replace. An unknown id counts as a message that never arrived.
     #[oai(rename = "messageId")]
     message_id: Option<String>,
 }
 
-/// The same, of a thread that the body names.
+/// The request of a turn, with the thread in the body.
 #[derive(Debug, Object)]
 struct ChatByIdRequest {
-    /// A thread's id, or the caller's own name for one: 1 to 64 characters.
+    /// The id of a thread, or the caller's own name for one: 1 to 64 characters.
     #[oai(validator(min_length = 1, max_length = 64))]
     id: String,
     #[oai(flatten)]
     request: ChatRequest,
 }
 
-/// What a page posts for.
+/// The purpose of a request.
 #[derive(Debug, Enum)]
 #[oai(rename_all = "kebab-case")]
 enum Trigger {
-    /// A new or edited message, or going on.
+    /// A new or edited message, or a continuation.
     SubmitMessage,
-    /// Another answer to a user message.
+    /// Another response to a user message.
     RegenerateMessage,
 }
 
-/// A message as a page holds it. Pages of AI SDK 4 hold its words in `content`, later ones in `parts`.
+/// A message as a page holds it. Pages of AI SDK 4 keep the text in `content`, later pages in `parts`.
 #[derive(Debug, Object)]
 #[oai(rename = "PostedMessage")]
 struct PostedView {
-    /// The page's name for it: 1 to 64 characters; another one is none.
+    /// The page's id for the message: 1 to 64 characters. The server ignores any other id.
     id: Option<String>,
-    /// user, assistant or another one.
+    /// user, assistant or another role.
     role: String,
-    /// Its words.
+    /// The text of the message.
     content: Option<String>,
-    /// What it is made of, where it has no `content`. The new message of a user needs a text with words.
+    /// The parts of the message, if it has no `content`. A new user message needs a text part that is not
+    /// empty.
     parts: Option<Vec<PostedPart>>,
 }
 
-/// A part of a message. Of a user's, texts are read, several as lines of one; of an assistant's, answers to held calls.
+/// A part of a message. The server reads text parts of user messages, joined by line breaks, and decisions
+/// about held calls in assistant messages.
 #[derive(Debug, Object)]
 struct PostedPart {
-    /// `text`; or, where a held call is answered, `dynamic-tool` or `tool-` with the tool's name behind it.
+    /// `text`; for a decision about a held call, `dynamic-tool`, or `tool-` followed by the name of the tool.
     r#type: String,
-    /// The words of a text.
+    /// The text of a text part.
     text: Option<String>,
-    /// `approval-responded`, where a held call is answered.
+    /// `approval-responded` for a decision about a held call.
     state: Option<String>,
-    /// The answer to a held call.
+    /// The decision about a held call.
     approval: Option<PostedApproval>,
 }
 
-/// An answer to a held call. Only what is wholly of this shape is one, and of one call not both yes and no.
+/// A decision about a held call. The server ignores a value that does not have exactly this shape, and
+/// contradicting decisions about one call.
 #[derive(Debug, Object)]
 struct PostedApproval {
-    /// The call's id.
+    /// The id of the call.
     id: String,
-    /// Whether it may run, as it is stored.
+    /// True approves the call with its stored inputs; false rejects it.
     approved: bool,
-    /// Why not: what is longer than 2000 characters is cut.
+    /// The reason for a rejection. The server cuts it to 2000 characters.
     reason: Option<String>,
 }
 
-/// A chat's body: documented as [`ChatRequest`], read forgivingly.
+/// A chat body: documented as [`ChatRequest`], parsed leniently.
 pub(super) struct ChatBody {
-    /// The thread that it names.
+    /// The thread that the body names.
     id: Option<String>,
-    /// Whether it is one that pages of the UI message stream post.
+    /// Whether a page of the UI message stream posted the body.
     pub(super) is_ui: bool,
     pub(super) ask: TurnRequest,
-    /// The calls that the page shows somebody's yes to.
+    /// The calls that the page shows as approved.
     pub(super) approved: HashSet<ToolCallId>,
 }
 
-/// The body of a chat that names its thread.
+/// A chat body that names its thread.
 pub(super) struct ChatByIdBody {
     pub(super) id: String,
     pub(super) chat: ChatBody,
@@ -139,7 +143,7 @@ impl<'a> ApiExtractor<'a> for ChatBody {
         _options: ExtractParamOptions<()>,
     ) -> Result<Self> {
         let Some(bytes) = body::bytes(request, body).await? else {
-            return Ok(Self::of_data_stream(None, TurnRequest::continuation_of_any()));
+            return Ok(Self::of_data_stream(None, TurnRequest::continuation()));
         };
         let bounds = request.extensions().get::<Bounds>().copied().ok_or_else(ApiError::internal)?;
         let (posted, repeated) = partial_json::read(body::utf8(&bytes)?, &bounds)
@@ -152,7 +156,7 @@ impl<'a> ApiExtractor<'a> for ChatBody {
             return Err(ApiError::message_too_long(bounds.message_bytes).into());
         }
         match repeated {
-            // What can be read as a yes and as something else is no yes.
+            // A body with two readings, one of which approves a call, must not approve the call.
             Some(why) if chat.ask.decisions.iter().any(|answer| answer.approved) => {
                 Err(ApiError::bad_request(format!("body: {why}")).into())
             }
@@ -198,7 +202,7 @@ impl ChatBody {
                 return Ok(Self::of_data_stream(None, ask));
             }
             Found::Is(Posted::Fields(fields)) => *fields,
-            Found::Null => return Ok(Self::of_data_stream(None, TurnRequest::continuation_of_any())),
+            Found::Null => return Ok(Self::of_data_stream(None, TurnRequest::continuation())),
             Found::Absent | Found::Other => {
                 return Err(ApiError::bad_request("body: expected a JSON object or a string"));
             }
@@ -206,7 +210,7 @@ impl ChatBody {
         if fields.messages.as_is().is_some_and(|messages| messages.too_many) {
             return Err(ApiError::bad_request(format!("messages: expected at most {MESSAGES_MAX}")));
         }
-        // Where the path names the thread, it is not read.
+        // `ChatBody` ignores the id, because the path names the thread.
         let id = given_name(std::mem::take(&mut fields.id));
         let tools = std::mem::take(&mut fields.tool_selection);
         let tools = tools.given(|| ApiError::bad_request("tool_selection: expected a list of tool names"))?;
@@ -231,7 +235,7 @@ impl ChatBody {
     }
 }
 
-/// What a page of AI SDK 4 wants.
+/// Returns the action that a page of AI SDK 4 requests.
 fn wants(fields: Fields) -> Result<Action, ApiError> {
     if let Some(words) = fields.content.given(|| ApiError::bad_request("content: expected a string"))? {
         return Ok(words_or_continue(content(words, "content")?, None));
@@ -262,7 +266,7 @@ fn words_or_continue(text: String, client_id: Option<String>) -> Action {
     }
 }
 
-/// A user's words.
+/// Returns the text of a user message, or an error if the text contains U+0000.
 pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
     match words.nul_at {
         Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
@@ -270,13 +274,13 @@ pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
     }
 }
 
-/// A name that a page gave something, if it is one.
+/// Returns the name that a page gave to a thread or a message, if the name is valid.
 pub(super) fn given_name(name: Found<Name>) -> Option<String> {
     name.is().map(|name| name.0)
 }
 
-/// What is read of a posted message: a user's words and its name. The words are its `content` if that is a text, else
-/// those of its text parts.
+/// Returns the parts of a posted message that the server reads: the text of a user message, and the name. The
+/// text is `content` if that is a string, otherwise the text parts.
 fn posted(mut message: Message, field: impl Fn() -> String) -> Result<PostedMessage, ApiError> {
     let user_text = match (message.is_of(Role::User), std::mem::take(&mut message.content)) {
         (false, _) => None,

@@ -1,4 +1,4 @@
-//! How many of something each may have at once.
+//! Concurrency limits by key.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -8,24 +8,26 @@ use std::sync::Arc;
 
 type InUse<K> = Arc<Mutex<HashMap<K, u32>>>;
 
-/// So many for each.
+/// A limit on concurrent uses for each key.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimit<K> {
     max: Option<NonZeroU32>,
     taken: InUse<K>,
 }
 
-/// One of them. It is taken until this is dropped.
+/// One use of a key. It is released on drop.
 #[derive(Debug)]
 pub(super) struct Slot<K: Eq + Hash>(Option<(K, InUse<K>)>);
 
 impl<K: Eq + Hash + Clone> ConcurrencyLimit<K> {
-    /// At most this many, or as many as there are.
+    /// A limit of `max` for each key, or no limit.
     pub(super) fn new(max: Option<NonZeroU32>) -> Self {
         Self { max, taken: Arc::default() }
     }
 
-    /// One for this one, or how many they have already.
+    /// Takes a slot for the key `of`.
+    ///
+    /// # Errors The limit, if the key has no free slot.
     pub(super) fn take(&self, of: K) -> Result<Slot<K>, NonZeroU32> {
         let Some(max) = self.max else { return Ok(Slot(None)) };
         let mut taken = self.taken.lock();

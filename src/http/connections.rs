@@ -1,7 +1,7 @@
-//! How many connections there are: of all, and of one address.
+//! Limits on the number of connections: in total, and for each address.
 //!
-//! Where there are as many as there may be, the next ones wait in the system's queue until one ends. An address that
-//! has its share is shown the door at once, so that it cannot fill the queue for others.
+//! At the total limit, new connections wait in the accept queue of the operating system. A connection of an
+//! address at its own limit is closed at once, so that one address cannot fill the queue.
 
 use super::concurrency::{ConcurrencyLimit, Slot};
 use crate::config::Caps;
@@ -9,23 +9,23 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The bits of an IPv6 address that tell one network from another; in the rest a host is free (RFC 4291, 2.5.1).
+/// The network part of an IPv6 address. A host is free to choose the other bits (RFC 4291, 2.5.1).
 const NETWORK_BITS: u128 = !0 << 64;
 
-/// The connections of one listener.
+/// The connection limits of one listener.
 #[derive(Debug)]
 pub(super) struct Connections {
     room: Arc<Semaphore>,
     of_addresses: ConcurrencyLimit<IpAddr>,
 }
 
-/// Room for one more.
+/// A permit of the total limit.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit(
-    #[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit,
+    #[expect(dead_code, reason = "the permit is released on drop")] OwnedSemaphorePermit,
 );
 
-/// A connection's place; it is taken until this is dropped.
+/// The permits of one connection. They are released on drop.
 #[derive(Debug)]
 pub(super) struct Admission {
     _room: ConnectionPermit,
@@ -42,24 +42,25 @@ impl Connections {
         }
     }
 
-    /// Waits until there is room for one more.
+    /// Waits for a permit of the total limit.
     pub(super) async fn room(&self) -> ConnectionPermit {
         match self.room.clone().acquire_owned().await {
             Ok(room) => ConnectionPermit(room),
-            // Nobody closes it.
+            // The semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// A place for this peer. `None` if its address has its share. The address is the socket's own: headers that name
-    /// another are anybody's to write.
+    /// Admits a connection of `peer`. Returns `None` if the address is at its limit. The address is that of
+    /// the socket: any client can write a header that names another.
     pub(super) fn admit(&self, peer: IpAddr, room: ConnectionPermit) -> Option<Admission> {
         let share = self.of_addresses.take(network(peer)).ok()?;
         Some(Admission { _room: room, _share: share })
     }
 }
 
-/// What counts as one address: with IPv6 a network, in which a host has as many as it likes.
+/// Returns the key under which an address is counted. An IPv6 address counts as its /64 network, because a
+/// host can use every address in it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & NETWORK_BITS).into(),

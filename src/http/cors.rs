@@ -1,7 +1,8 @@
-//! Pages of other origins: which may call, and what their browsers have to be told (Fetch, 3.2).
+//! Cross-origin requests: the allowed origins, and the headers for their browsers (Fetch, 3.2).
 //!
-//! Only origins that the configuration names, compared as bytes; never credentials, since nothing here rides on
-//! cookies. A page of another origin gets no word of this, and its browser keeps the answer from it.
+//! Only the configured origins are allowed, compared byte by byte. Credentials are never allowed, because the
+//! server uses no cookies. A response to any other origin has no CORS headers, so the browser withholds the
+//! response from its page.
 
 use poem::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -13,39 +14,40 @@ use std::sync::Arc;
 
 /// The methods of the routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
-/// What a page may send. Pages of the AI SDK name themselves as their user agent.
+/// The request headers that a page may send. AI SDK pages send a user agent of their own.
 const SENT: HeaderValue =
     HeaderValue::from_static("authorization, content-type, user-agent, x-request-id, x-stream-protocol");
-/// What a page may read of an answer's head.
+/// The response headers that a page may read.
 const READ: HeaderValue = HeaderValue::from_static(
     "idempotent-replayed, retry-after, www-authenticate, x-request-id, x-run-id, x-vercel-ai-data-stream, \
      x-vercel-ai-ui-message-stream",
 );
-/// How long a browser may go by this without asking again, in seconds.
+/// How long a browser may cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The origins whose pages may call.
 #[derive(Debug, Clone)]
 pub(crate) struct Cors(Arc<[HeaderValue]>);
 
-/// The origin of a request, of a page that may call. The front puts it there.
+/// The allowed origin of a request. The middleware puts it into the request.
 #[derive(Debug, Clone)]
 pub(super) struct AllowedOrigin(HeaderValue);
 
 impl Cors {
-    /// These, as browsers write them.
+    /// The allowed origins, in the form that browsers send.
     pub(crate) fn new(origins: &[String]) -> Self {
         Self(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect())
     }
 
-    /// The origin of the request, if it is one of these.
+    /// Returns the origin of the request if it is allowed.
     pub(super) fn allowed_origin(&self, request: &Request) -> Option<AllowedOrigin> {
         let mut origins = request.headers().get_all(ORIGIN).iter();
         let origin = origins.next().filter(|origin| self.0.contains(origin))?;
         origins.next().is_none().then(|| AllowedOrigin(origin.clone()))
     }
 
-    /// Tells the browser what its page may read, and everybody between that the answer is another for another page.
+    /// Adds the CORS headers for the browser, and `Vary` for shared caches, because the response depends on
+    /// the origin.
     pub(super) fn add_headers(&self, welcome: Option<&AllowedOrigin>, response: &mut Response) {
         if self.0.is_empty() {
             return;
@@ -60,8 +62,8 @@ impl Cors {
 }
 
 impl AllowedOrigin {
-    /// The answer to a browser that asks before it sends what its page wants to (Fetch, 4.8). It tells nothing of
-    /// anybody, and comes without a token.
+    /// Returns the response to a preflight request (Fetch, 4.8). A preflight carries no token, and the
+    /// response discloses nothing about a user.
     pub(super) fn preflight(&self, request: &Request) -> Option<Response> {
         if request.method() != Method::OPTIONS || request.header(ACCESS_CONTROL_REQUEST_METHOD).is_none() {
             return None;

@@ -1,27 +1,28 @@
-//! How long clients may take.
+//! Deadlines for clients.
 
 use std::time::Duration;
 
-/// Longer is for ever, and later than that no clock can tell.
+/// Upper bound of a deadline. Adding a longer duration to an `Instant` can overflow.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long a client may take for what it does. The defaults suit clients on bad lines; an attack is over sooner.
+/// The deadlines of a client. The defaults suit clients on slow lines and still end an attack.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Deadlines {
-    /// From the first moment of a connection to the end of its first request's head; with HTTP/1.1 also from the first
+    /// From the start of a connection to the end of its first request head. With HTTP/1.1 also from the first
     /// byte of each later head to its end.
     pub head: Duration,
-    /// For a connection without a request. Proxies keep theirs for a minute, and one that finds its connection closed
-    /// fails its client.
+    /// For a connection without an open request. Reverse proxies keep idle connections for about a minute,
+    /// and a proxy that reuses a closed connection fails the request of its client.
     pub idle: Duration,
-    /// Between two pieces of a body.
+    /// Between two chunks of a request body.
     pub body_piece: Duration,
-    /// For a whole body.
+    /// For a whole request body.
     pub body: Duration,
-    /// For taking more of what there is for it. Where there is nothing, it may wait as long as it likes.
+    /// The write deadline: for reading the next piece of a response. A response without pending output has no
+    /// deadline.
     pub taking: Duration,
-    /// With HTTP/2: between two looks whether the other side is still there, and for saying that it is.
+    /// With HTTP/2: the interval between two pings, and the time for the acknowledgement of a ping.
     pub ping: Duration,
 }
 
@@ -39,7 +40,7 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// The same, each one that a clock can tell.
+    /// Returns the deadlines, each limited to a duration that an `Instant` can represent.
     pub(crate) fn tellable(self) -> Self {
         let Self { head, idle, body_piece, body, taking, ping } = self;
         let [head, idle, body_piece, body, taking, ping] =

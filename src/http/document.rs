@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the routes say of themselves, and what their derives cannot say.
+//! The OpenAPI document: the output of the derives, refined with facts that the derives cannot express.
 
 use super::payload::{PAGE_SIZE, PAGE_SIZE_MAX};
 use crate::domain::call::CALL_STATES;
@@ -6,11 +6,12 @@ use crate::domain::event::EventType;
 use poem::http::Method;
 use serde_json::{Map, Value, json};
 
-/// The operations that read their body forgivingly: other fields, and other shapes of them, are let pass.
+/// The operations with a lenient body: unknown fields, and other shapes of known fields, are accepted.
 const FORGIVING: [&str; 2] = ["chat", "chatById"];
 
-/// What follows from an answer: the operation and its status, then the operation that takes a value of it, where that
-/// goes, and which value it is. Links that a path's own ids make plain are not named.
+/// Links: the operation and the status of its response, the linked operation, the parameter or body field
+/// that takes the value, and the expression for the value. Links that follow from ids in the path are not
+/// listed.
 const LINKS: [(&str, &str, &str, &str, &str); 10] = [
     ("chat", "200", "getRun", "run_id", "$response.header.x-run-id"),
     ("chat", "200", "cancelRun", "run_id", "$response.header.x-run-id"),
@@ -23,10 +24,10 @@ const LINKS: [(&str, &str, &str, &str, &str); 10] = [
     ("validateTool", "200", "validateTool", BODY_TOOL_CALL_ID, "$response.body#/toolCallId"),
     ("cancelToolCall", "200", "getToolCall", "tool_call_id", "$response.body#/tool_call_id"),
 ];
-/// Of the body, not of the path.
+/// A field of the body, not a path parameter.
 const BODY_TOOL_CALL_ID: &str = "toolCallId";
 
-/// What may be posted, for who tries it.
+/// Returns an example body for an operation.
 fn example(operation: &str) -> Option<Value> {
     Some(match operation {
         "chat" => json!({ "content": "delete notes.txt" }),
@@ -50,7 +51,7 @@ fn example(operation: &str) -> Option<Value> {
     })
 }
 
-/// The words of a field that knows only some.
+/// The allowed values of string fields: schema, field, values.
 const WORDS: [(&str, &str, &[&str]); 13] = [
     ("ToolCall", "state", &CALL_STATES),
     ("ToolCall", "risk_level", &RISKS),
@@ -68,10 +69,10 @@ const WORDS: [(&str, &str, &[&str]); 13] = [
 ];
 const RISKS: [&str; 3] = ["low", "medium", "high"];
 
-/// Where an operation says what is posted to it.
+/// The JSON pointer from an operation to its body.
 const BODY: &str = "/requestBody/content/application~1json";
 
-/// The document of these routes, from what they say of themselves.
+/// Returns the refined document for the document that the derives produce.
 pub(super) fn refined(spec: &str) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
     let mut strict = Vec::new();
@@ -105,7 +106,7 @@ pub(super) fn refined(spec: &str) -> Value {
     document
 }
 
-/// Which methods each path has, as patterns of the document: `/threads/{thread_id}`.
+/// Returns each path with its methods. Paths are templates of the document: `/threads/{thread_id}`.
 pub(super) fn methods(document: &Value) -> impl Iterator<Item = (&str, Vec<Method>)> {
     let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
     paths.map(|(path, item)| {
@@ -133,14 +134,14 @@ fn set(value: &mut Value, more: Value) {
     }
 }
 
-/// Names say shapes, the same ones everywhere.
+/// Refines a field by its name. A field name has the same format in every schema.
 fn shape_field(schema: &str, name: &str, property: &mut Value) {
     let words = WORDS.iter().find(|words| (words.0, words.1) == (schema, name));
     let one_of_many = property.pointer_mut("/items").filter(|_| (schema, name) == ("Run", "pending"));
     if let Some(id) = one_of_many {
         set(id, json!({ "format": "uuid" }));
     } else if schema == "DecisionResult" && name == BODY_TOOL_CALL_ID {
-        // What was asked for, which may be no id.
+        // The field echoes the request and may be any string.
     } else if (schema, name) == ("DecisionResult", "status") {
         set(property, json!({ "enum": [200, 202, 403, 404, 409, 422, 429, 500, 503] }));
     } else if let Some((_, _, words)) = words {
@@ -157,7 +158,7 @@ fn shape_field(schema: &str, name: &str, property: &mut Value) {
 fn shape_parameter(operation: &str, parameter: &mut Value) {
     let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
     let shape = match (operation, name) {
-        // There it may be the caller's own name for it.
+        // The parameter may be the caller's own name for the thread.
         ("chat" | "attach", "thread_id") => return,
         (_, "page_size") => json!({ "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE }),
         ("listMessages" | "listRunEvents" | "listToolCallEvents", "cursor")
@@ -176,7 +177,7 @@ fn shape_parameter(operation: &str, parameter: &mut Value) {
     }
 }
 
-/// What is posted: a field that may be absent may be null too, and only a forgiving reader lets others pass.
+/// Refines a body schema: an optional field may be null, and only a lenient body accepts unknown fields.
 fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     for (name, property) in fields(schema.get_mut("properties")) {
@@ -184,11 +185,12 @@ fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
             continue;
         }
         if let Some(words) = words_of(property, named) {
-            // A schema with a name of its own could be null nowhere or everywhere.
+            // A named schema would be nullable either at every use or at none.
             if let Value::Object(property) = property {
                 property.remove("allOf");
             }
-            // Nullable alone adds nothing to the words of an enum (OpenAPI 3.0.3, a clarification of 3.0.0).
+            // `nullable` alone does not add null to the values of an enum (OpenAPI 3.0.3, a clarification of
+            // 3.0.0).
             let words: Vec<Value> = words.iter().cloned().chain([Value::Null]).collect();
             set(property, json!({ "type": "string", "enum": words, "nullable": true }));
         } else if property.get("type").is_some() {
@@ -200,7 +202,7 @@ fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
     }
 }
 
-/// The words that a field takes by the schema that it names.
+/// Returns the allowed values of a field that refers to a named enum schema.
 fn words_of<'a>(property: &Value, named: &'a Value) -> Option<&'a Vec<Value>> {
     let name = property.pointer("/allOf/0/$ref")?.as_str()?.rsplit('/').next()?;
     named.get(name)?.get("enum")?.as_array()
@@ -208,7 +210,7 @@ fn words_of<'a>(property: &Value, named: &'a Value) -> Option<&'a Vec<Value>> {
 
 fn complete(operation: &str, status: &str, response: &mut Value) {
     if let Some(Value::Object(headers)) = response.get_mut("headers") {
-        // As they are sent, and as links have to write them.
+        // Header names are sent in lower case, and links must write them so.
         let lower = |(name, header): (String, Value)| (name.to_ascii_lowercase(), header);
         *headers = std::mem::take(headers).into_iter().map(lower).collect();
         if status == "405" {

@@ -1,7 +1,7 @@
-//! Errors on the wire: the only place where a failure gets its status.
+//! Errors on the wire: the only place that maps a failure to a status.
 //!
-//! Every failure is `{"error":{"code","message","details"?}}`, those of the framework too. What goes out is
-//! written here; what a lower layer says of itself goes to the log.
+//! Every failure has the body `{"error":{"code","message","details"?}}`, including failures of the framework.
+//! This module writes all texts that clients receive; the error texts of lower layers go to the log.
 
 use super::auth::Unknown;
 use super::payload::Json;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use tracing::{Span, field};
 
-/// When to ask again where turns under way are in the way: nobody knows when one ends.
+/// `retry-after` of the limits on concurrent turns, in seconds. The end of a turn cannot be predicted.
 const TURN_SECONDS: u64 = 5;
 
 /// The body of every failure.
@@ -28,30 +28,30 @@ pub(super) struct ErrorBody {
     error: Box<ErrorDetail>,
 }
 
-/// A failure as one of several answers.
+/// A failure as one of several results in a response.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     pub(super) status: u16,
     pub(super) error: Box<ErrorDetail>,
-    /// In so many seconds it may go.
+    /// Seconds until a retry may succeed.
     pub(super) retry_after: Option<u64>,
 }
 
 impl Refusal {
-    /// Whether the database, or this server, is not there.
+    /// Whether the database or this server is unavailable.
     pub(super) fn is_unavailable(&self) -> bool {
         self.status == 503
     }
 }
 
-/// What failed.
+/// The description of a failure.
 #[derive(Debug, Clone, Object)]
 pub(super) struct ErrorDetail {
-    /// What failed, for programs.
+    /// The error code, for programs.
     code: String,
     /// What failed and what was expected, for people.
     message: String,
-    /// More facts, where there are any.
+    /// Further facts about the failure, if any.
     #[oai(skip_serializing_if_is_none)]
     details: Option<Any<Value>>,
 }
@@ -59,50 +59,52 @@ pub(super) struct ErrorDetail {
 /// A failure, by its status.
 #[derive(Debug, ApiResponse)]
 pub(super) enum ApiError {
-    /// The request cannot be read.
+    /// The request is malformed.
     #[oai(status = 400)]
     BadRequest(Json<ErrorBody>),
-    /// Who calls is not known.
+    /// The caller is not authenticated.
     #[oai(status = 401)]
     Unauthenticated(
         Json<ErrorBody>,
-        /// `Bearer`; of credentials that were refused also `error` and, in `error_description`, why (RFC 6750, 3).
+        /// `Bearer`; for refused credentials also `error`, and the cause in `error_description` (RFC 6750,
+        /// 3).
         #[oai(header = "www-authenticate")]
         String,
     ),
-    /// The caller may see this, but not do it.
+    /// The caller may see the resource, but may not do this.
     #[oai(status = 403)]
     Forbidden(Json<ErrorBody>),
-    /// It is not there, or not for the caller.
+    /// The resource does not exist, or the caller may not see it.
     #[oai(status = 404)]
     NotFound(Json<ErrorBody>),
     /// The resource has no such method.
     #[oai(status = 405)]
     MethodNotAllowed(Json<ErrorBody>),
-    /// It stands otherwise than the request takes for granted.
+    /// The state of the resource does not allow the request.
     #[oai(status = 409)]
     Conflict(Json<ErrorBody>),
     /// The body is too long.
     #[oai(status = 413)]
     BodyTooLarge(Json<ErrorBody>),
-    /// The body is not JSON by its content type.
+    /// The content type of the body is not JSON.
     #[oai(status = 415)]
     UnsupportedMediaType(Json<ErrorBody>),
-    /// The request can be read, but not be done.
+    /// The request is well-formed but cannot be carried out.
     #[oai(status = 422)]
     Unprocessable(Json<ErrorBody>),
-    /// Too much of this at once, or too often. Nothing was done.
+    /// The caller exceeded a rate or concurrency limit. Nothing was done.
     #[oai(status = 429)]
     RateLimited(
         Json<ErrorBody>,
-        /// In so many seconds it may go (RFC 9110, 10.2.3).
+        /// Seconds until a retry may succeed (RFC 9110, 10.2.3).
         #[oai(header = "retry-after")]
         String,
     ),
     /// A fault of the server.
     #[oai(status = 500)]
     Internal(Json<ErrorBody>),
-    /// The database, or the issuer of the caller's token, cannot be reached: what became of the request is unknown, asking again is safe.
+    /// The server is stopping or at a limit, or the database or the issuer of the caller's token is
+    /// unreachable. The result of the request may be unknown. A retry is safe.
     #[oai(status = 503)]
     Unavailable(Json<ErrorBody>, #[oai(header = "retry-after")] String),
 }
@@ -112,18 +114,20 @@ fn body(code: &str, message: impl Into<String>, details: Option<Value>) -> Json<
     Json(ErrorBody { error: Box::new(error) })
 }
 
-/// The words of an `error_description`, with `?` for what none may have (RFC 6750, 3).
+/// Returns the text of an `error_description`, with `?` in place of characters that the header must not
+/// contain (RFC 6750, 3).
 fn described(why: &Unknown) -> String {
     why.to_string().replace(|c| !matches!(c, ' '..='~') || matches!(c, '"' | '\\'), "?")
 }
 
 impl ApiError {
-    /// The request cannot be read; the message names the field and says what was expected.
+    /// The request is malformed. The message names the field and the expected value.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::BadRequest(body("bad_request", message, None))
     }
 
-    /// Who calls is not known. Why not is in the head of the answer (RFC 6750, 3) and in the log.
+    /// The caller is not authenticated. The cause is in the `www-authenticate` header (RFC 6750, 3) and in
+    /// the log.
     pub(super) fn unauthenticated(why: &Unknown) -> Self {
         Span::current().record("cause", field::display(why));
         let challenge = if why.is_without_credentials() {
@@ -134,23 +138,23 @@ impl ApiError {
         Self::Unauthenticated(body("unauthenticated", "Expected a valid bearer token.", None), challenge)
     }
 
-    /// It is not there, or not for the caller: the answer is the same.
+    /// The resource does not exist, or the caller may not see it. Both cases have the same response.
     pub(super) fn not_found() -> Self {
         Self::NotFound(body("not_found", "There is nothing here, or nothing for you.", None))
     }
 
-    /// A caller from outside of what this server serves.
+    /// The caller may not do this.
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::Forbidden(body("forbidden", message, None))
     }
 
-    /// The body is longer than this.
+    /// The body is longer than `bytes_max`.
     pub(super) fn body_too_large(bytes_max: usize) -> Self {
         let message = format!("The body is longer than {bytes_max} bytes.");
         Self::BodyTooLarge(body("body_too_large", message, None))
     }
 
-    /// A user's message is longer than this.
+    /// A user message is longer than `bytes_max`.
     pub(super) fn message_too_long(bytes_max: usize) -> Self {
         let message = format!("The message is longer than {bytes_max} bytes.");
         Self::BodyTooLarge(body("body_too_large", message, None))
@@ -161,24 +165,25 @@ impl ApiError {
         Self::MethodNotAllowed(body("method_not_allowed", "The resource has no such method.", None))
     }
 
-    /// The body is no JSON by its content type.
+    /// The content type of the body is not JSON.
     pub(super) fn unsupported_media_type() -> Self {
         let message = "Expected the content type application/json.";
         Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
     }
 
-    /// The body is compressed, and nobody unpacks what may be a thousand times as long.
+    /// The body is compressed. The server does not decompress bodies: the result may be a thousand times as
+    /// long.
     pub(super) fn encoded_body() -> Self {
-        let message = "Content-Encoding: expected none; a body is read as it comes.";
+        let message = "Content-Encoding: expected none; the server does not decompress bodies.";
         Self::UnsupportedMediaType(body("unsupported_media_type", message, None))
     }
 
-    /// Too much of this at once, or too often; `seconds` from now it may go.
+    /// The caller exceeded a limit. A retry may succeed after `seconds`.
     pub(super) fn rate_limited(message: impl Into<String>, seconds: u64) -> Self {
         Self::RateLimited(body("rate_limited", message, None), seconds.to_string())
     }
 
-    /// The caller did this as often as they may for now; `seconds` from now they may again.
+    /// The caller exceeded a limit for each minute. A retry may succeed after `seconds`.
     pub(super) fn too_often(max: NonZeroU32, what: &str, seconds: u64) -> Self {
         Self::rate_limited(format!("More than {max} {what} in a minute."), seconds)
     }
@@ -188,25 +193,25 @@ impl ApiError {
         Self::Internal(body("internal", "The server failed.", None))
     }
 
-    /// The server is about to leave; another one, or the next, will answer.
+    /// The server is stopping. Another server, or the next process, can take the request.
     pub(super) fn stopping() -> Self {
-        let message = "The server is stopping. Asking again is safe.";
+        let message = "The server is stopping. A retry is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
-    /// Nobody can be known: the keys for their tokens cannot be had.
+    /// No token can be verified, because the issuer's keys are unreachable.
     pub(super) fn keys_unavailable() -> Self {
-        let message = "The issuer's keys cannot be had. Asking again is safe.";
+        let message = "The issuer's keys cannot be reached. A retry is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
-    /// The bodies of other requests take all the bytes that there are for bodies.
+    /// The bodies of other requests use the whole body budget.
     pub(super) fn too_many_bodies() -> Self {
-        let message = "The server reads as many bytes of bodies as it may. Asking again is safe.";
+        let message = "The bodies of other requests use the whole memory for bodies. A retry is safe.";
         Self::Unavailable(body("unavailable", message, None), "1".to_owned())
     }
 
-    /// The same as one of several answers.
+    /// Converts the error to one of several results in a response.
     pub(super) fn refusal(self) -> Refusal {
         let (status, Json(body), retry_after) = match self {
             Self::BadRequest(body) => (400, body, None),
@@ -235,7 +240,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the store failed");
         if error.is_unavailable() {
-            let message = "The database cannot be reached. Asking again is safe.";
+            let message = "The database cannot be reached. A retry is safe.";
             Self::Unavailable(body("unavailable", message, None), "1".to_owned())
         } else {
             Self::internal()
@@ -298,10 +303,11 @@ impl From<PolicyError> for ApiError {
         match error {
             PolicyError::NotFound => Self::not_found(),
             PolicyError::Loosened(tool) => Self::forbidden(format!(
-                "{tool} would go further than before. You may only tighten what holds in the session."
+                "{tool} would go further than before. You may only tighten the policy of the session."
             )),
             PolicyError::ModeLoosened => Self::forbidden(
-                "mode: tools that ask would go further than before. You may only tighten what holds in the session.",
+                "mode: tools that ask would go further than before. \
+                 You may only tighten the policy of the session.",
             ),
             PolicyError::UnknownTool(name) => {
                 Self::Unprocessable(body("unknown_tool", format!("tools: there is no tool {name:?}."), None))
@@ -320,7 +326,7 @@ impl From<GrantError> for ApiError {
     }
 }
 
-/// What a body that decides calls its fields.
+/// The names of the fields of a decision.
 struct DecisionFields {
     input_hash: &'static str,
     validated_inputs: &'static str,
@@ -331,7 +337,7 @@ impl DecisionFields {
     /// Under `/qa`.
     const CAMEL: Self =
         Self { input_hash: "inputHash", validated_inputs: "validatedInputs", remember: "remember" };
-    /// Everywhere else, where a decision's own word may say that it reaches further.
+    /// On the other routes. There the value of `decision` itself can ask to remember an approval.
     const SNAKE: Self =
         Self { input_hash: "input_hash", validated_inputs: "validated_inputs", remember: "decision" };
 }
@@ -343,17 +349,17 @@ impl From<DecideError> for ApiError {
 }
 
 impl ApiError {
-    /// Why a decision is not taken, where fields are in snake case.
+    /// The error of a refused decision, on a route with fields in snake case.
     pub(super) fn not_decided_here(error: DecideError) -> Self {
         Self::not_decided(error, DecisionFields::SNAKE)
     }
 
-    /// A decision about a call of a run that waits for nobody any more.
+    /// The run of the call does not wait for a decision.
     pub(super) fn run_not_waiting(call: &ToolCall) -> Self {
-        Self::conflict("run_not_waiting", "The run waits for nobody any more.", Some(how_closed(call)))
+        Self::conflict("run_not_waiting", "The run does not wait for a decision.", Some(how_closed(call)))
     }
 
-    /// The inputs in this field do not fit the tool.
+    /// The inputs in this field do not match the tool's schema.
     pub(super) fn invalid_inputs(field: &str, errors: &[InputError]) -> Self {
         let list = errors.iter().map(|error| json!({ "pointer": error.pointer, "message": error.message }));
         let details = json!({ "errors": list.collect::<Vec<Value>>() });
@@ -374,7 +380,8 @@ impl ApiError {
             DecideError::Closed(call) => closed(&call),
             DecideError::Unreadable => Self::conflict(
                 "unreadable",
-                "The stored inputs of the call cannot be read, so it cannot be approved. It stays pending; you may reject it.",
+                "The stored inputs of the call cannot be read, so it cannot be approved. \
+                 It stays pending; you may reject it.",
                 Some(json!({ "state": "pending" })),
             ),
             DecideError::ToolUnavailable(name) => Self::conflict(
@@ -385,7 +392,7 @@ impl ApiError {
             DecideError::Stale { input_hash } => Self::conflict(
                 "stale",
                 &format!(
-                    "{}: what was shown is out of date. Look at the call again; it stays pending.",
+                    "{}: the call has changed since it was shown. Read it again; it stays pending.",
                     fields.input_hash
                 ),
                 Some(json!({ "state": "pending", "input_hash": input_hash })),
@@ -400,12 +407,13 @@ impl ApiError {
     }
 }
 
-/// A decision that came behind another end; the details say which.
+/// The error of a decision about a call that is not pending any more. The details have the call's state and
+/// decision.
 fn closed(call: &ToolCall) -> ApiError {
     let details = how_closed(call);
     match &call.state {
         State::Expired(_) => {
-            ApiError::conflict("expired", "Nobody decided in time; the call expired.", Some(details))
+            ApiError::conflict("expired", "The call expired without a decision.", Some(details))
         }
         State::Cancelled(..) => ApiError::conflict("cancelled", "The call was cancelled.", Some(details)),
         _ => ApiError::conflict("already_decided", "The call is decided already.", Some(details)),
@@ -420,7 +428,7 @@ fn how_closed(call: &ToolCall) -> Value {
     details
 }
 
-/// A failure of the framework in the one shape; ours pass through.
+/// Converts an error of the framework to the common body. Errors of this module pass through.
 pub(super) fn shaped(error: poem::Error) -> Response {
     if error.is_from_response() {
         return error.into_response();
@@ -442,12 +450,12 @@ pub(super) fn shaped(error: poem::Error) -> Response {
     ours.into_response()
 }
 
-/// Whether it says that the resource has no such method.
+/// Whether the response refuses the method.
 pub(super) fn refuses_method(response: &Response) -> bool {
     response.status() == StatusCode::METHOD_NOT_ALLOWED
 }
 
-/// A readiness answer.
+/// The response of the readiness probe.
 pub(super) fn readiness(ready: bool) -> Response {
     if ready {
         return "ok".into_response();
@@ -463,7 +471,7 @@ pub(super) fn redirect(to: &'static str) -> Response {
     response
 }
 
-/// The connection is another protocol's from here on.
+/// A response that switches the connection to another protocol.
 pub(super) fn switching_protocols(head: ResponseBuilder) -> Response {
     head.status(StatusCode::SWITCHING_PROTOCOLS).finish()
 }

@@ -9,24 +9,25 @@ use poem_openapi::Object;
 use poem_openapi::types::ToJSON;
 use serde_json::{Map, Value, json};
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Object)]
 #[oai(rename = "Event", skip_serializing_if_is_none)]
 pub(super) struct EventView {
-    /// Its place among all events: it only grows, with gaps where others are not for the caller to see.
+    /// The position among all events. Positions only grow, with gaps for events that the caller may not see.
     seq: i64,
-    /// What happened, in the past tense.
+    /// The type of the event, in the past tense.
     #[oai(rename = "type")]
     event_type: String,
     at: String,
-    /// Who did it: `user:<sub>`, `system:policy` and the like.
+    /// The actor: `user:<sub>`, `system:policy` and others.
     actor: String,
     session_id: String,
     thread_id: String,
     run_id: Option<String>,
     tool_call_id: Option<String>,
-    /// Of a call: its `tool_name`, `tool_call_id`, `args` where they can be read, `risk_level`, `input_hash`, and if there
-    /// are any `reason` and `expires_at`; after a decision also `decision`, at the end also `state`.
+    /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable, `risk_level`, `input_hash`,
+    /// and `reason` and `expires_at` if the call has them; from the decision on also `decision`, and at the
+    /// end of the call also `state`.
     data: JsonObject,
 }
 
@@ -46,8 +47,8 @@ impl EventView {
     }
 }
 
-/// The type of an event. A word that this version does not know is told as it is where it is one: on the stream it has a
-/// line to itself.
+/// Returns the type of an event. A type that this version does not know is passed through if it is a single
+/// word, because the type has a line of its own in an event stream.
 fn word(event: &Event) -> String {
     match &event.event_type {
         Ok(known) => known.as_str().to_owned(),
@@ -58,11 +59,11 @@ fn word(event: &Event) -> String {
     }
 }
 
-/// What stands in the row, with what the call knows.
+/// Returns the stored data of an event, completed with data of its call.
 fn data(event: &Event) -> Map<String, Value> {
     let mut data = event.data.clone();
     let Some(call) = &event.call else { return data };
-    // In full it is in the decision.
+    // These facts are part of `decision`.
     for word in ["decision", "edited", "surface"] {
         data.remove(word);
     }
@@ -82,7 +83,7 @@ fn data(event: &Event) -> Map<String, Value> {
     ];
     for (name, value) in known {
         if let Some(value) = value {
-            // What was written down then is the fact.
+            // Data that was stored with the event takes precedence.
             data.entry(name).or_insert(value);
         }
     }
@@ -93,21 +94,21 @@ const fn is_before_decision(event: Option<EventType>) -> bool {
     matches!(event, Some(EventType::ToolCalled | EventType::ToolRequiresApproval))
 }
 
-/// The decision in force, if it was when this happened.
+/// Returns the decision of the call if it was in force at the time of the event.
 fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
     let decision = call.decision.as_ref()?;
     let in_force = decision.at <= event.at && !is_before_decision(event.event_type.as_ref().ok().copied());
     in_force.then(|| call::decision(decision))
 }
 
-/// How a call stands that this has ended, where the row does not say.
+/// Returns the final state of a call for an event that ended the call, if the row does not contain it.
 const fn state(event: EventType) -> Option<&'static str> {
     Some(match event {
         EventType::ToolRejected | EventType::ToolBlocked => "rejected",
         EventType::ToolExpired => "expired",
         EventType::ToolCancelled => "cancelled",
         EventType::ToolSucceeded => "succeeded",
-        // What could not be run at all is the one failure whose row is silent.
+        // Only the row of a call that could not run at all lacks the state.
         EventType::ToolFailed => "invalid",
         EventType::ToolInterrupted => "interrupted",
         _ => return None,

@@ -1,7 +1,7 @@
-//! Events as one client reads them, one after the other as they happen.
+//! The event stream of one client.
 //!
-//! Each piece is written once the one before was taken; so a client that reads slowly is written ahead for by one
-//! piece, and what it has not read stays in the rows.
+//! A chunk is written after the client took the previous one. A slow client therefore has at most one chunk
+//! in memory, and the unread events stay in the database.
 
 use super::event::write_frame;
 use super::rates::StreamSlot;
@@ -17,17 +17,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// The media type of Server-Sent Events.
 pub(super) const MEDIA_TYPE: &str = "text/event-stream";
-/// A comment, which shows that the stream is alive.
+/// The keep-alive comment.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// One client's stream.
 pub(super) struct EventStream {
     pub(super) subscription: Subscription,
-    /// After how long a silence it shows that it is alive.
+    /// The interval without output after which the stream sends a keep-alive.
     pub(super) keep_alive: Option<Duration>,
-    /// When it ends: nobody is known by an old token.
+    /// When the stream ends: the expiry of the caller's token.
     pub(super) until: Option<Instant>,
-    /// As long as there is anything of the stream in memory, it counts.
+    /// The slot is released when the stream is dropped.
     pub(super) _place: StreamSlot,
     pub(super) _open: Now,
 }
@@ -55,7 +55,7 @@ impl EventStream {
     }
 }
 
-/// Comes back at this time.
+/// Completes at this time, or never for `None`.
 pub(super) async fn end(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
@@ -68,13 +68,13 @@ impl IntoResponse for EventStream {
         let pieces = stream::unfold(self, Self::next).map(Ok::<_, io::Error>);
         Response::builder()
             .content_type(MEDIA_TYPE)
-            // Proxies that buffer would hold the events back.
+            // A buffering proxy would delay the events.
             .header("x-accel-buffering", "no")
             .body(Body::from_bytes_stream(pieces))
     }
 }
 
-/// The stream as the document has it, beside what else is answered.
+/// Returns the documentation of the stream, next to other content types of the response.
 pub(super) fn told(description: &'static str, others: Vec<MetaMediaType>) -> MetaResponse {
     let mut content = others;
     content.push(MetaMediaType {

@@ -1,4 +1,4 @@
-//! What happens: a page of it, or as it happens.
+//! Events, as pages and as streams.
 
 use super::Api;
 use super::auth::{Caller, Expiry};
@@ -18,7 +18,7 @@ use poem_openapi::{ApiResponse, OpenApi};
 
 type EventPage = PageOf<EventView>;
 
-/// Events as they happen.
+/// A stream of events.
 struct LiveEvents(EventStream);
 
 impl IntoResponse for LiveEvents {
@@ -35,7 +35,7 @@ impl ApiResponse for LiveEvents {
     fn register(_registry: &mut Registry) {}
 }
 
-/// A page of events, or events as they happen, whichever is asked for.
+/// A page or a stream of events, as requested.
 enum SomeEvents {
     Page(Paged<EventView>),
     Live(Box<EventStream>),
@@ -64,7 +64,7 @@ impl ApiResponse for SomeEvents {
     }
 }
 
-/// What is asked for.
+/// The events that a request selects.
 struct EventQuery {
     reader: EventReader,
     about: EventFilter,
@@ -75,27 +75,28 @@ pub(super) struct Events(pub(super) Api);
 
 #[OpenApi(tag = "Tag::Events")]
 impl Events {
-    /// What happens, as it happens
+    /// Stream events
     ///
-    /// All of the caller's threads; who may approve a tool's calls hears of those that a person is asked about, and who
-    /// operates the server of everything in their tenant. With `Last-Event-ID`, or `after`, it begins behind that
-    /// event and nothing is missing between; otherwise it begins now. The stream ends with the caller's token.
+    /// The stream has the events of the caller's threads. A caller with a role that approves a tool's calls
+    /// also receives the events of held calls of that tool, and an operator receives all events of the
+    /// tenant. With `Last-Event-ID` or `after`, the stream resumes after that event without gaps; otherwise
+    /// it begins with the next event. The stream ends when the caller's token expires.
     #[oai(path = "/events", method = "get", operation_id = "streamEvents")]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn stream(
         &self,
         caller: Caller,
         expiry: Expiry,
-        /// The `seq` of the last event that the caller has.
+        /// The `seq` of the last event that the client received.
         #[oai(name = "last-event-id")]
         last_event_id: Header<Option<String>>,
-        /// The same, for who can send no such header.
+        /// The same, for clients that cannot send the header.
         after: Query<Option<String>>,
-        /// Of this session alone.
+        /// Only events of this session.
         session_id: Query<Option<String>>,
-        /// Of this thread alone.
+        /// Only events of this thread.
         thread_id: Query<Option<String>>,
-        /// In the place of a token, for a browser, which can send no header here: what `POST /tickets` gave.
+        /// A ticket of `POST /tickets`, in place of a token, for browsers that cannot send headers here.
         #[oai(name = "ticket")]
         _ticket: Query<Option<String>>,
     ) -> Result<LiveEvents, ApiError> {
@@ -109,7 +110,7 @@ impl Events {
         Ok(LiveEvents(self.live(&caller, expiry, EventQuery { reader, about, after }).await?))
     }
 
-    /// What happened in a run, oldest first, or as it happens
+    /// List or stream the events of a run, oldest first
     #[oai(path = "/runs/:run_id/events", method = "get", operation_id = "listRunEvents")]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn of_run(
@@ -118,10 +119,10 @@ impl Events {
         caller: Caller,
         expiry: Expiry,
         run_id: Path<String>,
-        /// The `seq` of the last event that the caller has, for a stream.
+        /// The `seq` of the last event that the client received, for a stream.
         #[oai(name = "last-event-id")]
         last_event_id: Header<Option<String>>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -133,10 +134,10 @@ impl Events {
         self.some(request, caller, expiry, about, after, size).await
     }
 
-    /// What happened to a call, oldest first, or as it happens
+    /// List or stream the events of a tool call, oldest first
     ///
-    /// For the thread's user; of a call that a person is, or was, asked about also for those who may approve its tool's
-    /// calls.
+    /// Allowed for the thread's user. For a call that is or was held, also allowed for callers with a role
+    /// that approves the tool's calls.
     #[oai(path = "/tool_calls/:tool_call_id/events", method = "get", operation_id = "listToolCallEvents")]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter of the route")]
     async fn of_call(
@@ -145,10 +146,10 @@ impl Events {
         caller: Caller,
         expiry: Expiry,
         tool_call_id: Path<String>,
-        /// The `seq` of the last event that the caller has, for a stream.
+        /// The `seq` of the last event that the client received, for a stream.
         #[oai(name = "last-event-id")]
         last_event_id: Header<Option<String>>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -162,7 +163,7 @@ impl Events {
 }
 
 impl Events {
-    /// Of one run or one call.
+    /// Returns the events of one run or one call.
     async fn some(
         &self,
         request: &Request,
@@ -192,7 +193,7 @@ impl Events {
             }
         }
         if let Some(looked) = up_to {
-            // The last rows may be none of the reader's.
+            // The last rows may be invisible to the reader. The cursor still moves past them.
             results.push(looked.to_string(), []);
         }
         Ok(SomeEvents::Page(results.finish(up_to.is_some())))
@@ -217,7 +218,7 @@ impl Events {
     }
 }
 
-/// Whether Server-Sent Events are asked for, in so many words (RFC 9110, 12.5.1).
+/// Whether `accept` names Server-Sent Events explicitly (RFC 9110, 12.5.1).
 fn wants_stream(request: &Request) -> bool {
     let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|range| {
@@ -226,7 +227,7 @@ fn wants_stream(request: &Request) -> bool {
     })
 }
 
-/// What a browser says that it has, after a cut. It says nothing in so many words where it has nothing.
+/// Parses `Last-Event-ID`, which a browser sends when it reconnects. An empty value counts as absent.
 fn parse_last_event_id(header: &Header<Option<String>>) -> Result<Option<i64>, ApiError> {
     seq("Last-Event-ID", header.0.as_deref().filter(|id| !id.is_empty()))
 }

@@ -1,4 +1,4 @@
-//! What operators and their machines ask: whether the process lives, whether it is ready, what it has counted.
+//! Liveness, readiness and metrics.
 
 use super::Api;
 use super::error::{self, ApiError};
@@ -15,19 +15,19 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How often the database is asked for what only it knows, however often somebody looks.
+/// Minimum time between two reads of the gauges from the database, for any rate of scrapes.
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long somebody who looks waits for it.
+/// How long a scrape waits for the database.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The metrics, with what has to be read for them.
+/// The metrics, with the gauges that are read from the database.
 #[derive(Debug, Clone)]
 pub(crate) struct Scrape {
     store: Store,
     metrics: Metrics,
     tasks: Tasks,
     clock: Arc<dyn Clock>,
-    /// When the database was last asked.
+    /// When the gauges were last read.
     looked: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -36,7 +36,7 @@ impl Scrape {
         Self { store, metrics, tasks, clock, looked: Arc::default() }
     }
 
-    /// The metrics as text. Those of a database that does not answer are left out.
+    /// Returns the metrics as text. If the database does not answer, its gauges are left out.
     pub(crate) async fn text(&self) -> String {
         self.refresh().await;
         self.metrics.text()
@@ -49,7 +49,7 @@ impl Scrape {
         }
         *looked = Some(Instant::now());
         let scrape = self.clone();
-        // In a task: database work is not dropped half-way.
+        // The read runs in a task, so a timeout does not drop database work midway.
         let looking = self.tasks.spawn(async move { scrape.read_open().await });
         if tokio::time::timeout(SCRAPE_TIMEOUT, looking).await.is_err() {
             self.metrics.open(None);
@@ -69,14 +69,14 @@ impl Scrape {
         };
         let found = found.await;
         if let Err(error) = &found {
-            tracing::warn!(%error, "what is open could not be counted");
+            tracing::warn!(%error, "the pending calls and unnumbered events could not be counted");
         }
         self.metrics.open(found.ok());
     }
 }
 
-/// Whether the database answers. Anybody may ask that, so requests that ask at a time wait for one answer: however many
-/// they are, they take one connection.
+/// Whether the database answers. The probe needs no token, so concurrent requests share one query: any number
+/// of them uses one connection.
 #[derive(Clone)]
 struct Readiness {
     store: Store,
@@ -105,7 +105,7 @@ async fn ping(store: Store) -> bool {
     answered.is_ok()
 }
 
-/// `/healthz` and `/readyz`.
+/// Returns the routes `/healthz` and `/readyz`.
 pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
     let readiness = Readiness { store: with.store.clone(), asked: Arc::default() };
     Route::new()
@@ -113,7 +113,7 @@ pub(super) fn health(with: &Api, tasks: Tasks) -> Route {
         .at("/readyz", get(make(move |_| ready(readiness.clone(), tasks.clone()))))
 }
 
-/// The routes with `/metrics`.
+/// Adds the route `/metrics`.
 pub(super) fn metrics(routes: Route, scrape: Scrape) -> Route {
     let answer = make(move |_| {
         let scrape = scrape.clone();
@@ -129,13 +129,14 @@ async fn ready(readiness: Readiness, tasks: Tasks) -> Result<Response> {
     Ok(error::readiness(readiness.database_answers().await))
 }
 
-/// A route by its template, which is the same under `/api`. Where there is none, the router names what it looked in.
+/// Returns the template of a route, which is the same under `/api`. For an unknown path the router reports
+/// the prefix in which it searched, so the result is `None`.
 pub(super) fn template(pattern: &str) -> Option<&str> {
     let route = pattern.strip_prefix("/api").unwrap_or(pattern);
     (!route.is_empty()).then_some(route)
 }
 
-/// A failure in the one shape, which keeps the route it came from.
+/// Converts an error to the common body and keeps the route that it came from.
 pub(super) fn shaped(error: poem::Error) -> Response {
     let pattern = error.data::<PathPattern>().cloned();
     let mut response = error::shaped(error);

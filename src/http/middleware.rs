@@ -1,8 +1,10 @@
-//! What every request passes: its id, who may call at all, the length of its body, and a task of its own.
+//! The middleware that every request passes: request id, authentication, rate limits, the body, and a task of
+//! its own.
 //!
-//! The task is why a client that goes away cannot end what its request has begun: the server drops a
-//! connection's future at once, and with it whatever that future owns, a database transaction or a tool. Its answer is
-//! counted and logged there too, whoever waits for it.
+//! The server drops the future of a connection as soon as the client disconnects, with everything that the
+//! future owns, such as a database transaction or a tool. Each request therefore runs in its own task, and a
+//! disconnect does not end the work of a request. The task also counts and logs the response, even if the
+//! client is gone.
 
 use super::Settings;
 use super::activity::Open;
@@ -34,10 +36,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-/// What an answer may do that a browser takes for a page: nothing.
+/// The default content security policy: a response that a browser renders as a page may do nothing.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// Everything behind the front, and what it asks.
+/// The middleware, with the endpoint that it wraps.
 pub(super) struct Middleware<E>(pub(super) Arc<Shared<E>>);
 
 pub(super) struct Shared<E> {
@@ -58,11 +60,12 @@ fn is_chat(path: &str) -> bool {
 }
 
 impl<E: Endpoint<Output = Response>> Shared<E> {
-    /// Sees who calls, and reads the body, so that nothing behind waits for a slow client.
+    /// Authenticates the caller, applies the rate limits and reads the body. The inner endpoint then never
+    /// waits for a slow client.
     async fn admit(&self, request: &mut Request) -> Result<(), ApiError> {
         let known = self.auth.known(request).await?;
         if auth::is_open(request.uri().path()) {
-            // Whoever looks whether the server is well is never in the way, and nobody's body is read.
+            // Open paths have no rate limit, and the server does not read a body there.
             return match *request.method() {
                 Method::GET | Method::HEAD => Ok(()),
                 _ => Err(ApiError::method_not_allowed()),
@@ -76,12 +79,12 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         }
         let chat = is_chat(request.uri().path());
         if chat {
-            // Reading along may begin a turn, and who asks for the head alone may begin nothing: poem takes that for
-            // a GET.
+            // A GET of a chat can start a turn. poem handles a HEAD as a GET, and a HEAD must start nothing.
             if request.method() == Method::HEAD {
                 return Err(ApiError::method_not_allowed());
             }
-            // Before the body: so nobody has more of them here than streams.
+            // The slot is taken before the body is read, so a user has no more chat bodies in flight than
+            // streams.
             let place = self.rates.stream(&principal)?;
             request.extensions_mut().insert(place);
             request.extensions_mut().insert(self.bounds);
@@ -104,13 +107,13 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         }
         let answering = AssertUnwindSafe(self.inner.get_response(request)).catch_unwind();
         answering.await.unwrap_or_else(|_| {
-            // What it said is in the log already.
-            tracing::error!("a request broke");
+            // The panic hook has already logged the message.
+            tracing::error!("a request panicked");
             ApiError::internal().into_response()
         })
     }
 
-    /// Answers, counts the answer, and says so.
+    /// Answers the request, then counts and logs the response.
     async fn call(&self, mut request: Request, id: RequestId) -> Response {
         let began = Instant::now();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -136,7 +139,7 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
         if !open_to_all {
-            // What is for one caller is not for whoever asks the same proxy next.
+            // A shared cache must not store the response of one caller and serve it to another.
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             headers.append(VARY, HeaderValue::from_name(AUTHORIZATION));
         }
@@ -179,8 +182,8 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Middleware<E> {
             return Ok(Box::pin(answering).await);
         }
         Ok(self.0.tasks.spawn(answering).await.unwrap_or_else(|error| {
-            // Its own words would be those of a panic.
-            tracing::error!(panicked = error.is_panic(), "a request was not answered");
+            // The text of the error would be the panic message, so only its kind is logged.
+            tracing::error!(panicked = error.is_panic(), "the task of a request ended without a response");
             ApiError::internal().into_response()
         }))
     }

@@ -1,6 +1,7 @@
-//! HTTP: routes to what the layers below do, and their answers to bytes.
+//! The HTTP layer: routes into the layers below, and the bytes of their responses.
 //!
-//! To add a resource: a file like `tools.rs`, named in [`Routes`] and [`api`], then `cargo xtask openapi`.
+//! To add a resource: add a file like `tools.rs`, name it in [`Routes`] and [`api`], then run `cargo xtask
+//! openapi`.
 
 mod activity;
 mod allow;
@@ -71,12 +72,13 @@ use std::sync::Arc;
 pub(crate) use turn_stream::Streaming;
 use websocket::WebSockets;
 
-/// What the page of the documentation may do: run its own script, which it carries, and ask this server.
+/// The content security policy of the documentation page: the page runs its own inline script and calls this
+/// server.
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                            img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
                            frame-ancestors 'none'";
 
-/// What the routes work with.
+/// The state that all routes share.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
     pub(crate) store: Store,
@@ -84,7 +86,7 @@ pub(crate) struct Api {
     pub(crate) approvals: Approvals,
     pub(crate) feed: Feed,
     pub(crate) tools: Arc<ToolRegistry>,
-    /// The first is the default.
+    /// The first model is the default.
     pub(crate) models: Arc<[Arc<dyn LanguageModel>]>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
@@ -92,40 +94,40 @@ pub(crate) struct Api {
     pub(crate) rates: Arc<Rates>,
     pub(crate) tickets: auth::Tickets,
     pub(crate) streaming: Streaming,
-    /// Most decisions of one request.
+    /// Maximum number of decisions in one request.
     pub(crate) decisions_max: usize,
-    /// How long a page of a list gets, in bytes.
+    /// Maximum length of a page of a list, in bytes.
     pub(crate) page_bytes: usize,
 }
 
 impl Api {
-    /// So many items on a page, and no more bytes than any page has.
+    /// The size of a page: `items`, and the byte limit of every page.
     fn page(&self, items: u64) -> PageSize {
         PageSize { items, bytes: u64::try_from(self.page_bytes).unwrap_or(u64::MAX) }
     }
 
-    /// This principal as one who reads events.
+    /// Returns the principal as a reader of events.
     fn reader(&self, principal: &Principal) -> EventReader {
         EventReader { principal: principal.clone(), visibility: self.approvals.visibility(principal) }
     }
 }
 
-/// How the server faces the world.
+/// The settings of the HTTP layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Longest body, in bytes.
+    /// Maximum length of a body, in bytes.
     pub(crate) body_bytes: usize,
-    /// Longest body of a chat, in bytes: pages post their whole conversation.
+    /// Maximum length of a chat body, in bytes. Pages post their whole conversation.
     pub(crate) chat_body_bytes: usize,
-    /// Longest message of a user, in bytes.
+    /// Maximum length of a user message, in bytes.
     pub(crate) message_bytes: usize,
     /// Whether `/docs` is served.
     pub(crate) docs: bool,
-    /// Whether `/metrics` is, beside the routes.
+    /// Whether `/metrics` is served next to the routes.
     pub(crate) metrics: bool,
-    /// Whose pages may call.
+    /// The origins whose pages may call.
     pub(crate) cors: Cors,
-    /// How long a client may take.
+    /// The deadlines of a client.
     pub(crate) deadlines: Deadlines,
 }
 
@@ -169,7 +171,7 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
         )
 }
 
-/// What is served beside the routes of the document.
+/// The paths that are served but are not in the OpenAPI document.
 const BESIDE: [&str; 7] = ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/ws"];
 
 /// The OpenAPI document.
@@ -177,7 +179,7 @@ pub(crate) fn document(with: Api) -> String {
     format!("{:#}", document::refined(&api(with).spec()))
 }
 
-/// The whole server as one endpoint.
+/// Builds the endpoint of the public listener.
 pub(crate) fn endpoint(
     with: Api,
     settings: Settings,
@@ -193,7 +195,7 @@ pub(crate) fn endpoint(
     let mut routes = health::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
-        // The page holds the document as the derives alone would have it.
+        // The Swagger page embeds the unrefined document. Replace it with the refined one.
         let page = Bytes::from(service.swagger_ui_html().replace(&spec, &document));
         let docs = Arc::new(make(move |_| docs_answer(page.clone())));
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
@@ -208,7 +210,7 @@ pub(crate) fn endpoint(
     behind_the_front(routes, allowed, with, settings, auth, tasks)
 }
 
-/// What listens where operators alone can reach it: health, readiness, metrics.
+/// Builds the endpoint of the operators' listener: health, readiness and metrics.
 pub(crate) fn operators_endpoint(
     with: Api,
     settings: Settings,

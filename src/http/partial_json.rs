@@ -1,6 +1,7 @@
-//! Reads a JSON text in one pass and keeps the parts of it that are asked for.
+//! A one-pass JSON reader that keeps only the requested parts of a text.
 //!
-//! What is not kept takes no memory, whatever its shape: a text of some megabytes may hold millions of values.
+//! A part that is not kept takes no memory, whatever its shape: a text of some megabytes can hold millions of
+//! values.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -8,28 +9,28 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Most keys that are compared at once, those of all objects around a value. Beyond it an object counts as one that may
-/// repeat a key.
+/// Maximum number of keys that are compared at once, over all objects around a value. An object beyond this
+/// limit counts as an object that may repeat a key.
 const KEYS_MAX: usize = 100_000;
-/// How much of a repeated key is shown, in characters.
+/// Maximum length of a repeated key in an error, in characters.
 const KEY_SHOWN: usize = 64;
 
-/// What was found where a `T` may be.
+/// The value found at the place of a `T`.
 #[derive(Debug, Default)]
 pub(super) enum Found<T> {
-    /// Nothing.
+    /// No value.
     #[default]
     Absent,
     /// `null`.
     Null,
-    /// A value of another kind.
+    /// A value of another type.
     Other,
     /// A `T`.
     Is(T),
 }
 
 impl<T> Found<T> {
-    /// The `T`, if it is one.
+    /// Returns the `T`, if the value is one.
     pub(super) fn is(self) -> Option<T> {
         match self {
             Self::Is(value) => Some(value),
@@ -37,7 +38,7 @@ impl<T> Found<T> {
         }
     }
 
-    /// The same, of a reference.
+    /// Returns a reference to the `T`, if the value is one.
     pub(super) fn as_is(&self) -> Option<&T> {
         match self {
             Self::Is(value) => Some(value),
@@ -45,7 +46,9 @@ impl<T> Found<T> {
         }
     }
 
-    /// The `T`, if there is one; `null` is none. A value of another kind is an error.
+    /// Returns the `T`, or `None` for an absent value and `null`.
+    ///
+    /// # Errors The result of `other`, for a value of another type.
     pub(super) fn given<E>(self, other: impl FnOnce() -> E) -> Result<Option<T>, E> {
         match self {
             Self::Absent | Self::Null => Ok(None),
@@ -59,22 +62,23 @@ impl<T> Found<T> {
     }
 }
 
-/// What is kept of one JSON value. A kind that is not implemented is another one than expected.
+/// The kept parts of one JSON value. A JSON type whose method is not implemented counts as a value of another
+/// type.
 pub(super) trait Kept: Sized {
-    /// What the reader has to know.
+    /// The context of the reader.
     type With;
 
-    /// Of a string.
+    /// Keeps a string.
     fn of_text(_text: &str, _with: &Self::With) -> Option<Self> {
         None
     }
 
-    /// Of a boolean.
+    /// Keeps a boolean.
     fn of_bool(_value: bool) -> Option<Self> {
         None
     }
 
-    /// Of a list.
+    /// Keeps a list.
     fn of_list<'de, A: SeqAccess<'de>>(
         items: &mut A,
         reader: &mut Reader<'_, Self::With>,
@@ -83,12 +87,12 @@ pub(super) trait Kept: Sized {
         Ok(None)
     }
 
-    /// Of an object, before its fields are known.
+    /// Keeps an object, before its fields are read.
     fn of_object() -> Option<Self> {
         None
     }
 
-    /// One field of an object. Where a key is repeated, the last counts.
+    /// Keeps one field of an object. The last value of a repeated key counts.
     fn field<'de, A: MapAccess<'de>>(
         &mut self,
         _key: &str,
@@ -98,7 +102,7 @@ pub(super) trait Kept: Sized {
         reader.skip(value)
     }
 
-    /// After the last field of an object.
+    /// Runs after the last field of an object.
     fn finish(&mut self) {}
 }
 
@@ -111,17 +115,16 @@ impl<W> Kept for Nothing<W> {
 
 /// One pass over a text.
 pub(super) struct Reader<'w, W> {
-    /// What the kept parts have to know.
+    /// The context of the kept parts.
     pub(super) with: &'w W,
-    /// Keys of the objects around the value that is read.
+    /// Number of keys in the objects around the current value.
     keys: usize,
     repeated: Option<String>,
 }
 
 /// Reads a JSON text. The second result names a key that an object may repeat, if there is one.
 ///
-/// # Errors
-/// The text is no JSON, or is nested deeper than the parser goes.
+/// # Errors The text is not JSON, or its nesting exceeds the limit of the parser.
 pub(super) fn read<T: Kept>(
     text: &str,
     with: &T::With,
@@ -134,7 +137,7 @@ pub(super) fn read<T: Kept>(
 }
 
 impl<W> Reader<'_, W> {
-    /// The value of a field.
+    /// Reads the value of a field.
     pub(super) fn value<'de, T: Kept<With = W>, A: MapAccess<'de>>(
         &mut self,
         fields: &mut A,
@@ -142,7 +145,7 @@ impl<W> Reader<'_, W> {
         fields.next_value_seed(Part::of(self))
     }
 
-    /// The next item of a list.
+    /// Reads the next item of a list.
     pub(super) fn item<'de, T: Kept<With = W>, A: SeqAccess<'de>>(
         &mut self,
         items: &mut A,
@@ -150,18 +153,18 @@ impl<W> Reader<'_, W> {
         items.next_element_seed(Part::of(self))
     }
 
-    /// Passes over the value of a field.
+    /// Skips the value of a field.
     pub(super) fn skip<'de, A: MapAccess<'de>>(&mut self, fields: &mut A) -> Result<(), A::Error> {
         self.value::<Nothing<W>, A>(fields).map(|_| ())
     }
 
-    /// Passes over the rest of a list.
+    /// Skips the rest of a list.
     pub(super) fn skip_rest<'de, A: SeqAccess<'de>>(&mut self, items: &mut A) -> Result<(), A::Error> {
         while self.item::<Nothing<W>, A>(items)?.is_some() {}
         Ok(())
     }
 
-    /// Compares a key with those before it in its object.
+    /// Compares a key with the earlier keys of its object.
     fn compare<'de>(&mut self, key: Cow<'de, str>, before: &mut HashSet<Cow<'de, str>>) {
         if self.repeated.is_some() {
             return;
@@ -252,7 +255,7 @@ impl<'de, T: Kept> Visitor<'de> for Part<'_, '_, T> {
     }
 }
 
-/// A key, borrowed from the text where nothing in it is escaped.
+/// A key, borrowed from the text unless it contains an escape.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -309,9 +312,9 @@ mod tests {
         };
         assert_eq!(repeated(&of(KEYS_MAX)), None);
         assert_eq!(repeated(&of(KEYS_MAX + 1)).unwrap(), "more than 100000 keys at once");
-        // Those of an object that is over are not counted.
+        // Keys of a finished object are not counted.
         assert_eq!(repeated(&format!("[{0},{0}]", of(KEYS_MAX / 2 + 1))), None);
-        // Those that come before in the objects around are.
+        // Earlier keys of the enclosing objects are counted.
         assert!(repeated(&format!(r#"{{"a":0,"b":0,"c":{}}}"#, of(KEYS_MAX - 1))).is_some());
     }
 

@@ -1,4 +1,4 @@
-//! Answers: the payloads and pages that several resources share.
+//! Payloads and pages of responses that several resources share.
 
 use super::error::ApiError;
 use poem::{IntoResponse, Response};
@@ -9,30 +9,30 @@ use poem_openapi::{ApiResponse, Tags};
 use serde_json::json;
 use std::marker::PhantomData;
 
-/// The resources, as groups of the document.
+/// The tags of the OpenAPI document.
 #[derive(Tags)]
 pub(super) enum Tag {
-    /// Asking a model, and answering for a person.
+    /// Turns of a thread, and decisions about held calls.
     Chat,
     /// Conversations.
     Threads,
-    /// From a user message to the final answer.
+    /// Runs. A run lasts from a user message to the final response.
     Runs,
-    /// Calls and their evidence.
+    /// Tool calls and their decisions and results.
     ToolCalls,
-    /// Calls that people are, or were, asked about.
+    /// Calls that are or were held for an approval.
     Approvals,
-    /// What the model may ask for.
+    /// The tools that models may call.
     Tools,
-    /// What happens, as it happens.
+    /// Events, as pages and as streams.
     Events,
 }
 
-/// The content type of every answer that is no stream.
+/// The content type of every response that is not a stream.
 const JSON: &str = "application/json";
 
-/// JSON, documented with its bare content type: some generators take no parameters there. As a whole answer,
-/// status 200.
+/// A JSON payload, documented without parameters of the content type, because some generators accept none. As
+/// a whole response it has status 200.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
@@ -72,11 +72,11 @@ impl<T: ToJSON> ApiResponse for Json<T> {
     }
 }
 
-/// The size of a page that nobody asked for, and the largest.
+/// The default size of a page, and the maximum.
 pub(super) const PAGE_SIZE: u64 = 50;
 pub(super) const PAGE_SIZE_MAX: u64 = 200;
 
-/// A page's size as asked for.
+/// Returns the size of a page, validated.
 pub(super) fn page_size(asked: Option<u64>) -> Result<u64, ApiError> {
     match asked {
         None => Ok(PAGE_SIZE),
@@ -85,28 +85,28 @@ pub(super) fn page_size(asked: Option<u64>) -> Result<u64, ApiError> {
     }
 }
 
-/// A page of a list, as it is sent. Each item is written once, and what does not fit is left for the next page.
+/// A page of a list, as sent. Each item is serialized once, and items that do not fit go to the next page.
 #[derive(Debug)]
 pub(super) struct Paged<T> {
-    /// As JSON, one for each call of [`push`](Self::push).
+    /// The items as JSON, one entry for each call of [`push`](Self::push).
     results: Vec<String>,
     bytes: usize,
     bytes_max: usize,
-    /// Of the last item.
+    /// The cursor of the last item.
     cursor: Option<String>,
     has_more: bool,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: ToJSON> Paged<T> {
-    /// An empty page, for so many bytes.
+    /// Returns an empty page that takes at most `bytes_max` bytes of items.
     pub(super) fn new(bytes_max: usize) -> Self {
         let results = Vec::new();
         Self { results, bytes: 0, bytes_max, cursor: None, has_more: false, of: PhantomData }
     }
 
-    /// Adds what is shown in this place, and where the next page begins behind it. False if it does not fit: the page
-    /// ends before it.
+    /// Adds the items of one position, and the cursor of the page after it. Returns false if the items do not
+    /// fit: the page then ends before them. The first items always fit.
     pub(super) fn push(&mut self, cursor: String, shown: impl IntoIterator<Item = T>) -> bool {
         let shown: Vec<String> = shown.into_iter().map(|item| item.to_json_string()).collect();
         let shown = shown.join(",");
@@ -122,13 +122,13 @@ impl<T: ToJSON> Paged<T> {
         true
     }
 
-    /// The whole page, of a list that has more items than were tried, or not.
+    /// Finishes the page. `has_more` is whether the list has items beyond those that were pushed.
     pub(super) fn finish(mut self, has_more: bool) -> Self {
         self.has_more |= has_more;
         self
     }
 
-    /// The same, the last item first.
+    /// Reverses the order of the items.
     pub(super) fn reversed(mut self) -> Self {
         self.results.reverse();
         self
@@ -156,13 +156,13 @@ impl<T: Type + ToJSON + ParseFromJSON> ApiResponse for Paged<T> {
     }
 }
 
-// As it is documented; `Paged` is what is sent.
-/// A list, a page of it.
+// This type documents a page; `Paged` is the type that is sent.
+/// A page of a list.
 #[derive(Debug, poem_openapi::Object)]
 #[oai(skip_serializing_if_is_none)]
 pub(super) struct PageOf<T: Type + ToJSON + ParseFromJSON> {
     pub(super) results: Vec<T>,
     pub(super) has_more: bool,
-    /// Give it as `cursor` to get the page behind this one.
+    /// The `cursor` of the next page.
     pub(super) next_cursor: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! What is read of a chat's body: the fields that mean something, of each as much as may be of use.
+//! The fields that the server reads of a chat body, up to the length that can matter.
 //!
-//! Pages post their whole state. A text that is longer than anything it could be is cut to a text that is still too
-//! long, and so equals nothing that is stored.
+//! Pages post their whole state. A text longer than its limit is cut to a text that is still too long, so the
+//! cut text never equals a stored text.
 
 use super::partial_json::{Found, Kept, Reader};
 use super::validate::REASON_MAX;
@@ -10,34 +10,34 @@ use crate::domain::id::ToolCallId;
 use serde::de::{MapAccess, SeqAccess};
 use std::collections::HashSet;
 
-/// Longest name a caller may give a thread or a message, in characters.
+/// Maximum length of the name that a caller gives to a thread or a message, in characters.
 pub(super) const CLIENT_ID_MAX: usize = 64;
-/// Most messages of a body.
+/// Maximum number of messages in a body.
 pub(super) const MESSAGES_MAX: usize = 50_000;
-/// Longest name of a model or a tool that is read whole, in bytes.
+/// Length after which the name of a model or a tool is cut, in bytes.
 const LABEL_BYTES: usize = 1024;
-/// Between the text parts of one message. Their borders mean something to whoever made them, and a reload shows them
-/// as one text, in which words must not run together.
+/// Separator between the text parts of one message. A page shows the parts separately, but a reload shows one
+/// text, and the text of two parts must not run together.
 const BETWEEN_PARTS: &str = "\n";
 
-/// How much of a body may be of use.
+/// The limits that decide how much of a body is kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Longest message of a user, in bytes.
+    /// Maximum length of a user message, in bytes.
     pub(super) message_bytes: usize,
-    /// How many tools there are.
+    /// Number of tools.
     pub(super) tools: usize,
 }
 
-/// A chat's body.
+/// A chat body.
 #[derive(Debug)]
 pub(super) enum Posted {
-    /// The words of a new message alone.
+    /// Only the text of a new message.
     Text(Words),
     Fields(Box<Fields>),
 }
 
-/// The fields of a chat's body.
+/// The fields of a chat body.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) id: Found<Name>,
@@ -50,7 +50,7 @@ pub(super) struct Fields {
     pub(super) message_id: Found<Name>,
 }
 
-/// A name that a page gave something: 1 to 64 characters.
+/// The name that a page gave to a thread or a message: 1 to 64 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name(pub(super) String);
 
@@ -58,19 +58,20 @@ pub(super) struct Name(pub(super) String);
 #[derive(Debug)]
 pub(super) struct Label(pub(super) String);
 
-/// Names of tools, each once, and no more than one beyond the number of tools: one of those is unknown.
+/// Distinct names of tools, at most one more than there are tools: in a list of that length at least one name
+/// is unknown.
 #[derive(Debug)]
 pub(super) struct Labels(pub(super) Vec<String>);
 
-/// The words of a message.
+/// The text of a message.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     pub(super) text: String,
-    /// The place of the first part that holds U+0000; 0 where there are no parts.
+    /// The index of the first part that contains U+0000; 0 for a text without parts.
     pub(super) nul_at: Option<usize>,
 }
 
-/// What a page says it posts for.
+/// The purpose that a page states for its request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trigger {
     Submit,
@@ -81,35 +82,35 @@ pub(super) enum Trigger {
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     pub(super) list: Vec<Message>,
-    /// There are more, which are not kept.
+    /// Whether the body has further messages, which are not kept.
     pub(super) too_many: bool,
 }
 
-/// A message as a page posts it; one that is no object has no fields.
+/// A message as a page posts it. A message that is not an object has no fields.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     pub(super) role: Found<Role>,
     pub(super) id: Found<Name>,
-    /// Empty, unless it is a user's.
+    /// Empty, except in a user message.
     pub(super) content: Found<Words>,
     pub(super) parts: Found<Parts>,
 }
 
-/// Whose a posted message is; there are others.
+/// The role of a posted message. Other roles are not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     User,
     Assistant,
 }
 
-/// What is read of a message's parts.
+/// The kept content of the parts of a message.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// The words of its texts, if it is a user's.
+    /// The text of the text parts, in a user message.
     pub(super) words: Words,
-    /// The answers to held calls, if it is the assistant's.
+    /// The decisions about held calls, in an assistant message.
     pub(super) answers: Vec<PostedDecision>,
-    /// The calls that are shown as approved, if it is the assistant's.
+    /// The calls that are shown as approved, in an assistant message.
     pub(super) approved: Vec<ToolCallId>,
 }
 
@@ -127,7 +128,7 @@ enum Kind {
     Call,
 }
 
-/// The state of a call that a person has answered.
+/// The state of a call that has a decision on the page.
 #[derive(Debug)]
 struct Responded;
 
@@ -144,11 +145,12 @@ struct Id(ToolCallId);
 #[derive(Debug, Clone, Copy)]
 struct Approved(bool);
 
-/// A reason as it can be stored. It is cut, not refused: the page that holds it posts it for ever.
+/// A reason, cut to the length that can be stored. A refusal would repeat for every later request, because
+/// the page posts the reason again each time.
 #[derive(Debug)]
 struct Reason(String);
 
-/// The text, or its beginning that is longer than so many bytes.
+/// Returns the text, or a prefix of it that is longer than `bytes_max` bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.ceil_char_boundary(bytes_max.saturating_add(1))).unwrap_or(text)
 }
@@ -159,7 +161,7 @@ impl Words {
         Self { text: cut(text, with.message_bytes).to_owned(), nul_at }
     }
 
-    /// Adds the text of the part at this place.
+    /// Adds the text of the part with the index `place`.
     fn add(&mut self, part: &Self, place: usize, with: Bounds) {
         if part.text.is_empty() {
             return;
@@ -167,7 +169,7 @@ impl Words {
         if part.nul_at.is_some() {
             self.nul_at.get_or_insert(place);
         }
-        // Too long already, and no longer for it.
+        // The text is already too long.
         if self.text.len() > with.message_bytes {
             return;
         }
@@ -187,7 +189,7 @@ impl Message {
         self.content.as_is().is_some()
     }
 
-    /// Its name, if it has one.
+    /// Returns the name of the message, if it has one.
     pub(super) fn name(&self) -> Option<&Name> {
         self.id.as_is()
     }
@@ -404,14 +406,15 @@ impl Kept for Part {
 }
 
 impl Part {
-    /// The call that it shows a person's yes to, however far it shows the call.
+    /// Returns the call that the part shows as approved, whatever the state of the part.
     fn approved(&self) -> Option<ToolCallId> {
         let approval = self.approval.as_is()?;
         approval.approved.as_is().filter(|approved| approved.0)?;
         approval.id.as_is().map(|id| id.0)
     }
 
-    /// A person's answer. What is not wholly of its shape is none: least of all a yes.
+    /// Returns the decision in the part. A part without exactly the expected shape is not a decision, and
+    /// never an approval.
     fn answer(self) -> Option<PostedDecision> {
         let (Found::Is(Kind::Call), Found::Is(Responded)) = (self.kind, self.state) else { return None };
         let approval = self.approval.is()?;

@@ -1,4 +1,4 @@
-//! Asking a model.
+//! The chat routes.
 
 use super::Api;
 use super::auth::Caller;
@@ -44,19 +44,19 @@ pub(super) struct Qa(pub(super) Api);
 
 #[OpenApi(tag = "Tag::Chat")]
 impl Qa {
-    /// One turn of a thread, streamed
+    /// Run a turn of a thread
     ///
-    /// The words of a new message, or nothing to go on after a decision or a failure. The turn goes on when
-    /// the client goes away.
+    /// The body has the text of a new user message, or no text to continue the run after a decision or a
+    /// failure. The response streams the turn. The turn continues if the client disconnects.
     #[oai(path = "/qa/chat_streamed/:thread_id", method = "post", operation_id = "chat")]
     async fn chat(
         &self,
         caller: Caller,
         request_id: RequestId,
         place: StreamSlot,
-        /// A thread's id, or the caller's own name for it.
+        /// The id of the thread, or the caller's own name for it.
         thread_id: Path<String>,
-        /// The dialect to answer in.
+        /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
         body: ChatBody,
@@ -65,16 +65,17 @@ impl Qa {
         self.turn(caller, request_id, place, name, protocol.0, body).await
     }
 
-    /// One turn of the thread that the body names, streamed
+    /// Run a turn of the thread that the body names
     ///
-    /// `id` is a thread's id or the caller's own name for one, which the first message makes.
+    /// `id` is the id of a thread, or the caller's own name for one. The first message under a new name
+    /// creates the thread.
     #[oai(path = "/qa/chat_streamed", method = "post", operation_id = "chatById")]
     async fn chat_by_id(
         &self,
         caller: Caller,
         request_id: RequestId,
         place: StreamSlot,
-        /// The dialect to answer in.
+        /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
         body: ChatByIdBody,
@@ -83,25 +84,26 @@ impl Qa {
         self.turn(caller, request_id, place, name, protocol.0, body.chat).await
     }
 
-    /// Read along with the turn of a thread
+    /// Attach to the turn of a thread
     ///
-    /// What `experimental_resume` of AI SDK 4 asks for. In `data-v1` the turn under way is told from its beginning, as
-    /// the thread was when `format=v4` showed it; where none is, and every held call of the last message is decided and
-    /// its answer not yet read by the model, the run goes on as after a continuation by POST; of several who ask at
-    /// once, one does that and the others read along. Otherwise the answer is empty: with a call that still waits, and
-    /// after a failure. In `ui-v5` and `ui-v6` it is as with `/stream` behind the path.
+    /// Serves `experimental_resume` of AI SDK 4. In `data-v1` the response streams the running turn from its
+    /// beginning, which continues the thread as `format=v4` returned it. If no turn is running, every held
+    /// call of the last message is decided, and the model has not read an outcome yet, the server continues
+    /// the run as for a continuation by POST. Of several concurrent requests one continues the run, and the
+    /// others attach to it. Otherwise the response is empty, for example if a call is still pending or after
+    /// a failure. In `ui-v5` and `ui-v6` the route behaves like the path with `/stream` at its end.
     #[oai(path = "/qa/chat_streamed/:thread_id", method = "get", operation_id = "attach")]
     async fn attach(
         &self,
         caller: Caller,
         request_id: RequestId,
         place: StreamSlot,
-        /// A thread's id, or the caller's own name for it.
+        /// The id of the thread, or the caller's own name for it.
         thread_id: Path<String>,
-        /// What the page calls the chat. Not read: the path names the thread.
+        /// The page's id of the chat. Ignored, because the path names the thread.
         #[oai(name = "chatId")]
         _chat_id: Query<Option<String>>,
-        /// The dialect to answer in; `data-v1` if absent.
+        /// The dialect of the stream; `data-v1` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
@@ -110,20 +112,20 @@ impl Qa {
         Ok(self.attached(started, dialect, request_id, place))
     }
 
-    /// Read along with the turn of the thread that the query names
+    /// Attach to the turn of the thread that the query names
     ///
-    /// As with the thread in the path; but a name that nobody has used yet is answered with nothing, because a page
-    /// asks before its first message.
+    /// Behaves like the route with the thread in the path. A name without a thread gets an empty response
+    /// instead of 404, because a page attaches before its first message.
     #[oai(path = "/qa/chat_streamed", method = "get", operation_id = "attachById")]
     async fn attach_by_id(
         &self,
         caller: Caller,
         request_id: RequestId,
         place: StreamSlot,
-        /// A thread's id, or the caller's own name for it.
+        /// The id of the thread, or the caller's own name for it.
         #[oai(name = "chatId")]
         chat_id: Query<String>,
-        /// The dialect to answer in; `data-v1` if absent.
+        /// The dialect of the stream; `data-v1` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
@@ -132,11 +134,12 @@ impl Qa {
         Ok(self.attached(started, dialect, request_id, place))
     }
 
-    /// Read the message that the turn of a thread writes
+    /// Attach to the message that the turn of a thread writes
     ///
-    /// What `resumeStream` of AI SDK 5 and later asks for, where the page's `api` names the thread. The message that is
-    /// being written is told whole, from its first part, under its id; `format=ui-v5` and `format=ui-v6` leave it out
-    /// meanwhile. Where no turn is under way there is nothing to read, and none begins.
+    /// Serves `resumeStream` of AI SDK 5 and later, if the page's `api` contains the thread. The response
+    /// streams the whole current message under its id, from the first part. `format=ui-v5` and `format=ui-v6`
+    /// leave that message out while the turn is running. If no turn is running, the response is empty and no
+    /// turn starts.
     #[oai(
         path = "/qa/chat_streamed/:thread_id/:chat_id/stream",
         method = "get",
@@ -147,12 +150,12 @@ impl Qa {
         caller: Caller,
         request_id: RequestId,
         place: StreamSlot,
-        /// A thread's id, or the caller's own name for it.
+        /// The id of the thread, or the caller's own name for it.
         thread_id: Path<String>,
-        /// What the page calls the chat. Not read: the thread is named before it.
+        /// The page's id of the chat. Ignored, because the segment before it names the thread.
         #[oai(name = "chat_id")]
         _chat_id: Path<String>,
-        /// The dialect to answer in; what `stream.default_ui_dialect` says if absent.
+        /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
@@ -161,19 +164,19 @@ impl Qa {
         Ok(self.attached(started, dialect, request_id, place))
     }
 
-    /// Read the message that the turn of the chat's thread writes
+    /// Attach to the message that the turn of the chat's thread writes
     ///
-    /// As with the thread before the chat; but a name that nobody has used yet is answered with nothing, because a page
-    /// asks before its first message.
+    /// Behaves like the route with the thread before the chat. A name without a thread gets an empty response
+    /// instead of 404, because a page attaches before its first message.
     #[oai(path = "/qa/chat_streamed/:chat_id/stream", method = "get", operation_id = "attachStreamById")]
     async fn attach_stream_by_id(
         &self,
         caller: Caller,
         request_id: RequestId,
         place: StreamSlot,
-        /// A thread's id, or the caller's own name for it.
+        /// The id of the thread, or the caller's own name for it.
         chat_id: Path<String>,
-        /// The dialect to answer in; what `stream.default_ui_dialect` says if absent.
+        /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
@@ -184,7 +187,7 @@ impl Qa {
 }
 
 impl Qa {
-    /// The turn that answers.
+    /// Admits the turn and returns its stream.
     async fn turn(
         &self,
         caller: Caller,
@@ -202,12 +205,12 @@ impl Qa {
         Ok(self.0.streaming.answer(started, listener))
     }
 
-    /// What pages of the UI message stream are told that do not say which they are.
+    /// Returns the dialect of pages of the UI message stream that do not select a version.
     fn ui(&self) -> Dialect {
         Dialect::Ui(self.0.streaming.default_ui_dialect)
     }
 
-    /// The turn to read along with, if there is one, and a thread of this name.
+    /// Returns the turn to attach to, if there is one; `None` also if no thread has this name.
     async fn attach_if_there(
         &self,
         caller: &Caller,
@@ -220,7 +223,7 @@ impl Qa {
         }
     }
 
-    /// The turn that is read along, if there is one.
+    /// Returns the stream of the attached turn, if there is one.
     fn attached(
         &self,
         started: Option<Started>,

@@ -1,5 +1,5 @@
-//! How often one user may ask, how many streams they may read at once, and how many bytes of bodies there are, at this
-//! process.
+//! The limits of this process: requests per minute and concurrent streams of a user, and bytes of bodies of
+//! all requests.
 
 use super::budget::{Budget, Reserved};
 use super::concurrency::{ConcurrencyLimit, Slot};
@@ -10,10 +10,10 @@ use crate::rate_limit::{RateLimit, RateLimited, User};
 use poem::{FromRequest, Request, RequestBody, Result};
 use std::sync::Arc;
 
-/// When to ask again where open streams are in the way: nobody knows when one ends.
+/// `retry-after` of the limit on streams, in seconds. The end of a stream cannot be predicted.
 const STREAM_SECONDS: u64 = 5;
 
-/// What each user did lately, and which streams they read.
+/// The recent requests and the open streams of each user.
 #[derive(Debug)]
 pub(crate) struct Rates {
     requests: RateLimit,
@@ -30,7 +30,7 @@ impl Rates {
         }
     }
 
-    /// A part of the bytes of bodies, for one.
+    /// Returns an empty share of the body budget.
     pub(super) fn body(&self) -> Reserved {
         self.bodies.part()
     }
@@ -41,7 +41,7 @@ impl Rates {
         counted.map_err(|RateLimited { max, seconds }| ApiError::too_often(max, "requests", seconds))
     }
 
-    /// A place among the streams that the caller reads.
+    /// Takes a slot for a stream of the caller.
     pub(super) fn stream(&self, caller: &Principal) -> Result<StreamSlot, ApiError> {
         let place = self.streams.take(User::of(caller));
         place.map(|share| StreamSlot(Arc::new(share))).map_err(|max| {
@@ -50,9 +50,10 @@ impl Rates {
     }
 }
 
-/// A stream that somebody reads; it is one until the last of this is dropped. The front puts it there.
+/// A slot for one stream. It is released when the last clone is dropped. The middleware puts it into the
+/// request.
 #[derive(Debug, Clone)]
-pub(super) struct StreamSlot(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Slot<User>>);
+pub(super) struct StreamSlot(#[expect(dead_code, reason = "the slot is released on drop")] Arc<Slot<User>>);
 
 impl<'a> FromRequest<'a> for StreamSlot {
     async fn from_request(request: &'a Request, _body: &mut RequestBody) -> Result<Self> {

@@ -1,8 +1,8 @@
-//! Request ids: one for each request, in its answer, its log lines and its errors.
+//! Request ids: one id for each request, in its response, log lines and errors.
 
 use poem::{FromRequest, Request, RequestBody, Result};
 
-/// The header it comes and goes by.
+/// The header that carries the id in requests and responses.
 pub(super) const HEADER: &str = "x-request-id";
 
 /// The id of a request.
@@ -10,7 +10,7 @@ pub(super) const HEADER: &str = "x-request-id";
 pub(super) struct RequestId(pub(super) String);
 
 impl RequestId {
-    /// The caller's id, if it is one that cannot harm a log, else a fresh one.
+    /// Returns the caller's id if it is safe to log, otherwise a fresh id.
     pub(super) fn of(request: &Request, fresh: impl FnOnce() -> String) -> Self {
         let harmless = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let given =

@@ -1,4 +1,4 @@
-//! Runs: from a user message to the final answer, pauses included.
+//! Runs. A run lasts from a user message to the final response, holds included.
 
 use super::Api;
 use super::auth::Caller;
@@ -25,9 +25,9 @@ pub(super) struct RunView {
     session_id: String,
     /// running, waiting, completed, failed or cancelled.
     status: String,
-    /// The calls that wait for a person.
+    /// The ids of the pending calls.
     pending: Vec<String>,
-    /// Why it failed.
+    /// The error, if the run failed.
     error: Option<RunErrorView>,
     created_at: String,
     finished_at: Option<String>,
@@ -37,7 +37,8 @@ pub(super) struct RunView {
 #[derive(Debug, Object)]
 #[oai(rename = "RunError")]
 struct RunErrorView {
-    /// upstream_timeout, upstream_error, upstream_malformed, interrupted, step_limit, thread_full or internal.
+    /// upstream_timeout, upstream_error, upstream_malformed, interrupted, step_limit, thread_full or
+    /// internal.
     code: String,
     message: String,
 }
@@ -65,48 +66,48 @@ impl RunView {
 
 #[derive(ApiResponse)]
 enum CancelRunAnswer {
-    /// It is cancelled.
+    /// The run is cancelled.
     #[oai(status = 200)]
     Done(Json<RunView>),
-    /// Its turn is asked to stop and has not yet.
+    /// The turn was asked to stop and is still running.
     #[oai(status = 202)]
     UnderWay(Json<RunView>),
 }
 
-/// A yes to a held call of a run.
+/// An approval of a held call of a run.
 #[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct ApproveRun {
-    /// The call.
+    /// The id of the call.
     tool_call_id: String,
-    /// Inputs to run in place of the proposed ones; absent or null means as proposed.
+    /// Inputs that replace the proposed ones; absent or null means as proposed.
     validated_inputs: Option<JsonObject>,
-    /// The `input_hash` of what was shown: 409 `stale` if it is out of date.
+    /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
     input_hash: Option<String>,
 }
 
-/// A no to a held call of a run.
+/// A rejection of a held call of a run.
 #[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct RejectRun {
-    /// The call.
+    /// The id of the call.
     tool_call_id: String,
-    /// Why not, for the model and the record: at most 2000 characters.
+    /// The reason, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]
     reason: Option<String>,
 }
 
-/// What became of a decision about a call of a run.
+/// The result of a decision about a call of a run.
 #[derive(Debug, Object)]
 #[oai(rename = "RunDecisionResult")]
 struct RunDecisionView {
-    /// Whether it is decided so.
+    /// Whether the call is decided.
     success: bool,
     run_id: String,
     tool_call_id: String,
-    /// Of the call, as far as it came: nobody waits for its outcome here.
+    /// The current state of the call. The response does not wait for the outcome.
     state: String,
 }
 
@@ -123,15 +124,15 @@ impl RunDecisionView {
 
 #[derive(ApiResponse)]
 enum RunDecisionAnswer {
-    /// Decided.
+    /// The call is decided.
     #[oai(status = 200)]
     Decided(
         Json<RunDecisionView>,
-        /// `true` where the same had been decided before.
+        /// `true` if an earlier request made the same decision.
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
-    /// Written down, and more people have to say yes.
+    /// The approval is recorded, and more people must approve the call.
     #[oai(status = 202)]
     MoreNeeded(Json<RunDecisionView>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
@@ -140,7 +141,7 @@ pub(super) struct Runs(pub(super) Api);
 
 #[OpenApi]
 impl Runs {
-    /// One run and how it stands
+    /// Get a run
     #[oai(path = "/runs/:run_id", method = "get", operation_id = "getRun", tag = "Tag::Runs")]
     async fn get(&self, caller: Caller, run_id: Path<String>) -> Result<Json<RunView>, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
@@ -152,8 +153,8 @@ impl Runs {
 
     /// Cancel a run
     ///
-    /// Its calls that nobody has begun are cancelled; a turn under way stops where it is, and what it said stays.
-    /// Tools that run already settle.
+    /// Calls that have not started are cancelled. A running turn stops where it is, and its output so far is
+    /// kept. Running tools are asked to stop, and their calls are settled.
     #[oai(path = "/runs/:run_id/cancel", method = "post", operation_id = "cancelRun", tag = "Tag::Runs")]
     async fn cancel(&self, caller: Caller, run_id: Path<String>) -> Result<CancelRunAnswer, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
@@ -168,8 +169,9 @@ impl Runs {
 
     /// Approve a held call of a run
     ///
-    /// As `validate_tool` approves it, but nobody waits here for what comes of it, and when no call of the run is open
-    /// any more the server goes on with it by itself. Who may decide the call may decide it here, whoever's the run is.
+    /// Follows the rules of `validate_tool`, but the response does not wait for the outcome, and the server
+    /// resumes the run once none of its calls is open. Every caller that may decide the call may decide it
+    /// here, also in a run of another user.
     #[oai(path = "/runs/:run_id/approve", method = "post", operation_id = "approveRun", tag = "Tag::Runs")]
     async fn approve(
         &self,
@@ -184,7 +186,7 @@ impl Runs {
 
     /// Reject a held call of a run
     ///
-    /// The model reads the reason when the server goes on with the run, once no call of it is open any more.
+    /// The server resumes the run once none of its calls is open. The model then reads the reason.
     #[oai(path = "/runs/:run_id/reject", method = "post", operation_id = "rejectRun", tag = "Tag::Runs")]
     async fn reject(
         &self,
@@ -209,7 +211,8 @@ impl Runs {
         input_hash: Option<String>,
     ) -> Result<RunDecisionAnswer, ApiError> {
         let (Ok(run), Ok(tool_call_id)) = (run.parse(), call.parse()) else {
-            // What is no id names no call, and who tries them all is counted.
+            // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
+            // ids is limited.
             self.0.approvals.count(&caller.0)?;
             return Err(ApiError::not_found());
         };
@@ -238,7 +241,7 @@ impl Runs {
         }
     }
 
-    /// Whether a call's run waits for a person.
+    /// Whether the run of a call waits for a decision.
     async fn waits(&self, call: &ToolCall) -> Result<bool, ApiError> {
         let status = self.0.store.urgent_read().await?.status_of(call.run_id).await?;
         Ok(status == Some(RunStatus::Waiting))

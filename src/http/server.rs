@@ -1,7 +1,8 @@
 //! The accept loop.
 //!
-//! `poem::Server` notices a client that left only when it next writes; this loop drops the connection at once.
-//! It also counts connections, and gives clients that send or take nothing a deadline, which that server does not.
+//! `poem::Server` notices a disconnected client only at its next write. This loop drops the connection at
+//! once. Unlike `poem::Server`, it also limits the number of connections and closes connections whose clients
+//! neither send nor read in time.
 
 use super::activity::{Activity, Fate};
 use super::connections::{Admission, Connections};
@@ -23,27 +24,27 @@ use tokio::time::{Instant, sleep_until};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::io::InspectReader;
 
-/// The most that a request's head may be long, in bytes, and how many headers it may have.
+/// Maximum length of a request head, in bytes, and maximum number of headers in it.
 const HEAD_BYTES: u32 = 64 << 10;
 const HEADERS: usize = 100;
-/// Streams that one HTTP/2 connection may have open.
+/// Maximum number of open streams on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 100;
-/// How much of its bodies a client may send ahead with HTTP/2: of one stream, and of the whole connection.
+/// HTTP/2 receive windows, in bytes: of one stream, and of a whole connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// How much of its answers is kept for a client of HTTP/2 that does not take it, of one stream.
+/// HTTP/2 send buffer of one stream, in bytes, for response data that the client has not read.
 const SEND_BUFFER: usize = 256 << 10;
-/// Streams that a client of HTTP/2 may reset before anybody saw them, and those that its own faults reset, before it
-/// is sent away.
+/// HTTP/2 resets before the server closes the connection: streams that the client resets before the server
+/// accepts them, and streams that the server resets because of protocol errors of the client.
 const RESET_STREAMS: usize = 20;
 const FAULTY_STREAMS: usize = 100;
-/// How long the loop rests when the system has no socket to give.
+/// Pause of the loop after a failed accept.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
-/// How often the log may say that an address has too many connections.
+/// Minimum time between two warnings that an address has too many connections.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// What a server allows its clients, and itself when it stops.
+/// The limits of a listener: connection counts, client deadlines, and the grace period of a shutdown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) caps: Caps,
@@ -55,7 +56,7 @@ fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        // hyper's own deadline for a head runs while a connection rests, too.
+        // hyper's own head deadline also runs while a connection is idle.
         .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES as usize)
         .max_headers(HEADERS);
@@ -74,8 +75,8 @@ fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Serves until `stop`, then lets what is under way finish for at most `grace`: connections, and the turns and
-/// tools in `tasks`. What is left then is given up.
+/// Serves until `stop` completes. Then open connections, and the turns and tools in `tasks`, get at most
+/// `grace` to finish. The server abandons the rest.
 pub(crate) async fn serve<E: Endpoint + 'static>(
     listener: TcpListener,
     endpoint: E,
@@ -111,7 +112,7 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
             if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
                 warned = Some(Instant::now());
                 let address = peer.ip();
-                tracing::warn!(%address, "limits.connections_per_ip: an address has its share; the next is closed");
+                tracing::warn!(%address, "limits.connections_per_ip: the address is at its limit");
             }
             continue;
         };
@@ -124,7 +125,8 @@ pub(crate) async fn serve<E: Endpoint + 'static>(
             serving.serve(socket, &stopping).await;
         });
     }
-    // Whoever finds that no connection is taken finds that nothing is begun either.
+    // Stop the tasks before the listener closes: after a client sees a refused connection, no task starts any
+    // work.
     tasks.stop();
     drop(listener);
     tasks.finish(grace, async {}).await;
@@ -137,18 +139,18 @@ struct Connection<E> {
     endpoint: Arc<E>,
     local: LocalAddr,
     remote: RemoteAddr,
-    /// It is taken as long as the connection is there, whatever it speaks.
+    /// The permit of the connection. An upgraded connection keeps the permit.
     admission: Arc<Admission>,
     deadlines: Deadlines,
 }
 
 impl<E: Endpoint + 'static> Connection<E> {
-    /// Serves until the client is gone, or has had its time.
+    /// Serves until the client disconnects or exceeds a deadline.
     async fn serve(self, socket: TcpStream, tasks: &Tasks) {
         let Self { builder, endpoint, local, remote, admission, deadlines } = self;
-        // Words are small and wanted now.
+        // Stream chunks are small and must not be delayed.
         if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "a socket keeps its delay");
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
         let mut socket = TimeoutStream::new(socket);
         socket.set_write_timeout(Some(deadlines.taking));
@@ -194,7 +196,7 @@ impl<E: Endpoint + 'static> Connection<E> {
                     told = Some(Instant::now());
                 }
                 Fate::Close => {
-                    tracing::debug!("a connection asked for nothing in time");
+                    tracing::debug!("a connection exceeded its deadline and is closed");
                     return;
                 }
             }

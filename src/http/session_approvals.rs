@@ -1,4 +1,4 @@
-//! What is done in a session as a whole: a held call decided, everything stopped.
+//! Actions on a whole session: decide a held call, cancel every run.
 
 use super::Api;
 use super::auth::Caller;
@@ -15,16 +15,16 @@ use poem_openapi::param::Path;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 
-/// What is said about a held call.
+/// The choice about a held call.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename = "SessionDecision", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 enum ChoiceName {
-    /// It runs.
+    /// The call runs.
     AllowOnce,
-    /// It runs, and so do such calls of the session from now on.
+    /// The call runs, and so do later calls of this kind in the session.
     AllowSession,
-    /// It does not run.
+    /// The call does not run.
     Deny,
 }
 
@@ -34,21 +34,21 @@ enum ChoiceName {
 #[serde(deny_unknown_fields)]
 struct DecideInSession {
     decision: ChoiceName,
-    /// Why not, for the model and the record: at most 2000 characters. Ignored when allowing.
+    /// The reason, for the model and the record: at most 2000 characters. Ignored for an approval.
     #[oai(validator(max_length = 2000))]
     reason: Option<String>,
 }
 
-/// What became of a decision about a held call of a session.
+/// The result of a decision about a held call of a session.
 #[derive(Debug, Object)]
 #[oai(rename = "SessionDecisionResult")]
 struct DecidedView {
-    /// Whether it is decided so.
+    /// Whether the call is decided.
     success: bool,
     tool_call_id: String,
-    /// As it was said.
+    /// The decision as requested.
     decision: ChoiceName,
-    /// Of the call, as far as it came: nobody waits for its outcome here.
+    /// The current state of the call. The response does not wait for the outcome.
     state: String,
 }
 
@@ -65,33 +65,33 @@ impl DecidedView {
 
 #[derive(ApiResponse)]
 enum SessionDecisionAnswer {
-    /// Decided.
+    /// The call is decided.
     #[oai(status = 200)]
     Decided(
         Json<DecidedView>,
-        /// `true` where the same had been decided before.
+        /// `true` if an earlier request made the same decision.
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
-    /// Written down, and more people have to say yes.
+    /// The approval is recorded, and more people must approve the call.
     #[oai(status = 202)]
     MoreNeeded(Json<DecidedView>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
 
-/// The runs of a session that were to stop.
+/// The runs of a session that the request cancels.
 #[derive(Debug, Object)]
 #[oai(rename = "CancelSessionResult")]
 struct CancelledView {
-    /// As they stand now, those of the root thread first.
+    /// The current state of the runs. Runs of the root thread come first.
     results: Vec<RunView>,
 }
 
 #[derive(ApiResponse)]
 enum CancelSessionAnswer {
-    /// None of them goes on.
+    /// None of the runs is running any more.
     #[oai(status = 200)]
     Done(Json<CancelledView>),
-    /// A turn of them is asked to stop and has not yet.
+    /// At least one turn was asked to stop and is still running.
     #[oai(status = 202)]
     UnderWay(Json<CancelledView>),
 }
@@ -102,8 +102,8 @@ pub(super) struct SessionApprovals(pub(super) Api);
 impl SessionApprovals {
     /// Decide a held call of a session
     ///
-    /// As `validate_tool` decides it, whichever thread of the session it is in; but nobody waits here for what comes of
-    /// it, and when no call of its run is open any more the server goes on with that by itself.
+    /// Follows the rules of `validate_tool`, for a call in any thread of the session. The response does not
+    /// wait for the outcome, and the server resumes the run once none of its calls is open.
     #[oai(
         path = "/sessions/:session_id/approvals/:tool_call_id",
         method = "post",
@@ -120,7 +120,8 @@ impl SessionApprovals {
         let DecideInSession { decision: said, reason } = body.0;
         check_reason("", reason.as_deref())?;
         let (Ok(session), Ok(tool_call_id)) = (session_id.0.parse(), tool_call_id.0.parse()) else {
-            // What is no id names no call, and who tries them all is counted.
+            // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
+            // ids is limited.
             self.0.approvals.count(&caller.0)?;
             return Err(ApiError::not_found());
         };
@@ -146,9 +147,10 @@ impl SessionApprovals {
         })
     }
 
-    /// Cancel what goes on in a session
+    /// Cancel every run of a session
     ///
-    /// Every run of its threads that is under way or waits for a person, each as `/runs/{id}/cancel` does.
+    /// Cancels the runs of all threads of the session that are running or waiting, or that failed with
+    /// pending calls. Each run is cancelled as by `/runs/{id}/cancel`.
     #[oai(
         path = "/sessions/:session_id/cancel",
         method = "post",

@@ -1,4 +1,4 @@
-//! Sessions: a root thread and all below it.
+//! Sessions. A session is a root thread with all threads below it.
 
 use super::Api;
 use super::auth::Caller;
@@ -13,40 +13,40 @@ use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What becomes of the calls of tools that ask.
+/// The effect on calls of tools that require approval.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename = "ApprovalMode", rename_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 enum ModeName {
-    /// A person decides each.
+    /// A person decides each call.
     Manual,
-    /// They run.
+    /// The calls run.
     AutoApprove,
-    /// They do not run.
+    /// The calls do not run.
     AutoDeny,
 }
 
-/// What a session says of one tool.
+/// The policy of a session for one tool.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename = "ToolPolicy", rename_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 enum WordName {
-    /// Nobody is asked.
+    /// The call runs without an approval.
     Allow,
-    /// A person is asked.
+    /// The call is held for an approval.
     Ask,
-    /// It does not run.
+    /// The call does not run.
     Deny,
 }
 
-/// What holds in a session beside the server's policy.
+/// The policy of a session, in addition to the server's policy.
 #[derive(Debug, Object, Deserialize)]
 #[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none)]
 #[serde(deny_unknown_fields)]
 struct PolicyBody {
-    /// In place of the server's mode.
+    /// Replaces the server's mode.
     mode: Option<ModeName>,
-    /// For single tools, by their names.
+    /// The policy of single tools, by the name of the tool.
     #[serde(default)]
     tools: Option<BTreeMap<String, WordName>>,
 }
@@ -68,21 +68,21 @@ impl From<&PolicyBody> for SessionPolicy {
     }
 }
 
-/// A yes that is remembered.
+/// A remembered approval.
 #[derive(Debug, Object)]
 #[oai(rename = "Grant", skip_serializing_if_is_none)]
 struct GrantView {
     grant_id: String,
     session_id: String,
-    /// About calls of this tool.
+    /// The tool whose calls the grant approves.
     tool_name: String,
-    /// The tool's schema: with another it is about no call any more.
+    /// The hash of the tool's schema. The grant approves no call after the schema changes.
     schema_hash: String,
-    /// About calls with these inputs alone, as the decision has their hash; if absent, with any.
+    /// If present, the grant approves only calls with these inputs. The hash is that of the decision.
     input_hash: Option<String>,
-    /// Who said yes.
+    /// The actor that approved.
     granted_by: String,
-    /// The call to which they said it.
+    /// The call that was approved.
     tool_call_id: String,
     created_at: String,
 }
@@ -104,7 +104,7 @@ impl GrantView {
 
 #[derive(ApiResponse)]
 enum Revoked {
-    /// Revoked: nothing begins on its word any more.
+    /// Revoked: the grant starts no further call.
     #[oai(status = 204)]
     Revoked,
 }
@@ -113,10 +113,11 @@ pub(super) struct Sessions(pub(super) Api);
 
 #[OpenApi]
 impl Sessions {
-    /// Say what holds in a session
+    /// Set the policy of a session
     ///
-    /// In place of what held. It is asked before the server's mode, and never instead of what the server always denies,
-    /// always allows or has rules about. The session's user may only tighten; an operator may loosen too.
+    /// The policy replaces the previous one. It takes precedence over the server's mode, but not over the
+    /// tools that the server always denies or always allows, and not over the server's rules. The session's
+    /// user may only tighten the policy; an operator may also loosen it.
     #[oai(
         path = "/sessions/:session_id/policy",
         method = "put",
@@ -134,10 +135,10 @@ impl Sessions {
         Ok(Json(body.0))
     }
 
-    /// What is remembered in a session, newest first
+    /// List the remembered approvals of a session, newest first
     ///
-    /// Each a yes that was to be remembered, and still is. The session's user and operators see all of them; who else
-    /// has one there sees their own.
+    /// Returns the grants that are still in force. The session's user and operators see all of them. Another
+    /// caller with a grant in the session sees only their own.
     #[oai(
         path = "/sessions/:session_id/grants",
         method = "get",
@@ -148,7 +149,7 @@ impl Sessions {
         &self,
         caller: Caller,
         session_id: Path<String>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -167,10 +168,10 @@ impl Sessions {
         Ok(results.finish(page.has_more))
     }
 
-    /// Have a yes remembered no more
+    /// Revoke a remembered approval
     ///
-    /// People are asked again about what comes from now on. What runs by then goes on, and calls that waited and were
-    /// freed stay decided. For the session's user, who gave it, and operators.
+    /// Later calls are held again. Running calls continue, and pending calls that the grant approved stay
+    /// approved. Allowed for the session's user, the user that gave the approval, and operators.
     #[oai(
         path = "/sessions/:session_id/grants/:grant_id",
         method = "delete",

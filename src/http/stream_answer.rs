@@ -1,4 +1,4 @@
-//! Answers that are streams, in the dialect that was asked for.
+//! Streamed responses in the requested dialect.
 
 use crate::domain::id::RunId;
 use crate::stream::Dialect;
@@ -10,16 +10,17 @@ use poem_openapi::registry::{
 };
 use poem_openapi::types::Type;
 
-/// The run that answers.
+/// The header with the id of the run.
 const RUN_ID: &str = "x-run-id";
 
-/// How a dialect is announced in the head of its streams.
+/// The headers and the documentation of a dialect.
 struct Head {
     content_type: &'static str,
-    /// The media type without its parameters: some generators take none there.
+    /// The media type without parameters, because some generators accept none.
     media_type: &'static str,
     protocol: &'static str,
-    /// What the schema says that it is: of events, some take it for the whole and some for each.
+    /// The type in the schema. It is empty for events: generators disagree whether the schema describes the
+    /// whole stream or one event.
     ty: &'static str,
     what: &'static str,
 }
@@ -48,7 +49,7 @@ impl Head {
     }
 }
 
-/// A turn, as it is said. Failures after this are in the stream.
+/// A turn as a stream. Failures after the head of the response are in the stream.
 pub(super) struct ChatStream {
     pub(super) dialect: Dialect,
     pub(super) run_id: RunId,
@@ -58,7 +59,7 @@ pub(super) struct ChatStream {
 impl IntoResponse for ChatStream {
     fn into_response(self) -> Response {
         let mut response = empty(self.dialect, self.body);
-        // An id has no character that a header may not.
+        // Every character of an id is valid in a header.
         if let Ok(run_id) = HeaderValue::try_from(self.run_id.to_string()) {
             response.headers_mut().insert(RUN_ID, run_id);
         }
@@ -76,7 +77,7 @@ impl ApiResponse for ChatStream {
     fn register(_registry: &mut Registry) {}
 }
 
-/// The turn under way, if there is one.
+/// The running turn, if there is one.
 pub(super) struct AttachedStream {
     pub(super) dialect: Dialect,
     pub(super) stream: Option<ChatStream>,
@@ -86,7 +87,7 @@ impl IntoResponse for AttachedStream {
     fn into_response(self) -> Response {
         match (self.stream, self.dialect) {
             (Some(stream), _) => stream.into_response(),
-            // AI SDK 4 takes every other answer that means so for a failure.
+            // AI SDK 4 treats any other response without a stream as a failure.
             (None, Dialect::DataV1) => empty(self.dialect, Body::empty()),
             (None, Dialect::Ui(_)) => StatusCode::NO_CONTENT.into_response(),
         }
@@ -114,7 +115,7 @@ fn empty(dialect: Dialect, body: Body) -> Response {
     Response::builder()
         .content_type(head.content_type)
         .header(head.protocol, "v1")
-        // Proxies that buffer would hold the words back.
+        // A buffering proxy would delay the text.
         .header("x-accel-buffering", "no")
         .body(body)
 }

@@ -1,4 +1,4 @@
-//! Threads and their messages.
+//! The routes of threads and their messages.
 
 use super::Api;
 use super::auth::Caller;
@@ -19,7 +19,7 @@ use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Longest title, in characters.
+/// Maximum length of a title, in characters.
 const TITLE_MAX: usize = 200;
 
 /// A conversation.
@@ -27,71 +27,71 @@ const TITLE_MAX: usize = 200;
 #[oai(rename = "Thread", skip_serializing_if_is_none)]
 struct ThreadView {
     thread_id: String,
-    /// The root thread of its session.
+    /// The id of the root thread of the session.
     session_id: String,
     parent_id: Option<String>,
-    /// The caller's own name for it.
+    /// The caller's own name for the thread.
     client_id: Option<String>,
     title: String,
     created_at: String,
     updated_at: String,
-    /// The run that is under way, else the newest that waits for a person.
+    /// The running run, otherwise the newest run that waits for a decision.
     active_run_id: Option<String>,
-    /// How many calls wait for a person.
+    /// Number of pending calls.
     pending_count: u64,
 }
 
-/// A thread to make.
+/// A new thread.
 #[derive(Debug, Default, Object, Deserialize)]
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct CreateThread {
-    /// Its title: 1 to 200 characters, one of which can be seen.
+    /// The title: 1 to 200 characters, at least one of them visible.
     #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: Option<String>,
-    /// The thread that it is a part of.
+    /// The id of the parent thread.
     parent_id: Option<String>,
 }
 
-/// What to change of a thread.
+/// A change of a thread.
 #[derive(Debug, Object, Deserialize)]
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct UpdateThread {
-    /// Its title: 1 to 200 characters, one of which can be seen.
+    /// The title: 1 to 200 characters, at least one of them visible.
     #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: String,
 }
 
 #[derive(ApiResponse)]
 enum Created {
-    /// Made.
+    /// The thread was created.
     #[oai(status = 201)]
     Created(Json<ThreadView>),
 }
 
 #[derive(ApiResponse)]
 enum Deleted {
-    /// Deleted: nobody finds it again, and what waited in it is cancelled.
+    /// The thread is deleted. Every route answers 404 for it, and its pending calls are cancelled.
     #[oai(status = 204)]
     Deleted,
 }
 
-/// How messages are given.
+/// The format of messages.
 #[derive(Debug, Enum)]
 enum Format {
-    /// As AI SDK 4 holds them: feed `results` to `initialMessages`.
+    /// The form of AI SDK 4: pass `results` to `initialMessages`.
     #[oai(rename = "v4")]
     V4,
-    /// As AI SDK 5 holds them: feed `results` to `messages`.
+    /// The form of AI SDK 5: pass `results` to `messages`.
     #[oai(rename = "ui-v5")]
     UiV5,
-    /// As AI SDK 6 and 7 hold them: feed `results` to `messages`.
+    /// The form of AI SDK 6 and 7: pass `results` to `messages`.
     #[oai(rename = "ui-v6")]
     UiV6,
 }
 
-/// A message in the form asked for.
+/// A message in the requested format.
 #[derive(Debug, Union)]
 enum AnyMessage {
     Message(MessageView),
@@ -103,7 +103,7 @@ enum AnyMessage {
 #[oai(rename = "Message", skip_serializing_if_is_none)]
 struct MessageView {
     message_id: String,
-    /// The name the page gave it.
+    /// The page's id for the message.
     client_id: Option<String>,
     thread_id: String,
     run_id: String,
@@ -116,7 +116,7 @@ struct MessageView {
     created_at: String,
 }
 
-/// Tokens.
+/// The number of tokens.
 #[derive(Debug, Object)]
 #[oai(rename = "Usage")]
 struct UsageView {
@@ -124,9 +124,9 @@ struct UsageView {
     output_tokens: u64,
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Debug, Union)]
-#[expect(clippy::large_enum_variant, reason = "the derive takes no box, and a part lives for one answer")]
+#[expect(clippy::large_enum_variant, reason = "the derive accepts no Box, and a part lives for one response")]
 #[oai(rename = "Part", discriminator_name = "type")]
 enum PartView {
     #[oai(mapping = "step_start")]
@@ -143,41 +143,41 @@ enum PartView {
     File(FilePart),
 }
 
-/// A model call begins.
+/// The begin of a model call.
 #[derive(Debug, Object)]
 struct StepStartPart {}
 
-/// Words.
+/// A text.
 #[derive(Debug, Object)]
 struct TextPart {
     text: String,
 }
 
-/// The model's thoughts.
+/// The model's reasoning.
 #[derive(Debug, Object)]
 struct ReasoningPart {
     text: String,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Object)]
 struct ToolCallPart {
     tool_call: CallView,
 }
 
-/// A page of the web that the words go back to.
+/// A web page that is a source of the text.
 #[derive(Debug, Object)]
 #[oai(skip_serializing_if_is_none)]
 struct SourcePart {
-    /// Of `http` or `https`.
+    /// An `http` or `https` URL.
     url: String,
     title: Option<String>,
 }
 
-/// A file that the model made.
+/// A file that the model generated.
 #[derive(Debug, Object)]
 struct FilePart {
-    /// A `data:` URL of all that is in it.
+    /// A `data:` URL with the whole content.
     url: String,
     media_type: String,
 }
@@ -246,7 +246,7 @@ async fn view(read: &Read, thread: Thread) -> Result<ThreadView, ApiError> {
 fn title(text: String) -> Result<String, ApiError> {
     let is_visible = |c| !matches!(c, '\0'..=' ' | '\u{7f}'..='\u{a0}');
     if !text.contains(is_visible) || text.chars().count() > TITLE_MAX {
-        let expected = format!("title: expected 1 to {TITLE_MAX} characters, one of which can be seen");
+        let expected = format!("title: expected 1 to {TITLE_MAX} characters, at least one of them visible");
         return Err(ApiError::bad_request(expected));
     }
     Ok(text)
@@ -256,12 +256,12 @@ pub(super) struct Threads(pub(super) Api);
 
 #[OpenApi(tag = "Tag::Threads")]
 impl Threads {
-    /// Make a thread
+    /// Create a thread
     #[oai(path = "/threads", method = "post", operation_id = "createThread")]
     async fn create(&self, caller: Caller, body: Strict<Option<CreateThread>>) -> Result<Created, ApiError> {
         let body = body.0.unwrap_or_default();
         let title = body.title.map_or_else(|| Ok(DEFAULT_TITLE.to_owned()), title)?;
-        let missing = || ApiError::bad_request("parent_id: expected the id of a thread of yours");
+        let missing = || ApiError::bad_request("parent_id: expected the id of one of your threads");
         let parent = body.parent_id.map(|id| id.parse().map_err(|_| missing())).transpose()?;
         let write = self.0.store.write().await?;
         let parent = match parent {
@@ -274,12 +274,12 @@ impl Threads {
         Ok(Created::Created(Json(made)))
     }
 
-    /// The caller's threads, newest first
+    /// List the caller's threads, newest first
     #[oai(path = "/threads", method = "get", operation_id = "listThreads")]
     async fn list(
         &self,
         caller: Caller,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -299,7 +299,7 @@ impl Threads {
         Ok(results.finish(page.has_more))
     }
 
-    /// One thread
+    /// Get a thread
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
     async fn get(&self, caller: Caller, thread_id: Path<String>) -> Result<Json<ThreadView>, ApiError> {
         let id = id(&thread_id)?;
@@ -308,7 +308,7 @@ impl Threads {
         Ok(Json(view(&read, thread).await?))
     }
 
-    /// Give a thread another title
+    /// Change the title of a thread
     #[oai(path = "/threads/:thread_id", method = "patch", operation_id = "updateThread")]
     async fn update(
         &self,
@@ -327,8 +327,8 @@ impl Threads {
 
     /// Delete a thread
     ///
-    /// Nobody finds it again, and the calls that wait in it are cancelled. A tool that runs is asked to stop, and its call is
-    /// settled.
+    /// Every route answers 404 for the thread, and its pending calls are cancelled. A running tool is asked
+    /// to stop, and its call is settled.
     #[oai(path = "/threads/:thread_id", method = "delete", operation_id = "deleteThread")]
     async fn delete(&self, caller: Caller, thread_id: Path<String>) -> Result<Deleted, ApiError> {
         let id = id(&thread_id)?;
@@ -340,15 +340,15 @@ impl Threads {
         Ok(Deleted::Deleted)
     }
 
-    /// A thread's messages: the newest page first, each page oldest first
+    /// List the messages of a thread: the newest page first, each page oldest first
     #[oai(path = "/threads/:thread_id/messages", method = "get", operation_id = "listMessages")]
     async fn messages(
         &self,
         caller: Caller,
         thread_id: Path<String>,
-        /// The form; if absent, messages with their parts and calls.
+        /// The format; if absent, messages with their parts and calls.
         format: Query<Option<Format>>,
-        /// Where to go on: the `next_cursor` of the page before.
+        /// The `next_cursor` of the previous page.
         cursor: Query<Option<String>>,
         /// 1 to 200; 50 if absent.
         page_size: Query<Option<u64>>,
@@ -361,7 +361,7 @@ impl Threads {
         let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages_page(&thread, before, self.0.page(size)).await?;
         let mut results = Paged::new(self.0.page_bytes);
-        // The newest first: those that do not fit are on the next page.
+        // Newest first: messages that do not fit go to the next page.
         for message in page.items.iter().rev() {
             let shown = match format.0 {
                 Some(Format::V4) => {
@@ -387,7 +387,7 @@ impl Threads {
     }
 }
 
-/// A thread's id in a path. What is no id names nothing.
+/// Parses the id of a thread in a path. An invalid id is reported as an unknown thread.
 fn id(text: &Path<String>) -> Result<ThreadId, ApiError> {
     text.0.parse().map_err(|_| ApiError::not_found())
 }

@@ -1,4 +1,4 @@
-//! Tickets, for a browser that opens a stream or a WebSocket: it cannot send a token there.
+//! Tickets for browsers that open a stream or a WebSocket, where a browser cannot send a token.
 
 use super::Api;
 use super::auth::{Caller, Expiry};
@@ -6,17 +6,17 @@ use super::error::ApiError;
 use super::payload::{Json, Tag};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 
-/// What stands in for a token, once.
+/// A single-use replacement for a token.
 #[derive(Debug, Object)]
 struct Ticket {
-    /// Give it as `ticket` to `/events` or `/ws`.
+    /// Send it as the query parameter `ticket` to `/events` or `/ws`.
     ticket: String,
     expires_at: String,
 }
 
 #[derive(ApiResponse)]
 enum Made {
-    /// Made.
+    /// The ticket was created.
     #[oai(status = 201)]
     Made(Json<Ticket>),
 }
@@ -25,10 +25,11 @@ pub(super) struct Tickets(pub(super) Api);
 
 #[OpenApi]
 impl Tickets {
-    /// Get a ticket for a stream of events
+    /// Create a ticket for an event stream
     ///
-    /// It stands in for the caller's token, once and within 30 seconds, in `GET /events?ticket=` and `GET /ws?ticket=`,
-    /// where browsers send no token. What is opened with it ends when the token would.
+    /// A ticket replaces the caller's token in `GET /events?ticket=` and `GET /ws?ticket=`, where browsers
+    /// cannot send a token. A ticket is valid once and for 30 seconds. A stream that is opened with a ticket
+    /// ends when the token expires.
     #[oai(path = "/tickets", method = "post", operation_id = "createTicket", tag = "Tag::Events")]
     async fn create(&self, caller: Caller, expiry: Expiry) -> Result<Made, ApiError> {
         let (ticket, expires_at) = self.0.tickets.make(&caller.0, expiry)?;

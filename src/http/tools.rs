@@ -1,4 +1,4 @@
-//! Tools and models: what a model may ask for, and which there are.
+//! The routes of tools and models.
 
 use super::Api;
 use super::auth::Caller;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 struct ToolView {
     tool_name: String,
     description: String,
-    /// Human in the loop: whether a person has to say yes to each call.
+    /// Human in the loop: whether a person must approve each call.
     hil: bool,
-    /// Whether running a call twice does no more than running it once.
+    /// Whether running a call twice has the same effect as running it once.
     idempotent: bool,
     /// low, medium or high.
     risk_level: String,
-    /// What it takes: a JSON Schema.
+    /// The JSON Schema of the inputs.
     input_schema: JsonObject,
 }
 
@@ -38,7 +38,7 @@ struct Tools {
 struct ModelView {
     id: String,
     provider: String,
-    /// Whether it answers where none is chosen.
+    /// Whether this model responds if a request selects none.
     default: bool,
 }
 
@@ -64,16 +64,17 @@ pub(super) struct ToolRoutes(pub(super) Api);
 
 #[OpenApi]
 impl ToolRoutes {
-    /// All tools
+    /// List the tools
     ///
-    /// Those that may run on behalf of the caller, and those whose calls the caller may approve for others.
+    /// Returns the tools that may run on behalf of the caller, and the tools whose calls the caller may
+    /// approve for others.
     #[oai(path = "/tools", method = "get", operation_id = "listTools", tag = "Tag::Tools")]
     async fn list(&self, caller: Caller) -> Result<Json<Tools>, ApiError> {
         let specs = self.0.tools.visible_to(&caller.0);
         Ok(Json(Tools { results: specs.map(ToolView::of).collect() }))
     }
 
-    /// One tool
+    /// Get a tool
     #[oai(path = "/tools/:name", method = "get", operation_id = "getTool", tag = "Tag::Tools")]
     async fn get(&self, caller: Caller, name: Path<String>) -> Result<Json<ToolView>, ApiError> {
         let mut specs = self.0.tools.visible_to(&caller.0);
@@ -81,7 +82,7 @@ impl ToolRoutes {
         Ok(Json(ToolView::of(spec)))
     }
 
-    /// All models
+    /// List the models
     #[oai(path = "/qa/models", method = "get", operation_id = "listModels", tag = "Tag::Chat")]
     async fn models(&self, _caller: Caller) -> Result<Json<Models>, ApiError> {
         let models = self.0.models.iter().enumerate();

@@ -1,5 +1,5 @@
-//! Traces over HTTP: a caller's goes on here, and a request is named by its route. Without the feature `otel` there
-//! are none.
+//! Traces over HTTP: the server continues the trace of the caller and names the span of a request by its
+//! route. Without the feature `otel` there are no traces.
 
 #[cfg(feature = "otel")]
 mod kept {
@@ -11,21 +11,21 @@ mod kept {
     use tracing::Span;
     use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-    /// Goes on with the trace that the request belongs to (W3C Trace Context), where it says one.
+    /// Continues the trace that the request belongs to (W3C Trace Context), if the request names one.
     pub(in crate::http) fn continued(span: &Span, request: &Request) {
         let caller = TraceContextPropagator::new().extract(&HeaderExtractor(request.headers()));
-        // Nobody may be tracing.
+        // `set_parent` fails if no tracing layer is installed.
         let _set = span.set_parent(caller);
     }
 
-    /// Says what came of the request.
+    /// Records the response in the span.
     pub(in crate::http) fn answered(span: &Span, method: &str, response: &Response) {
         if let Some(PathPattern(route)) = response.data::<PathPattern>() {
             span.record("http.route", &**route);
-            // A span that has begun takes no other name by its fields.
+            // A field cannot rename a span that has started.
             span.context().span().update_name(format!("{method} {route}"));
         }
-        // Unsigned numbers go out as texts.
+        // Unsigned integers would be exported as strings.
         span.record("http.response.status_code", i64::from(response.status().as_u16()));
         if response.status().is_server_error() {
             span.record("otel.status_code", "ERROR");

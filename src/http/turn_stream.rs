@@ -1,7 +1,7 @@
-//! A turn as one client reads it.
+//! The stream of a turn to one client.
 //!
-//! It is written a piece at a time, each once the one before was taken; so a client that reads slowly is written
-//! ahead for by one piece. Dropping the stream ends the reading, not the turn.
+//! A chunk is written after the client took the previous one. A slow client therefore has at most one chunk
+//! in memory. Dropping the stream ends the reading, not the turn.
 
 use super::rates::StreamSlot;
 use super::stream_answer::ChatStream;
@@ -22,55 +22,55 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How streams are written.
+/// The settings of streams.
 #[derive(Debug, Clone)]
 pub(crate) struct Streaming {
     pub(crate) metrics: Metrics,
-    /// The length of a piece, about.
+    /// Approximate length of a chunk, in bytes.
     pub(crate) piece_bytes: usize,
-    /// After how long a silence a stream shows that it is alive; zero is never.
+    /// The interval without output after which a stream sends a keep-alive; zero disables keep-alives.
     pub(crate) keep_alive: Duration,
-    /// What pages of the UI message stream are told that do not say which they are.
+    /// The dialect of pages of the UI message stream that do not select a version.
     pub(crate) default_ui_dialect: UiDialect,
 }
 
-/// For whom a turn is streamed.
+/// The receiver of a stream.
 pub(super) struct Listener {
     pub(super) dialect: Dialect,
     pub(super) request_id: String,
     pub(super) place: StreamSlot,
-    /// The calls to which the page says yes in this request.
+    /// The calls that the page shows as approved in this request.
     pub(super) approved: HashSet<ToolCallId>,
 }
 
 /// One client's stream.
 struct TurnStream {
     pieces: Pieces,
-    /// As long as there is anything of the stream in memory, it counts.
+    /// The slot is released when the stream is dropped.
     _place: StreamSlot,
     _open: Now,
 }
 
-/// A turn in the words of a dialect, a piece at a time.
+/// A turn, encoded in a dialect, chunk by chunk.
 struct Pieces {
     encoder: Box<dyn Encoder>,
-    /// What is told before the turn.
+    /// The backfill before the events of the turn.
     before: std::vec::IntoIter<TurnEvent<'static>>,
     reader: Reader,
     piece_bytes: usize,
     keep_alive: Option<Duration>,
-    /// What is written and not given yet.
+    /// Encoded output that is not handed over yet.
     piece: BytesMut,
     over: bool,
 }
 
 impl Streaming {
-    /// The silence after which a stream shows that it is alive, if it ever does.
+    /// Returns the interval of the keep-alives, if they are enabled.
     pub(super) fn silence(&self) -> Option<Duration> {
         Some(self.keep_alive).filter(|time| !time.is_zero())
     }
 
-    /// The turn as it is said.
+    /// Returns the stream of a started turn.
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
         let Listener { dialect, request_id, place, approved } = listener;
         let Started { run_id, message_id, backfill: before, log } = started;
@@ -100,16 +100,16 @@ impl TurnStream {
 }
 
 impl Pieces {
-    /// The next that has anything in it; nothing at the end.
+    /// Returns the next non-empty chunk, or `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        // What the dialect has no word for is no end.
+        // An event without output in the dialect does not end the stream.
         while self.piece.is_empty() && !self.over {
             self.read().await;
         }
         (!self.piece.is_empty()).then(|| self.piece.split().freeze())
     }
 
-    /// Writes what is said next, or that the stream is alive, or its end.
+    /// Writes the next events, a keep-alive, or the end of the stream.
     async fn read(&mut self) {
         let Self { encoder, before, reader, piece_bytes, keep_alive, piece, .. } = self;
         for event in before.by_ref() {
@@ -169,7 +169,7 @@ mod tests {
         let log = TurnLog::default();
         let mut pieces = pieces(Dialect::DataV1, &log);
         log.emit(TurnEvent::PartEnded);
-        assert_eq!(pieces.next().now_or_never(), None, "it has not ended, and there is nothing to say yet");
+        assert_eq!(pieces.next().now_or_never(), None, "the stream has not ended and has no output yet");
         log.emit(TurnEvent::Text("a".into()));
         assert_eq!(pieces.next().now_or_never(), Some(Some(Bytes::from("0:\"a\"\n"))));
         log.emit(TurnEvent::PartEnded);

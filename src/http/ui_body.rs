@@ -1,8 +1,8 @@
-//! What pages of AI SDK 5 to 7 post.
+//! The bodies of pages of AI SDK 5 to 7.
 //!
-//! They post the conversation as they hold it, and say by `trigger` and `messageId` what for. Three things of it are
-//! read: the words of a user message, the names of messages, and a person's answers to held calls. Everything else is
-//! a page's own memory, and passed over.
+//! Such a page posts its conversation, and states the purpose in `trigger` and `messageId`. The server reads
+//! three things of the conversation: the text of user messages, the ids of messages, and decisions about held
+//! calls. The rest is the page's own state, and is ignored.
 
 use super::chat_body::{content, given_name};
 use super::error::ApiError;
@@ -13,13 +13,13 @@ use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
-/// The messages of a body, and how its fields are called in an error.
+/// The messages of a body, and their field names in errors.
 struct Conversation {
     messages: Vec<Message>,
     alone: bool,
 }
 
-/// Whether it is such a page that posts this. Its last message tells, where it does not say so itself.
+/// Whether a page of AI SDK 5 to 7 posted the body. Without `trigger`, the shape of the last message decides.
 pub(super) fn is_ui(fields: &Fields) -> bool {
     let last = match &fields.message {
         Found::Absent | Found::Null => fields.messages.as_is().and_then(|messages| messages.list.last()),
@@ -30,7 +30,7 @@ pub(super) fn is_ui(fields: &Fields) -> bool {
     !matches!(fields.trigger, Found::Absent | Found::Null) || last.is_some_and(in_parts)
 }
 
-/// What the page wants.
+/// Returns the action that the page requests.
 pub(super) fn wants(fields: Fields) -> Result<Action, ApiError> {
     let Fields { content, messages, message, trigger, message_id, .. } = fields;
     let alone = match message {
@@ -61,8 +61,8 @@ pub(super) fn wants(fields: Fields) -> Result<Action, ApiError> {
     }
 }
 
-/// The answers to held calls that the page remembers, oldest call first: those of before come along for ever. A call that it says
-/// both yes and no to is not answered.
+/// Returns the decisions about held calls on the page, oldest call first. A page posts its earlier decisions
+/// again with each request. Contradicting decisions about one call are dropped.
 pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
     let mut answers = BTreeMap::new();
     for answer in shown(fields).flat_map(|parts| std::mem::take(&mut parts.answers)) {
@@ -81,12 +81,12 @@ pub(super) fn answers(fields: &mut Fields) -> Vec<PostedDecision> {
     answers.into_values().flatten().collect()
 }
 
-/// The calls that the page shows somebody's yes to, however far it shows them.
+/// Returns the calls that the page shows as approved, whatever the state of their parts.
 pub(super) fn approved(fields: &mut Fields) -> HashSet<ToolCallId> {
     shown(fields).flat_map(|parts| std::mem::take(&mut parts.approved)).collect()
 }
 
-/// The parts of the answers that the page shows, in its conversation and in the message that it posts beside it.
+/// Iterates over the parts in the conversation, and in the message that is posted next to it.
 fn shown(fields: &mut Fields) -> impl Iterator<Item = &mut Parts> {
     let history = match &mut fields.messages {
         Found::Is(messages) => messages.list.as_mut_slice(),
@@ -102,7 +102,7 @@ fn shown(fields: &mut Fields) -> impl Iterator<Item = &mut Parts> {
     })
 }
 
-/// The words of a user message: those of its text parts, or if it has none, its `content`.
+/// Returns the text of a user message: that of its text parts, or of `content` if the text parts are empty.
 pub(super) fn words(message: &mut Message, field: &str) -> Result<String, ApiError> {
     let (parts, text) = (std::mem::take(&mut message.parts), std::mem::take(&mut message.content));
     match (parts, text) {
@@ -124,7 +124,7 @@ impl Conversation {
         if self.alone { "message".to_owned() } else { format!("messages[{place}]") }
     }
 
-    /// A user's message, of which it is not asked that it has words.
+    /// Returns a user message. The text may be empty.
     fn message(mut self, place: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(place);
         let mut message = self.messages.get_mut(place).map(std::mem::take).unwrap_or_default();
@@ -133,7 +133,8 @@ impl Conversation {
         Ok(PostedMessage { user_text, id: given_name(message.id) })
     }
 
-    /// The same, with words in its parts. One of `content` alone may be empty, which means to go on.
+    /// Returns a user message that must have text in its parts. A message with `content` only may be empty,
+    /// which means a continuation.
     fn said(self, place: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(place);
         let in_content = |posted: &Message| posted.has_content() && matches!(posted.parts, Found::Absent);
@@ -146,7 +147,7 @@ impl Conversation {
     }
 }
 
-/// A message that is said or edited, or one to go on with.
+/// Returns the action of `submit-message`: a new or edited user message, or a continuation.
 fn submitted(
     words: Option<Words>,
     conversation: Conversation,
@@ -154,7 +155,8 @@ fn submitted(
 ) -> Result<Action, ApiError> {
     let messages = &conversation.messages;
     let has_name = |message: &Message| named.is_some() && message.name() == named.as_ref();
-    // What the page names tells what it is about; otherwise, and where it posts something else, its last message.
+    // The message that `messageId` names decides the action. Without such a message in the body, the last
+    // message does.
     let place = messages.iter().rposition(has_name).or(messages.len().checked_sub(1));
     let at_place = place.and_then(|place| messages.get(place));
     let user = place.filter(|_| at_place.is_some_and(|message| message.is_of(Role::User)));

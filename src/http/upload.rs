@@ -1,4 +1,4 @@
-//! Reading a body: so long, in so much time, and as it comes.
+//! Reads request bodies within limits of length and time, without decompression.
 
 use super::budget::{Exhausted, Reserved};
 use super::deadlines::Deadlines;
@@ -10,12 +10,12 @@ use poem::{Body, Request};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How much more is read of a body that nobody wants, and for how long.
+/// Limits of draining a refused body: bytes, and time.
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Reads the body of a request to its end, with bytes of the budget that it keeps as long as it is there. Of one that is
-/// too long the rest stays in the request.
+/// Reads the body of a request to its end. The body holds its bytes of the budget until it is dropped. If the
+/// body is refused while it is read, the rest stays in the request.
 pub(super) async fn read(
     request: &mut Request,
     bytes_max: usize,
@@ -36,7 +36,7 @@ pub(super) async fn read(
     let mut pieces = request.take_body().into_bytes_stream().boxed();
     let mut body = BytesMut::with_capacity(declared_bytes);
     while let Some(piece) = next_piece(&mut pieces, end, deadlines).await? {
-        let piece = piece.map_err(|_| ApiError::bad_request("body: it broke off"))?;
+        let piece = piece.map_err(|_| ApiError::bad_request("body: cut off before its end"))?;
         let length = body.len().saturating_add(piece.len());
         let refused = match reserved.grow(length) {
             _ if length > bytes_max => Some(ApiError::body_too_large(bytes_max)),
@@ -49,15 +49,15 @@ pub(super) async fn read(
         }
         body.extend_from_slice(&piece);
     }
-    // A connection that is given up leaves no error behind it.
+    // A closed connection ends the stream without an error.
     if declared.is_some_and(|declared| body.len() < declared) {
-        return Err(ApiError::bad_request("body: it broke off"));
+        return Err(ApiError::bad_request("body: cut off before its end"));
     }
     Ok(reserved.hold(body.freeze()))
 }
 
-/// The next piece, for which nobody waits for ever: a client that sends one byte now and then is as late as one that
-/// sends none.
+/// Returns the next chunk, within both deadlines. The deadline of the whole body also covers a client that
+/// sends a single byte now and then.
 async fn next_piece<S: Stream + Unpin>(
     pieces: &mut S,
     end: Instant,
@@ -74,10 +74,10 @@ async fn next_piece<S: Stream + Unpin>(
     })
 }
 
-/// Reads on in the body of a request that was refused, while the answer is on its way: a client that sends all of it
-/// before it reads would find its connection closed, and no answer.
+/// Drains the body of a refused request while the response is sent. Otherwise a client that sends its whole
+/// body before it reads would find the connection closed, and no response.
 pub(super) async fn drain(mut request: Request) {
-    // A client that asks first has sent nothing yet.
+    // A client that sends `Expect` has not sent its body yet.
     if request.header(EXPECT).is_some() {
         return;
     }
@@ -89,6 +89,6 @@ pub(super) async fn drain(mut request: Request) {
             left = less;
         }
     };
-    // Whoever sends more, or slower, is cut off.
+    // A client that sends more, or more slowly, is cut off.
     let _whole = tokio::time::timeout(DRAIN_TIME, reading).await;
 }

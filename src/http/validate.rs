@@ -1,4 +1,4 @@
-//! Answering for a person: held calls decided, one or several.
+//! The routes that decide held calls, one or several.
 
 use super::Api;
 use super::auth::Caller;
@@ -14,15 +14,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Longest reason of a rejection, in characters.
+/// Maximum length of the reason of a rejection, in characters.
 pub(super) const REASON_MAX: usize = 2000;
 
-/// How far a yes reaches beyond its call.
+/// The scope of an approval beyond its call.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
 #[oai(rename = "Remember", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RememberName {
-    /// To calls of the same tool, as long as its schema stays, in the same session: nobody is asked about them.
+    /// The approval covers later calls of the same tool in the session without a hold, until the tool's
+    /// schema changes.
     Session,
 }
 
@@ -31,21 +32,22 @@ pub(super) enum RememberName {
 #[oai(deny_unknown_fields, rename_all = "camelCase")]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ValidateTool {
-    /// The call.
+    /// The id of the call.
     pub(super) tool_call_id: String,
-    /// Whether it may run.
+    /// True approves the call, false rejects it.
     pub(super) is_validated: bool,
-    /// Inputs to run in place of the proposed ones; absent or null means as proposed. Ignored when rejecting.
+    /// Inputs that replace the proposed ones; absent or null means as proposed. Ignored for a rejection.
     pub(super) validated_inputs: Option<JsonObject>,
-    /// Why not, for the model and the record: at most 2000 characters.
+    /// The reason, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]
     pub(super) reason: Option<String>,
-    /// The `input_hash` of what was shown: 409 `stale` if it is out of date.
+    /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
     pub(super) input_hash: Option<String>,
-    /// With a yes: whether it is for later calls of the tool in the session too, and for those that wait now.
+    /// With an approval: whether the approval also covers later calls of the tool in the session, and the
+    /// calls that are pending now.
     pub(super) remember: Option<RememberName>,
-    /// Whether the server goes on with the run once no call of it is open: false if absent, and the next turn of the
-    /// thread does. What is said last about the run's calls counts.
+    /// Whether the server resumes the run once none of its calls is open. False if absent: then the next turn
+    /// of the thread resumes the run. The last decision about the run's calls counts.
     pub(super) resume: Option<bool>,
 }
 
@@ -54,49 +56,50 @@ pub(super) struct ValidateTool {
 #[oai(deny_unknown_fields)]
 #[serde(deny_unknown_fields)]
 struct ValidateTools {
-    /// Each about another call: at most 50, unless `limits.batch` says otherwise.
+    /// Decisions about different calls: at most 50, unless `limits.batch` sets another limit.
     #[oai(validator(min_items = 1, max_items = 50))]
     decisions: Vec<ValidateTool>,
 }
 
-/// What became of a decision.
+/// The result of a decision.
 #[derive(Debug, Object)]
 #[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
 struct ValidateToolResult {
-    /// Whether it was rejected as asked, or ran and gave a result.
+    /// Whether the call was rejected as requested, or ran and succeeded.
     success: bool,
-    /// What the model will read.
+    /// The text that the model will read.
     result: String,
     tool_call_id: String,
     state: String,
-    /// The inputs a person put in place of the model's.
+    /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
 }
 
-/// What became of one decision of several.
+/// The result of one decision of several.
 #[derive(Debug, Object)]
 #[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
 struct DecisionResult {
-    /// As it was asked for.
+    /// The id as requested.
     tool_call_id: String,
-    /// What `validate_tool` would have answered: with 200 and 202 its other fields follow, with any other `error`.
+    /// The status that `validate_tool` would return. With 200 and 202 its other fields follow, with any other
+    /// status `error`.
     status: u16,
-    /// Whether it was rejected as asked, or ran and gave a result.
+    /// Whether the call was rejected as requested, or ran and succeeded.
     success: Option<bool>,
-    /// What the model will read.
+    /// The text that the model will read.
     result: Option<String>,
     state: Option<String>,
-    /// The inputs a person put in place of the model's.
+    /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
-    /// True where the same had been decided before; the tool did not run again.
+    /// True if an earlier request made the same decision. The tool did not run again.
     idempotent_replayed: Option<bool>,
-    /// Why it was not decided.
+    /// The error, if the decision was refused.
     error: Option<Box<ErrorDetail>>,
-    /// In so many seconds it may go.
+    /// Seconds until a retry may succeed.
     retry_after: Option<u64>,
 }
 
-/// What became of several decisions.
+/// The results of several decisions.
 #[derive(Debug, Object)]
 struct ValidateToolsResult {
     /// In the order of the request.
@@ -105,15 +108,16 @@ struct ValidateToolsResult {
 
 #[derive(ApiResponse)]
 enum ValidateAnswer {
-    /// Decided, and at its end.
+    /// The call is decided and has ended.
     #[oai(status = 200)]
     Done(
         Json<ValidateToolResult>,
-        /// `true` where the same had been decided before; the tool did not run again.
+        /// True if an earlier request made the same decision. The tool did not run again.
         #[oai(header = "idempotent-replayed")]
         Option<String>,
     ),
-    /// Decided, and still under way: ask again to wait again. Or, with the state `pending`: more people have to approve.
+    /// The call is decided and still running; the same request waits again. With the state `pending`: the
+    /// approval is recorded, and more people must approve.
     #[oai(status = 202)]
     UnderWay(Json<ValidateToolResult>, #[oai(header = "idempotent-replayed")] Option<String>),
 }
@@ -124,12 +128,13 @@ pub(super) struct Validate(pub(super) Api);
 impl Validate {
     /// Decide a held call
     ///
-    /// Approved, the tool runs now, once, and the answer is its outcome. The same decision again gives the
-    /// stored outcome; another one is refused. The thread's user decides, and who has one of the roles that approve
-    /// the tool's calls. Where the tool wants another person, or may not run on behalf of the thread's user, that user
-    /// may only reject. Where it wants several people, it runs once as many have approved the same inputs; one rejection
-    /// is final. A call that was approved and then cancelled before the tool began is answered 200 too, with `success`
-    /// false and the `state` `cancelled`.
+    /// An approved call runs once, at once, and the response has its outcome. A repeat of the same decision
+    /// returns the stored outcome; a different decision is refused. The thread's user may decide, and every
+    /// caller with a role that approves the tool's calls. If the tool requires another person, or must not
+    /// run on behalf of the thread's user, that user may only reject. If the tool requires several people,
+    /// the call runs once that many have approved the same inputs; one rejection is final. A call that was
+    /// approved and then cancelled before the tool started also gets 200, with `success` false and the
+    /// `state` `cancelled`.
     #[oai(path = "/qa/validate_tool", method = "post", operation_id = "validateTool")]
     async fn validate_tool(
         &self,
@@ -147,10 +152,10 @@ impl Validate {
 
     /// Decide several held calls
     ///
-    /// Each by itself, as `validate_tool` decides it: one that is refused changes nothing for the others. The answer
-    /// says of each, in the order of the request, what `validate_tool` would have answered. All that were approved run
-    /// side by side, and all are waited for at once. A request that cannot be read, or names a call twice, decides
-    /// nothing.
+    /// Each decision is independent, under the rules of `validate_tool`: a refused decision does not affect
+    /// the others. The response lists, in the order of the request, what `validate_tool` would have returned
+    /// for each. The approved calls run concurrently, and the response waits for all of them at once. A
+    /// request that is malformed, or that names a call twice, decides nothing.
     #[oai(path = "/qa/validate_tools", method = "post", operation_id = "validateTools")]
     async fn validate_tools(
         &self,
@@ -161,13 +166,13 @@ impl Validate {
         self.check_all(&decisions)?;
         let ids: Vec<String> = decisions.iter().map(|decision| decision.tool_call_id.clone()).collect();
         let mut outcomes: Vec<Result<Decided, Refusal>> = Vec::with_capacity(ids.len());
-        // One after the other, each is soon written: the connections for what is urgent are few, and others decide as
-        // well. A tool that takes its time keeps no call behind it from being decided.
+        // Decisions are committed one after the other. A commit is quick, and concurrent commits would take
+        // the few urgent connections from other deciders. A slow tool does not delay the decisions after it.
         for decision in decisions {
             let unavailable =
                 outcomes.last().and_then(|last| last.as_ref().err()).filter(|it| it.is_unavailable());
             outcomes.push(match unavailable.cloned() {
-                // So would the next be, after as long a wait.
+                // The next decision would be refused as well, after another wait.
                 Some(refusal) => Err(refusal),
                 None => take(&self.0, &caller, decision, Surface::Rest).await.map_err(ApiError::refusal),
             });
@@ -186,7 +191,7 @@ impl Validate {
     }
 }
 
-/// Decides as `validate_tool` does: the status and the body of its answer.
+/// Decides a call as `validate_tool` does, and returns the status and the body of the response.
 pub(super) async fn decide(
     api: &Api,
     caller: &Caller,
@@ -209,10 +214,11 @@ async fn decide_and_follow(
     Ok(decided)
 }
 
-/// Takes one decision, and begins to run what it approves.
+/// Commits one decision, and starts the call if it is approved.
 async fn take(api: &Api, caller: &Caller, said: ValidateTool, surface: Surface) -> Result<Decided, ApiError> {
     let Ok(tool_call_id) = said.tool_call_id.parse() else {
-        // What is no id names no call, and who tries them all is counted.
+        // An invalid id names no call. The attempt still counts against the rate limit, so that guessing ids
+        // is limited.
         api.approvals.count(&caller.0)?;
         return Err(ApiError::not_found());
     };
@@ -256,13 +262,13 @@ impl Validate {
 }
 
 impl ValidateTool {
-    /// Whether it can be taken at all; `place` is where it stands in the body.
+    /// Checks a decision before it is committed. `place` is the position of the decision in the body.
     fn check(&self, place: &str) -> Result<(), ApiError> {
         check_reason(place, self.reason.as_deref())
     }
 }
 
-/// Whether a reason can be taken; `place` is where it stands in the body.
+/// Checks the length of a reason. `place` is the position of the decision in the body.
 pub(super) fn check_reason(place: &str, reason: Option<&str>) -> Result<(), ApiError> {
     if reason.is_some_and(|reason| reason.chars().count() > REASON_MAX) {
         let message = format!("{place}reason: expected at most {REASON_MAX} characters");
@@ -271,7 +277,7 @@ pub(super) fn check_reason(place: &str, reason: Option<&str>) -> Result<(), ApiE
     Ok(())
 }
 
-/// A reason that says something.
+/// Returns the reason unless it is blank.
 pub(super) fn given_reason(reason: Option<String>) -> Option<String> {
     reason.filter(|reason| !reason.trim().is_empty())
 }
@@ -285,7 +291,7 @@ impl ValidateToolResult {
             (None, more) => format!("Approved. {more} more people have to approve it before it runs."),
         };
         let state = match &call.state {
-            // Who waits for the outcome need not tell a yes from its beginning.
+            // A caller that waits for the outcome need not distinguish an approved call from a running one.
             State::Approved(_) | State::Executing(..) => "executing",
             other => other.as_str(),
         };

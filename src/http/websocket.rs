@@ -1,9 +1,9 @@
-//! `GET /ws`: what happens, as it happens, and decisions, each as `validate_tool` takes them.
+//! `GET /ws`: live events, and decisions under the rules of `validate_tool`.
 //!
 //! ```text
 //! out  {"event": event}
 //! in   {"id", "decide": {tool_call_id, decision, …}}
-//! out  {"id", "status", "body"}    what `validate_tool` would have answered
+//! out  {"id", "status", "body"}    as `validate_tool` would respond
 //! ```
 
 use super::Api;
@@ -40,20 +40,21 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-/// Decisions of one socket that are under way: the next is read when one of them is answered.
+/// Maximum number of concurrent decisions on one socket. The next message is read after one of them has
+/// ended.
 const DECISIONS: usize = 8;
-/// How long a client may take to take leave.
+/// Timeout of the close handshake.
 const LEAVE: Duration = Duration::from_secs(2);
-/// Where nobody is asked for signs of life.
+/// Interval of the pings if keep-alives are disabled.
 const SELDOM: Duration = Duration::from_secs(60);
 
 type Socket = WebSocketStream<Upgraded>;
 
-/// What a client sends.
+/// A message of a client.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    /// The client's own name for it, given back with the answer.
+    /// The client's id for the message. The response echoes it.
     id: Value,
     decide: Decide,
 }
@@ -67,7 +68,8 @@ struct Decide {
     reason: Option<String>,
     input_hash: Option<String>,
     remember: Option<RememberName>,
-    /// Whether the server goes on with the run; if absent it does, because nobody else will.
+    /// Whether the server resumes the run. True if absent, because no client request follows that would
+    /// resume it.
     resume: Option<bool>,
 }
 
@@ -78,11 +80,11 @@ enum Verdict {
     Reject,
 }
 
-/// The route, which no OpenAPI document can describe.
+/// The WebSocket route. An OpenAPI document cannot describe it.
 pub(super) struct WebSockets {
     pub(super) api: Api,
     pub(super) tasks: Tasks,
-    /// The longest message, in bytes.
+    /// Maximum length of a message, in bytes.
     pub(super) message_bytes: usize,
 }
 
@@ -127,7 +129,8 @@ fn no_websocket() -> ApiError {
     ApiError::bad_request("Upgrade: expected a WebSocket of version 13 over HTTP/1.1")
 }
 
-/// The answer to the client's key, if it asks for a WebSocket (RFC 6455, 4.2.1).
+/// Returns the `sec-websocket-accept` value for the client's key, if the request is a WebSocket handshake
+/// (RFC 6455, 4.2.1).
 fn accepted(headers: &HeaderMap) -> Result<String, ApiError> {
     let says = |name: HeaderName, word: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -146,15 +149,15 @@ struct Session {
     until: Option<Instant>,
     silence: Duration,
     _place: StreamSlot,
-    /// The socket is a connection as long as it is there.
+    /// The permit of the connection. The socket keeps the permit until it ends.
     _connection: Option<Arc<Admission>>,
 }
 
-/// Why a socket ends.
+/// The reason for the end of a socket.
 enum End {
-    /// The client is gone, or does as if.
+    /// The client disconnected, or gives no sign of life.
     Gone,
-    /// The server takes leave, and says why.
+    /// The server closes the socket with a code and a reason.
     Leave(CloseCode, &'static str),
 }
 
@@ -171,7 +174,7 @@ impl Session {
             sink.close().await
         };
         if !matches!(timeout(LEAVE, leave).await, Ok(Ok(()))) {
-            tracing::debug!("a client did not take leave");
+            tracing::debug!("a client did not complete the close handshake");
         }
     }
 
@@ -184,7 +187,8 @@ impl Session {
         let (answer, mut answers) = mpsc::channel::<Value>(DECISIONS);
         let mut beat = interval(self.silence);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Each beat asks for a sign of life; who has given none by the one after the next is gone.
+        // Each beat sends a ping. After three pings without any message from the client, the next beat ends
+        // the socket.
         let mut silent = 0;
         loop {
             let free = answer.clone().try_reserve_owned().ok();
@@ -232,7 +236,7 @@ impl Session {
         }
     }
 
-    /// Decides, and answers whenever that is done: a tool may take its time.
+    /// Decides in a task, and answers when the decision has ended: a tool may take its time.
     fn take(&self, text: String, free: mpsc::OwnedPermit<Value>) {
         let (api, caller) = (self.api.clone(), self.caller.clone());
         self.tasks.spawn(async move {
@@ -261,13 +265,13 @@ impl Session {
     }
 }
 
-/// What was not decided, as its answer would be.
+/// Returns the response to a refused decision.
 fn refused(id: &Value, error: ApiError) -> Value {
     let refusal = error.refusal();
     json!({ "id": id, "status": refusal.status, "body": { "error": refusal.error.to_json() } })
 }
 
-/// The name of what could not be read, where that can be.
+/// Returns the id of an invalid message, if it can be read.
 fn id_of(text: &str) -> Value {
     let read = serde_json::from_str::<Value>(text).ok();
     read.and_then(|read| read.get("id").cloned()).unwrap_or_default()

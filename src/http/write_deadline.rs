@@ -1,8 +1,10 @@
-//! Answers on their way: each is given a piece at a time, and lost to a client that does not take what there is.
+//! Response bodies with a write deadline.
 //!
-//! A client that reads slowly has a piece in memory; one that takes nothing for too long loses the rest, which it
-//! would otherwise keep there for as long as it likes: with HTTP/2 it can stay, and leave single answers unread. What
-//! is begun goes on without it. Where there is nothing to take, it may wait as long as it likes.
+//! A body is handed to the server piece by piece, so a slow client has one piece in memory. If a client does
+//! not read a piece within the write deadline, the rest of the response is dropped. Without the deadline, a
+//! client could keep the response in memory indefinitely: an HTTP/2 client can stay connected and leave
+//! single responses unread. The work that the request started continues. A response without pending output
+//! has no deadline.
 
 use super::activity::Open;
 use crate::agent::Tasks;
@@ -19,18 +21,20 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-/// The most that is given at once: a client has the whole deadline for it, on a slow line too.
+/// Maximum length of a piece, in bytes. A client on a slow line also has the whole deadline for one piece.
 const PIECE_BYTES: usize = 64 << 10;
-/// Of what is longer, the last byte is given alone. hyper gives as soon as there is room for a single byte, and after
-/// the end there is nothing to see any more of what it keeps; so the end waits until there is room for the rest.
+/// Chunks longer than this, in bytes, are handed over without their last byte, which follows as a piece of
+/// its own. hyper polls the body as soon as its buffer has room for one byte, and after the end of the body
+/// this module cannot see what hyper still buffers. The separate last byte delays the end until hyper has
+/// room for the rest.
 const WHOLE_BYTES: usize = 1 << 10;
 
-/// What is left of an answer.
+/// The remainder of a response.
 #[derive(Debug)]
 struct Remaining<B> {
     body: B,
     piece: Bytes,
-    /// Since when there is something for the client; `None` while there is nothing.
+    /// Since when the client has a piece to read; `None` while there is no output.
     since: Option<Instant>,
     open: Option<Open>,
 }
@@ -44,7 +48,7 @@ impl<B> Remaining<B> {
     }
 }
 
-/// The body of an answer as the server takes it.
+/// A response body that hyper polls.
 #[derive(Debug)]
 struct PacedBody<B> {
     left: Arc<Mutex<Option<Remaining<B>>>>,
@@ -89,7 +93,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for PacedBody<B> {
     }
 }
 
-/// The answer to a request of this connection, which the client has so long to take more of.
+/// Wraps the body of a response so that the client has `taking` to read each piece.
 pub(super) fn with_write_deadline(
     response: Response,
     taking: Duration,
@@ -100,7 +104,7 @@ pub(super) fn with_write_deadline(
     if response.body().is_end_stream() {
         return response.into();
     }
-    // poem forgets it.
+    // poem drops the exact size of a body, so the header is set here.
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
@@ -114,7 +118,7 @@ pub(super) fn with_write_deadline(
     answer.into()
 }
 
-/// Sees to it that a client takes what there is for it, or lets go.
+/// Drops the rest of a response whose client exceeds the write deadline.
 fn watch<B: Send + 'static>(
     left: Weak<Mutex<Option<Remaining<B>>>>,
     gone: oneshot::Receiver<()>,
@@ -129,7 +133,7 @@ fn watch<B: Send + 'static>(
             let Some(left) = left.upgrade() else { break };
             let late = left.lock().take_if(|left| left.since.is_some_and(|since| since <= looked));
             if let Some(late) = late {
-                tracing::debug!("a client does not take its answer; it is let go");
+                tracing::debug!("a client did not read its response in time; the response is dropped");
                 if let Some(open) = &late.open {
                     open.is_not_taken();
                 }

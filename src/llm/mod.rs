@@ -1,7 +1,7 @@
-//! Language models: the trait, what is asked of one and what it says.
+//! Language models: the trait, the requests and the events.
 //!
-//! To add a wire: a file beside the others of [`remote`]. To add a model of another kind: implement
-//! [`LanguageModel`] in a file of its own and name it where `app` makes models.
+//! To add a wire, add a file beside the others of [`remote`]. To add a model of another kind, implement
+//! [`LanguageModel`] in a new file and construct the model in `app`.
 
 pub mod remote;
 pub mod scripted;
@@ -16,55 +16,57 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More calls than this in one answer are no mistake any more but a broken server.
+/// The most calls in one answer. A server that sends more is faulty.
 pub(crate) const CALLS_MAX: usize = 256;
 
 /// A model that streams its answer.
 pub trait LanguageModel: Send + Sync + Debug {
-    /// The name clients choose it by.
+    /// Returns the name by which clients choose the model.
     fn id(&self) -> &str;
 
-    /// Who serves it.
+    /// Returns the name of the provider.
     fn provider(&self) -> &str;
 
-    /// Who understands the `provider_state` it gives: a model of the same origin gets it back, any other does not.
+    /// Returns the origin of the `provider_state` that the model emits. A model of the same origin gets the
+    /// state back, a model of another origin does not.
     fn origin(&self) -> &str {
         self.provider()
     }
 
-    /// Asks. Nothing is sent before the first poll; dropping the stream ends the request. After an `Err`
-    /// nothing follows.
+    /// Starts a request. The model sends nothing before the first poll, and dropping the stream ends the
+    /// request. No item follows an `Err`.
     fn stream(&self, request: &ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
     /// The operator's instructions.
     pub system: Option<String>,
-    /// The conversation, oldest first. Each call in it is answered once, right behind its message.
+    /// The conversation, oldest message first. Each call has exactly one answer, directly after the message
+    /// of the call.
     pub messages: Vec<ModelMessage>,
-    /// The tools it may call; none means that it has to answer in words.
+    /// The tools that the model may call. Without tools the model must answer with text.
     pub tools: Vec<Arc<ToolDefinition>>,
 }
 
-/// A message as a model reads it.
+/// A message in the form that a model reads.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelMessage {
-    /// A person's words, or a note of the server.
+    /// The text of a person, or a note of the server.
     User(String),
-    /// What the model said, one step of it.
+    /// One step of an answer of a model.
     Assistant {
-        /// Its words.
+        /// The text.
         text: String,
-        /// The calls it made.
+        /// The calls of the step.
         calls: Vec<ModelCall>,
-        /// Which model that was.
+        /// The model that made the step.
         speaker: Speaker,
     },
     /// The answer to one call.
     Tool {
-        /// The call, by the id the model knows.
+        /// The id of the call that the model knows.
         call_id: String,
         /// The tool.
         tool_name: String,
@@ -73,22 +75,22 @@ pub enum ModelMessage {
     },
 }
 
-/// Which model said something.
+/// The model that made a step, compared with the model of the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Speaker {
-    /// One of the same [`LanguageModel::origin`] as the one that is asked.
+    /// A model with the same [`LanguageModel::origin`] as the model of the request.
     Same {
-        /// What it wants back with it, as it gave it.
+        /// The state that the provider wants back with the step, unchanged.
         provider_state: Option<Value>,
     },
-    /// Another one.
+    /// Another model.
     Another,
 }
 
-/// A call as a model reads it.
+/// A call in the form that a model reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelCall {
-    /// The id the model knows.
+    /// The id that the model knows.
     pub id: String,
     /// The tool.
     pub tool_name: String,
@@ -96,88 +98,89 @@ pub struct ModelCall {
     pub input: Input,
 }
 
-/// A tool as a model reads it.
+/// A tool in the form that a model reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// What it does.
+    /// The purpose of the tool.
     pub description: String,
-    /// What it takes: a JSON Schema.
+    /// A JSON Schema of the inputs.
     pub input_schema: Value,
 }
 
-/// One thing a model says. Calls are told apart by `index`, which is this stream's own count.
+/// One event of an answer. `index` identifies a call within this stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    /// Nothing is said, but it is there: it has not been silent.
+    /// A sign of life without content. It restarts the idle timeout.
     Alive,
-    /// More words.
+    /// The next piece of text.
     Text(String),
-    /// More thoughts.
+    /// The next piece of reasoning.
     Reasoning(String),
-    /// A page of the web that the words go back to. The same one is told once a step; one whose address is not of `http`
-    /// or `https`, or longer than 2048 bytes, is left out.
+    /// A web page that the text refers to. The server emits each page once per step. It leaves out a page
+    /// whose URL is not `http` or `https`, or is longer than 2048 bytes.
     Source {
-        /// Its address.
+        /// The URL of the page.
         url: String,
-        /// Its title, where it has one.
+        /// The title of the page, if known.
         title: Option<String>,
     },
-    /// A file that the model made. With the words of its step it may have 4 MiB as Base64.
+    /// A file that the model made. The text and the files of one step, as Base64, are limited to 4 MiB
+    /// together.
     File {
-        /// What kind of file it is: `image/png`.
+        /// The media type of the file, such as `image/png`.
         media_type: String,
-        /// What is in it.
+        /// The content of the file.
         data: Vec<u8>,
     },
-    /// A call begins.
+    /// The start of a call.
     CallStarted {
-        /// Which call of this stream.
+        /// The index of the call in this stream.
         index: usize,
-        /// The provider's id, empty if it has none.
+        /// The id of the call at the provider. Empty if the provider has no ids.
         provider_call_id: String,
         /// The tool.
         tool_name: String,
     },
-    /// More of a call's arguments.
+    /// The next piece of the arguments of a call.
     CallArguments {
-        /// Which call of this stream.
+        /// The index of the call in this stream.
         index: usize,
         /// The next piece of JSON text.
         delta: String,
     },
-    /// The call's arguments have ended. One whose arguments have not when the stream ends never was.
+    /// The end of the arguments of a call. A call without this event at the end of the stream is ignored.
     CallFinished {
-        /// Which call of this stream.
+        /// The index of the call in this stream.
         index: usize,
     },
-    /// The answer is whole. Always the last event.
+    /// The end of a complete answer. Always the last event.
     Finished {
-        /// Why it ended.
+        /// The reason of the end.
         reason: FinishReason,
-        /// What it cost, where the provider tells.
+        /// The tokens of the answer, if the provider reports them.
         usage: Option<Usage>,
-        /// What the provider wants back with this step.
+        /// The state that the provider wants back with this step.
         provider_state: Option<Value>,
     },
 }
 
-/// Why a model gave no whole answer. The texts are for the log; clients get the kind.
+/// The error of an incomplete answer. The texts are for the log. Clients get only the kind.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// It cannot be had now; asking again may help.
-    #[error("the model's server cannot be had now: {why}")]
+    /// The model is unavailable. A retry may succeed.
+    #[error("the model's server is unavailable: {why}")]
     Unavailable {
-        /// What it said, or what is in the way.
+        /// The message of the server, or the error of the connection.
         why: String,
-        /// How long it wants to be left alone, where it says so.
+        /// The wait that the server asks for, if any.
         retry_after: Option<Duration>,
     },
-    /// It said no, and would again.
+    /// The server refused the request. A retry would fail as well.
     #[error("the model's server failed: {0}")]
     Upstream(String),
-    /// It broke off, or said what cannot be read.
+    /// The answer broke off or cannot be read.
     #[error("the model's server sent a malformed answer: {0}")]
     Malformed(String),
 }

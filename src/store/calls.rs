@@ -1,4 +1,4 @@
-//! Tool calls: read, decided, cancelled.
+//! Tool calls: read, decide, cancel.
 
 use super::entity::{decision, message, step, thread, tool_call};
 use super::events::Subject;
@@ -19,34 +19,34 @@ use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// What became of the wish to cancel a call.
+/// The result of a cancel of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CancelOutcome {
-    /// Nobody runs it, and nobody will.
+    /// The call is cancelled: no process runs it or will run it.
     Withdrawn,
-    /// It runs; who runs it is asked to give it up.
+    /// The call is executing, and its process is asked to stop it.
     Asked,
-    /// It had ended.
+    /// The call had ended.
     Ended,
 }
 
-/// Which calls of a thread to cancel.
+/// The calls of a thread to cancel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
-    /// Those that wait for a person.
+    /// Pending calls.
     Pending,
-    /// All that have not ended.
+    /// All calls that have not ended.
     Open,
-    /// The same, of this run.
+    /// All calls of this run that have not ended.
     OpenOf(RunId),
-    /// Those of this run that are executing.
+    /// The executing calls of this run.
     ExecutingOf(RunId),
-    /// Those that nobody runs, whether or not a person said yes, of messages from this place on.
+    /// The pending and approved calls of messages from this ordinal on.
     NotBegunFrom(i64),
 }
 
 impl Read {
-    /// A call of one of the principal's threads.
+    /// Returns a call of one of the principal's threads.
     pub(crate) async fn call(
         &self,
         owner: &Principal,
@@ -62,7 +62,7 @@ impl Read {
         Ok(thread.map(|thread| (call, thread)))
     }
 
-    /// Calls that were read, with their decisions. They are few: how many a list may have is bounded by a limit.
+    /// Adds the decisions to calls. The calls are few: a limit bounds the length of every list.
     pub(super) async fn with_decisions(
         &self,
         found: Vec<tool_call::Model>,
@@ -70,7 +70,7 @@ impl Read {
         self.each_with_decision(found).await?.into_iter().map(|(_, call)| call).collect()
     }
 
-    /// The same for a list, which leaves out a call that cannot be read.
+    /// The same for a list. Leaves out calls that cannot be read.
     pub(super) async fn listed_with_decisions(
         &self,
         found: Vec<tool_call::Model>,
@@ -87,8 +87,8 @@ impl Read {
         Ok(decided_calls(found, decisions))
     }
 
-    /// All calls of which this holds, however many, in the order of their places in their steps. A call that cannot be
-    /// read is left out.
+    /// Returns all calls that match the condition, without a limit, in the order of their ordinals in their
+    /// steps. Leaves out calls that cannot be read.
     pub(super) async fn calls_where(&self, which: Condition) -> Result<Vec<ToolCall>, StoreError> {
         let found = tool_call::Entity::find()
             .filter(which.clone())
@@ -107,7 +107,7 @@ impl Read {
         Ok(readable(decided_calls(found, decisions)))
     }
 
-    /// Whether any call of a run is not at its end.
+    /// Whether any call of a run has not ended.
     pub(super) async fn has_open_calls(&self, run: RunId) -> Result<bool, StoreError> {
         let open = tool_call::Entity::find()
             .filter(tool_call::Column::RunId.eq(run.to_string()))
@@ -117,13 +117,13 @@ impl Read {
         Ok(open > 0)
     }
 
-    /// The calls of a message's last whole step that a person is, or was, asked about.
+    /// Returns the held calls of the last complete step of a message, decided ones included.
     pub(crate) async fn held_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
         let calls = self.pausing_calls(message).await?;
         Ok(calls.into_iter().filter(|call| call.held).collect())
     }
 
-    /// Those, and the ones that children do, or did.
+    /// Returns these calls, and the calls that child runs execute or executed.
     pub(crate) async fn pausing_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
         let last = step::Entity::find()
             .filter(step::Column::MessageId.eq(message.to_string()))
@@ -136,7 +136,7 @@ impl Read {
         Ok(calls.into_iter().filter(ToolCall::pauses).collect())
     }
 
-    /// The calls of a thread that wait for a person.
+    /// Returns the pending calls of a thread.
     pub(crate) async fn pending_in(&self, thread: &Thread) -> Result<HashSet<ToolCallId>, StoreError> {
         let ids: Vec<String> = tool_call::Entity::find()
             .select_only()
@@ -149,9 +149,9 @@ impl Read {
         ids.iter().map(|id| rows::id("tool_calls", id)).collect()
     }
 
-    /// How many calls wait for a person, of everybody, and when that of them began which expires first.
+    /// Returns the number of all pending calls, and when the call that expires first was created.
     pub(crate) async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
-        // Both are read from the index of what is pending.
+        // The index of pending calls serves both queries.
         let pending = || tool_call::Entity::find().filter(tool_call::Column::State.eq("pending"));
         let count = pending().count(&self.tx).await?;
         let first = pending().select_only().column(tool_call::Column::CreatedAt);
@@ -168,10 +168,10 @@ impl Read {
     }
 }
 
-/// A call's id, and the call where its row can be read.
+/// A call's id, and the call if its row can be read.
 type ReadCall = (String, Result<ToolCall, StoreError>);
 
-/// Each of these calls with its decision.
+/// Returns each of these calls with its decision.
 fn decided_calls(found: Vec<tool_call::Model>, mut decisions: HashMap<String, Decision>) -> Vec<ReadCall> {
     let with_decision = |row: tool_call::Model| {
         let (id, decision) = (row.tool_call_id.clone(), decisions.remove(&row.tool_call_id));
@@ -180,13 +180,13 @@ fn decided_calls(found: Vec<tool_call::Model>, mut decisions: HashMap<String, De
     found.into_iter().map(with_decision).collect()
 }
 
-/// Those that can be read.
+/// Returns the calls that can be read.
 fn readable(calls: Vec<ReadCall>) -> Vec<ToolCall> {
     calls.into_iter().filter_map(|(id, call)| rows::listed("tool_calls", &id, call)).collect()
 }
 
 impl Write {
-    /// Decides a pending call whose time is not over. False if it is not pending any more.
+    /// Decides a pending call that has not expired. Returns false if the call is no longer pending.
     pub(crate) async fn decide(
         &self,
         thread: &Thread,
@@ -219,7 +219,7 @@ impl Write {
         self.decided(thread, call, moved, &NewDecision::of(answer, by), event).await
     }
 
-    /// Closes a pending call whose time is over. False if it is not pending any more.
+    /// Expires a pending call after its deadline. Returns false if the call is no longer pending.
     pub(crate) async fn expire(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
         let hash = input_hash(&call.name, &call.input, &call.schema_hash);
         let decision = NewDecision::new(Verdict::Expire, system::EXPIRY, Surface::Sweeper, hash);
@@ -230,7 +230,7 @@ impl Write {
         self.decided(thread, call, expired, &decision, EventType::ToolExpired).await
     }
 
-    /// Cancels calls of a thread. Those among them that are executing, which are to be asked to stop after the commit.
+    /// Cancels calls of a thread. Returns the executing ones, which the caller asks to stop after the commit.
     pub(crate) async fn cancel_calls(
         &self,
         thread: &Thread,
@@ -271,7 +271,7 @@ impl Write {
         Ok(asked)
     }
 
-    /// Withdraws a call that waits for a person. False if it does not wait any more.
+    /// Cancels a pending call. Returns false if the call is no longer pending.
     pub(crate) async fn withdraw(
         &self,
         thread: &Thread,
@@ -288,8 +288,8 @@ impl Write {
         self.decided(thread, call, cancelled, &decision, EventType::ToolCancelled).await
     }
 
-    /// Cancels a call that nobody runs, or asks who runs it to give it up. The thread has to be locked since before
-    /// the call was read.
+    /// Cancels a call that no process runs, or asks the process that runs it to stop. The thread must be
+    /// locked since before the read of the call.
     pub(crate) async fn cancel_call(
         &self,
         thread: &Thread,
@@ -300,7 +300,7 @@ impl Write {
             State::Pending => self.withdraw(thread, call, actor, Surface::Rest, None).await?,
             State::Approved(_) => {
                 let cancelled = self.ended::<Approved, Cancelled>(model_texts::CANCELLED.to_owned());
-                // One that was begun before may have had its effect then.
+                // A call that was claimed before may have had its effect then.
                 let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome());
                 self.closed(thread, call, cancelled, EventType::ToolCancelled, actor).await?
                     || self.closed(thread, call, interrupted, EventType::ToolInterrupted, actor).await?
@@ -324,7 +324,7 @@ impl Write {
         Ok(asked.rows_affected == 1)
     }
 
-    /// Ends a call without an outcome of its own, with its event.
+    /// Ends a call without an output, with its event.
     pub(super) async fn closed(
         &self,
         thread: &Thread,
@@ -344,7 +344,7 @@ impl Write {
         Ok(true)
     }
 
-    /// The end of a call, with the words for the model.
+    /// Builds the end of a call, with the text for the model.
     pub(super) fn ended<From: Becomes<To>, To: CallState>(&self, result: String) -> Move {
         Move::of::<From, To>()
             .set(tool_call::Column::Result, Expr::value(result))
@@ -389,7 +389,7 @@ impl Write {
         Ok(true)
     }
 
-    /// One guarded move. False if no row stood where it had to.
+    /// Applies one guarded transition. Returns false if no row matches the guard.
     pub(super) async fn apply(
         &self,
         thread: &Thread,

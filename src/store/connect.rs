@@ -1,4 +1,4 @@
-//! Connecting: pools and time-outs.
+//! Connections: pools and timeouts.
 
 use super::timed_tx::within_timeout;
 use super::{ProcessLock, Store, StoreError, WRITE_TIMEOUT};
@@ -23,15 +23,15 @@ use url::Url;
 
 /// How long a request waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long what is urgent does, on its few: it is soon done, and worth waiting for.
+/// How long urgent work waits for one of its few connections. Such work is short and worth the wait.
 const URGENT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection that is given back may take to say that it is well.
+/// How long a connection may take to answer the check when the pool takes it back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Who may read a file that is made here: its owner.
+/// File mode of a new database file: only the owner may read and write.
 const PRIVATE: u32 = 0o600;
 
 impl Store {
-    /// Connects, and creates a SQLite file that is not there yet.
+    /// Connects, and creates the SQLite file if the file is missing.
     pub(crate) async fn connect(
         url: &str,
         max_connections: u32,
@@ -42,7 +42,7 @@ impl Store {
         let reserved = reserved(url, max_connections);
         let shared_sessions = keeps_no_statements(url);
         if is_postgres(url) {
-            // Before the pool, which says of whatever is wrong only that it waited in vain.
+            // Checked before the pool connects, because a pool reports every error as a timeout.
             within_timeout(check_sessions(url, shared_sessions)).await??;
         }
         let db = pool(url, max_connections - reserved, ACQUIRE_TIMEOUT).await?;
@@ -59,19 +59,19 @@ impl Store {
         Ok(Self { db, urgent, clock, metrics, writers, _sole: None, shared_sessions, news })
     }
 
-    /// The file of a SQLite database. One in memory has none.
+    /// Returns the file of a SQLite database, or `None` for a database in memory.
     pub(crate) fn file(url: &str) -> Option<PathBuf> {
         sqlite_file(url)
     }
 
-    /// The same, with what keeps other processes from serving from it for as long as the store is there.
+    /// Adds the process lock, which keeps other processes from serving from the file while the store exists.
     pub(crate) fn held_by(self, sole: Option<ProcessLock>) -> Self {
         Self { _sole: sole, ..self }
     }
 }
 
-/// How many of the connections are kept for what is urgent. On SQLite its writers queue, and a database in memory
-/// is there on one connection alone.
+/// Returns the number of connections reserved for urgent work. On SQLite the writers queue, and a database in
+/// memory exists on one connection only.
 fn reserved(url: &str, max_connections: u32) -> u32 {
     if url.starts_with("sqlite:") || max_connections < 2 { 0 } else { (max_connections / 4).clamp(1, 4) }
 }
@@ -86,28 +86,28 @@ async fn pool(
         .max_connections(max_connections)
         .acquire_timeout(acquire_timeout)
         .sqlx_logging(false)
-        // On Postgres the hook below asks the server anyway, and a file does not go away.
+        // On Postgres the hook below contacts the server anyway, and a file does not disconnect.
         .test_before_acquire(false)
         .map_sqlx_sqlite_opts(|sqlite| {
             sqlite
                 .create_if_missing(true)
                 .journal_mode(SqliteJournalMode::Wal)
-                // NORMAL may lose commits that were acknowledged when the power fails.
+                // NORMAL may lose acknowledged commits at a power failure.
                 .synchronous(SqliteSynchronous::Full)
                 .foreign_keys(true)
                 .busy_timeout(WRITE_TIMEOUT)
         })
         .map_sqlx_sqlite_pool_opts(|pool| {
-            // One that is open keeps SQLite's own lock on the file, by which `Sole` sees that this process is there; and
-            // a database in memory ends with its last one.
+            // An open connection keeps SQLite's own lock on the file, which shows `ProcessLock` that this
+            // process is there. A database in memory ends with its last connection.
             pool.idle_timeout(None)
                 .max_lifetime(None)
                 .after_release(|connection, _| forget_transaction(connection).boxed())
         })
         .map_sqlx_postgres_opts(postgres_options)
         .map_sqlx_postgres_pool_opts(|pool| {
-            // The pool itself would wait for ever for a connection that swallows everything, and with it for a
-            // place of its own.
+            // The pool has no timeout for a connection that never answers, and would lose the connection's
+            // place.
             pool.after_release(|connection, _| {
                 async move {
                     let well = tokio::time::timeout(RELEASE_TIMEOUT, sqlx::Connection::ping(connection));
@@ -117,9 +117,9 @@ async fn pool(
             })
         })
         .map_sqlx_postgres_before_acquire(|connection, _| {
-            // A `begin` that was dropped half-way leaves its session inside a transaction nobody knows of, and
-            // what is written there later is never committed (sqlx issue 4385). On a clean session this is a
-            // round trip and nothing more; a bare ROLLBACK would be a warning in the server's log each time.
+            // A `begin` that was dropped midway leaves an unknown transaction open in the session, and later
+            // writes in that session are never committed (sqlx issue 4385). On a clean session the pair costs
+            // one round trip. A bare ROLLBACK would log a warning at the server each time.
             async move {
                 #[cfg(feature = "torture")]
                 if faults::has(Bug::LeakedTransaction) {
@@ -133,12 +133,14 @@ async fn pool(
     Ok(Database::connect(options).await?)
 }
 
-/// When a COMMIT fails for want of room SQLite ends the transaction, and sqlx goes on counting it: what is written over
-/// that connection later would be acknowledged inside another, and never committed. So sqlx is given one to roll back.
-/// False if that cannot be, and the connection has to be closed. They are not closed at once: with the last one goes
-/// the file beside the database that they read by, and without room it cannot be made again.
+/// Rolls back a transaction that sqlx still counts. When a COMMIT fails because the disk is full, SQLite ends
+/// the transaction but sqlx counts it as open. Later writes on that connection would be acknowledged inside a
+/// nested transaction, and never committed. This function therefore begins a transaction that sqlx can roll
+/// back. Returns false if that fails, and the pool closes the connection. The pool does not close every such
+/// connection at once: the last one would remove the file beside the database that readers need, which SQLite
+/// cannot create again on a full disk.
 async fn forget_transaction(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    // The rollback of what was dropped may be under way.
+    // The rollback of a dropped transaction may be in progress.
     sqlx::Connection::ping(connection).await?;
     if sqlx::Connection::is_in_transaction(connection) {
         sqlx::Executor::execute(&mut *connection, "BEGIN").await?;
@@ -148,7 +150,8 @@ async fn forget_transaction(connection: &mut SqliteConnection) -> Result<bool, s
 }
 
 pub(super) fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {
-    // There is no fraction in the schema, and pgbouncer refuses a session that wants them rounded its own way.
+    // The schema has no floating-point columns, and pgbouncer refuses a session that sets
+    // `extra_float_digits`.
     postgres.application_name("holdpoint").extra_float_digits(None)
 }
 
@@ -156,18 +159,18 @@ fn is_postgres(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "postgres" | "postgresql"))
 }
 
-/// Whether the URL says that nothing stays prepared, because a pooler gives each transaction another session: by the
-/// option that sqlx has for it.
+/// Whether the URL disables prepared statements through the option of sqlx, because a pooler gives each
+/// transaction another session.
 pub(super) fn keeps_no_statements(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     url.query_pairs().any(|(option, value)| option == "statement-cache-capacity" && value == "0")
 }
 
-/// Connects, and unless it is known to be there refuses a pooler that gives one session to several clients in turn, while
-/// statements stay prepared in sessions: each would find those of the others there under the names of its own, and run
-/// them.
+/// Connects, and refuses a pooler that gives one session to several clients in turn while statements stay
+/// prepared, unless the URL declares the pooler. Otherwise clients would find, and run, each other's
+/// statements under the same names.
 async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError>, DbErr> {
-    // Already prepared, and no such statement.
+    // "Already prepared", and "no such statement".
     const TAKEN: [&str; 2] = ["42P05", "26000"];
     let connect = async || {
         let options: PgConnectOptions = url.parse()?;
@@ -179,7 +182,8 @@ async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError
             return Ok(Ok(()));
         }
         let mut other = connect().await?;
-        // Both get the same name for these. Twice, for a pooler that has them go round.
+        // Both connections use the same names for these statements. Two rounds detect a pooler that rotates
+        // sessions.
         for _ in 0..2 {
             for (connection, sql, own) in
                 [(&mut one, "SELECT $1 || ' one'", "1 one"), (&mut other, "SELECT $1 || ' other'", "1 other")]
@@ -202,11 +206,11 @@ async fn check_sessions(url: &str, shared: bool) -> Result<Result<(), StoreError
     check.await.map_err(|error| DbErr::Conn(RuntimeErr::SqlxError(Arc::new(error))))
 }
 
-/// Makes a SQLite file that is not there yet. SQLite would make it for everybody to read, and gives the files beside
-/// it the mode that it has.
+/// Creates a missing SQLite file. SQLite would make the file readable for all users, and gives its side files
+/// the mode of the database file.
 pub(super) fn make_private_file(url: &str) {
     if let Some(path) = sqlite_file(url) {
-        // Where it cannot be made SQLite says why.
+        // If the file cannot be created, SQLite reports why.
         let _there = private().create_new(true).open(path);
     }
 }
@@ -217,7 +221,7 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-/// The file of a SQLite database. One in memory has none.
+/// Returns the file of a SQLite database, or `None` for a database in memory.
 pub(super) fn sqlite_file(url: &str) -> Option<PathBuf> {
     let in_memory = url.contains(":memory:") || url.contains("mode=memory");
     let options: SqliteConnectOptions =

@@ -12,33 +12,33 @@ use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use std::collections::HashMap;
 
-/// A decision to write down.
+/// A decision to record.
 #[derive(Debug, Clone)]
 pub(super) struct NewDecision {
-    /// What is said.
+    /// The verdict.
     pub(super) verdict: Verdict,
-    /// Who says it.
+    /// The actor of the decision.
     pub(super) by: String,
-    /// Whether other inputs than the model's are approved.
+    /// Whether the decision approves other inputs than the model's.
     pub(super) edited: bool,
-    /// Why.
+    /// The reason of the decider.
     pub(super) reason: Option<String>,
-    /// The hash of the inputs decided on.
+    /// The hash of the inputs that the decision is about.
     pub(super) input_hash: String,
-    /// Where it came in.
+    /// The surface through which the decision came in.
     pub(super) surface: Surface,
-    /// What of the policy decides, if it does.
+    /// The part of the policy that decides, if the policy decides.
     pub(super) source: Option<Source>,
-    /// What it leaves behind, if it is to be remembered.
+    /// The grant that the decision creates, if any.
     pub(super) grant: Option<GrantId>,
-    /// Whether it moves the call, and is not one yes of several.
+    /// Whether the decision moves the call. False for one approval of several.
     pub(super) is_final: bool,
-    /// Who said the same before.
+    /// The actors of the earlier approvals.
     pub(super) voted_before: Vec<String>,
 }
 
 impl NewDecision {
-    /// One of the model's own inputs, without a word of why.
+    /// Builds a final decision about the model's own inputs, without a reason.
     pub(super) fn new(verdict: Verdict, by: &str, surface: Surface, input_hash: String) -> Self {
         Self {
             verdict,
@@ -54,19 +54,19 @@ impl NewDecision {
         }
     }
 
-    /// The policy's, of a call that the model asks for.
+    /// Builds the policy's decision about a call that the model makes.
     pub(super) fn of_policy(
         verdict: Verdict,
         source: Source,
         reason: Option<String>,
         input_hash: String,
     ) -> Self {
-        // A tool that asks nobody has nothing decided about it.
+        // The setting of the tool itself is not recorded as the source of a decision.
         let source = Some(source).filter(|source| *source != Source::Tool);
         Self { source, reason, ..Self::new(verdict, system::POLICY, Surface::Policy, input_hash) }
     }
 
-    /// A person's.
+    /// Builds the decision of a person or a handler.
     pub(super) fn of(answer: &Choice, by: &Vote) -> Self {
         let (verdict, edited, reason) = match answer {
             Choice::Approve { inputs } => (Verdict::Approve, inputs.is_some(), None),
@@ -84,20 +84,20 @@ impl NewDecision {
     }
 }
 
-/// Who decides, where, and what they saw.
+/// The actor of a decision, its surface, and the inputs that the actor saw.
 #[derive(Debug, Clone)]
 pub(crate) struct Vote {
-    /// Who says it.
+    /// The actor of the vote.
     pub(crate) actor: String,
-    /// Where it came in.
+    /// The surface through which the vote came in.
     pub(crate) surface: Surface,
-    /// The hash of the inputs decided on.
+    /// The hash of the inputs that the vote is about.
     pub(crate) input_hash: String,
-    /// What they said before that decides, if this is no word of their own.
+    /// The earlier grant that decides, if the actor did not decide about this call.
     pub(crate) source: Option<Source>,
-    /// What the yes leaves behind, if it is to be remembered.
+    /// The grant that the approval creates, if any.
     pub(crate) grant: Option<GrantId>,
-    /// Who said the same before, where several have to.
+    /// The actors of the earlier approvals, with a quorum.
     pub(crate) voted_before: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ impl Write {
 }
 
 impl Read {
-    /// The decisions in force for the calls of which this holds.
+    /// Returns the decisions in force for the calls that match the condition.
     pub(super) async fn decisions(&self, which: SimpleExpr) -> Result<HashMap<String, Decision>, StoreError> {
         let found = decision::Entity::find()
             .filter(which)

@@ -1,4 +1,4 @@
-//! What there is of a step while it is written.
+//! Drafts of a step in progress.
 
 use super::entity::{run, step};
 use super::{Lease, StoreError, Write};
@@ -8,7 +8,7 @@ use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
 
-/// A step that a turn writes, for whoever keeps its drafts.
+/// A step that a turn writes, for the task that stores its drafts.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenStep {
     message_id: MessageId,
@@ -18,7 +18,7 @@ pub(crate) struct OpenStep {
 }
 
 impl Lease {
-    /// This step of the turn.
+    /// Returns this step of the turn.
     pub(crate) fn open_step(&self, n: i32) -> OpenStep {
         let Self { run, holder, .. } = self;
         OpenStep { message_id: run.assistant_message_id, n, run_id: run.id, holder: holder.clone() }
@@ -26,8 +26,8 @@ impl Lease {
 }
 
 impl Write {
-    /// Keeps what there is of a step, if it is still written by whoever opened it. It may name calls that are not
-    /// stored. Without the thread's lock: it moves nothing, and nobody waits for it.
+    /// Stores a draft of a step if the same holder still writes the step. The draft may name calls that are
+    /// not stored. The method does not lock the thread: the draft moves no state, and no task waits for it.
     pub(crate) async fn draft_step(&self, open: &OpenStep, parts: &[Part]) -> Result<(), StoreError> {
         #[cfg(feature = "torture")]
         self.name.set("step.drafted", None);

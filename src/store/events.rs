@@ -1,5 +1,5 @@
-//! Events: one row for each change, in its transaction. They hold hashes, never inputs or results; who reads one reads
-//! those from the call, as it stands.
+//! Events: one row for each change, in the transaction of the change. Events hold hashes, never inputs or
+//! results. A reader of an event gets these from the call, in its current state.
 
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
@@ -21,22 +21,23 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-/// Rows that one statement looks at, for each event that it is to find.
+/// Rows that one statement scans for each event that it is to find.
 const ROWS_PER_EVENT: u64 = 10;
-/// Tools for which the events of an approver are looked up one by one. An approver of more reads those of the tenant.
+/// Maximum number of tools for which an approver's events are looked up tool by tool. An approver of more
+/// tools scans the events of the tenant.
 const TOOLS_MAX: usize = 50;
 
-/// What an event is about.
+/// The subject of an event.
 pub(super) struct Subject<'a> {
     pub(super) thread: &'a Thread,
     pub(super) run_id: RunId,
     pub(super) call: Option<OfCall<'a>>,
 }
 
-/// The call that an event is about.
+/// The call of an event.
 pub(super) struct OfCall<'a> {
     pub(super) id: ToolCallId,
-    /// Its tool, where a person is or was asked about the call.
+    /// The tool of the call, if the call is held.
     pub(super) held_tool: Option<&'a str>,
 }
 
@@ -83,14 +84,14 @@ impl Write {
     }
 }
 
-/// Somebody who reads events: of all their own threads, and what they see of others'.
+/// A reader of events: of all events of the reader's own threads, and of the visible events of other threads.
 #[derive(Debug, Clone)]
 pub(crate) struct EventReader {
     pub(crate) principal: Principal,
     pub(crate) visibility: Visibility,
 }
 
-/// Which events are wanted; what is not said is not asked for.
+/// A filter of events. An absent field does not filter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EventFilter {
     pub(crate) session: Option<ThreadId>,
@@ -100,12 +101,12 @@ pub(crate) struct EventFilter {
 }
 
 impl EventReader {
-    /// Whether anything of another user may be theirs to see.
+    /// Whether the reader may see events of other users.
     pub(crate) fn sees_others(&self) -> bool {
         !matches!(&self.visibility, Visibility::Approver(tools) if tools.is_empty())
     }
 
-    /// The predicate, over an event.
+    /// Returns the predicate over an event.
     fn sees(&self) -> SimpleExpr {
         let mut of_thread = Query::select();
         of_thread
@@ -128,8 +129,8 @@ impl EventReader {
         Expr::exists(of_thread)
     }
 
-    /// Where these events are, each place with an index of its own: all that this reader may see, and of what the reader
-    /// may not see as little as an index can tell.
+    /// Returns conditions that each match one index. Together they cover all events that the reader may see,
+    /// and as few others as the indexes can exclude.
     fn places(&self, about: &EventFilter) -> EventIndexes {
         let EventFilter { session, thread, run, call } = about;
         let named = call
@@ -147,7 +148,7 @@ impl EventReader {
             Visibility::Approver(_) | Visibility::Operator => return EventIndexes::one(tenant()),
         };
         let held = tools.iter().map(|tool| {
-            // Their own are in the first place.
+            // The first condition covers the reader's own events.
             let of_others = event::Column::UserId.ne(user_id);
             tenant().add(event::Column::HeldTool.eq(tool)).add(of_others)
         });
@@ -155,7 +156,7 @@ impl EventReader {
     }
 }
 
-/// Where events are, no event in two of them.
+/// Conditions that each match one index. No event matches two of them.
 struct EventIndexes {
     first: Condition,
     others: Vec<Condition>,
@@ -178,7 +179,7 @@ impl EventFilter {
     }
 }
 
-/// The events after a number, up to another at least: of later ones there may be some.
+/// The events after a number, at least up to another number. The range may have later events too.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Range {
     pub(crate) after: i64,
@@ -186,24 +187,24 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// To the end.
+    /// All events after this number.
     pub(crate) fn after(after: i64) -> Self {
         Self { after, last: i64::MAX }
     }
 
-    /// Whether there is no number in it.
+    /// Whether the range has no number.
     pub(crate) fn is_empty(self) -> bool {
         self.last <= self.after
     }
 
-    /// Up to so many of them, whoever may see them, in the order of their numbers.
+    /// Returns up to `most` rows in the order of their numbers, whatever their visibility.
     fn rows(self, places: EventIndexes, most: u64) -> SelectStatement {
         let of_place = |place: Condition| {
             Query::select()
                 .columns(event::Column::iter())
                 .from(event::Entity)
                 .cond_where(place)
-                // No other bound: with two SQLite would take any index for as good.
+                // No upper bound: with two bounds SQLite would consider any index as good.
                 .and_where(event::Column::Seq.gt(self.after))
                 .to_owned()
         };
@@ -215,15 +216,15 @@ impl Range {
     }
 }
 
-/// What a look found.
+/// The result of one scan.
 #[derive(Debug)]
 pub(crate) struct EventsRead {
     pub(crate) events: Vec<Event>,
-    /// The number up to which it looked, where it did not get to the end of its range.
+    /// The number up to which the scan went, if the scan did not reach the end of its range.
     pub(crate) up_to: Option<i64>,
 }
 
-/// The first of these events that the reader sees, of the first rows.
+/// Selects the first events of a range that the reader may see, from a limited number of rows.
 fn seen(reader: &EventReader, about: &EventFilter, range: Range, size: u64) -> SelectStatement {
     let rows = range.rows(reader.places(about), rows_for(size));
     Query::select()
@@ -241,7 +242,7 @@ fn rows_for(size: u64) -> u64 {
 }
 
 impl Read {
-    /// A page of what has a number after this one.
+    /// Returns a page of the events after this number.
     pub(crate) async fn events_page(
         &self,
         reader: &EventReader,
@@ -251,13 +252,13 @@ impl Read {
     ) -> Result<EventsRead, StoreError> {
         let range = Range::after(after);
         let bytes = self.event_bytes(seen(reader, about, range, page.items), page.items).await?;
-        // Where nothing is seen, the look goes as far as a whole page.
+        // If no event is visible, the scan covers as many rows as for a whole page.
         let size = if bytes.is_empty() { page.items } else { page.fitting(bytes) };
         self.events(reader, about, range, size).await
     }
 
-    /// What has a number in this range, in the order of the numbers: at most so many, and no more than are found among
-    /// ten times as many rows.
+    /// Returns the events in this range, in the order of their numbers: at most `size`, from at most ten
+    /// times as many rows.
     pub(crate) async fn events(
         &self,
         reader: &EventReader,
@@ -277,7 +278,7 @@ impl Read {
         Ok(EventsRead { events, up_to })
     }
 
-    /// The number of the last row that a look takes in, where there may be more rows.
+    /// Returns the number of the last row of a scan, if more rows may follow.
     async fn end_of_look(
         &self,
         reader: &EventReader,
@@ -286,7 +287,7 @@ impl Read {
         size: u64,
     ) -> Result<Option<i64>, StoreError> {
         let most = rows_for(size);
-        // Numbers have no gap, so there are no more rows than numbers.
+        // Numbers have no gaps, so a range has at most as many rows as numbers.
         if u64::try_from(range.last.saturating_sub(range.after)).is_ok_and(|rows| rows < most) {
             return Ok(None);
         }
@@ -302,7 +303,7 @@ impl Read {
         Ok(found.map(|row| row.try_get_by_index(0)).transpose()?)
     }
 
-    /// Whether anything of this run or call is the reader's to see.
+    /// Whether the reader may see any event of this run or call.
     pub(crate) async fn is_seen(
         &self,
         reader: &EventReader,
@@ -338,8 +339,8 @@ impl Read {
     }
 }
 
-/// An event as it is told, whatever of its row can be read: a reader waits for the number that follows. `None` of one that
-/// has no number.
+/// Builds an event from all parts of its row that can be read, because a reader waits for the number that
+/// follows. Returns `None` for an event without a number.
 fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> {
     const TABLE: &str = "events";
     let event::Model { seq, thread_id, tool_call_id, .. } = &row;

@@ -1,4 +1,4 @@
-//! Executions of calls: claimed, renewed, settled, lost.
+//! Executions of calls: claim, renew, settle, reap.
 
 use super::entity::{message, run, tool_call};
 use super::events::{OfCall, Subject};
@@ -15,40 +15,40 @@ use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What became of the wish to run an approved call.
+/// The result of a claim of an approved call.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// It is this execution's.
+    /// This execution holds the call.
     Taken(Box<Permit>),
-    /// It is not approved any more, or its time to begin is over: nobody may run it on this wish.
+    /// The call is no longer approved, or its start deadline is reached. The claim gives no permit.
     Nothing,
-    /// The commit was asked for, and whether it was made the database did not say. Only who finds this execution in the
-    /// row may run the call.
+    /// The database did not confirm the commit. The process may run the call only after it finds this
+    /// execution in the row.
     Unknown(Execution, StoreError),
 }
 
-/// Whether a call may be begun that was begun before.
+/// Whether a call that was claimed before may run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// Its tool says that this does no harm.
+    /// The tool declares that a second run is harmless.
     Harmless,
-    /// It does not.
+    /// A second run is not harmless.
     Never,
 }
 
-/// What became of a call whose execution went away.
+/// The result of a reap of a call whose execution went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaped {
-    /// It was not that execution's any more.
+    /// Another execution holds the call, or the call had ended.
     Nothing,
-    /// It may be begun again.
+    /// The call may be claimed again.
     Repeatable,
-    /// Nobody knows how it went, and nobody runs it again.
+    /// The outcome is unknown, and the call never runs again.
     Interrupted,
 }
 
 impl Read {
-    /// A call by its id, whoever owns it: for what the server does by itself.
+    /// Returns a call by its id, whatever its owner, for work of the server itself.
     pub(crate) async fn any_call(&self, id: ToolCallId) -> Result<Option<ToolCall>, StoreError> {
         let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
         Ok(self.with_decisions(found).await?.pop())
@@ -56,13 +56,13 @@ impl Read {
 }
 
 impl Write {
-    /// The id of a fresh execution.
+    /// Returns the id of a new execution.
     pub(super) fn fresh_execution(&self) -> ExecId {
         ExecId::new(self.clock.uuid())
     }
 
-    /// Takes an approved call to run it, commits, and gives the permit. The row knows what its tool said of itself when
-    /// the call was asked for, and `again` what it says now.
+    /// Claims an approved call for this process, commits, and returns the permit. The row stores whether the
+    /// tool was idempotent when the model made the call. `again` is whether the tool is idempotent now.
     pub(crate) async fn claim(
         self,
         thread: &Thread,
@@ -98,8 +98,9 @@ impl Write {
         })
     }
 
-    /// After a claim whose commit nobody answered: the permit, if the call is this execution's and nobody wants it to
-    /// end. A commit that is still on its way then comes to nothing, or to a call that nobody runs.
+    /// Finds a claim whose commit the database did not confirm. Returns the permit if this execution holds
+    /// the call and no cancel is requested. If the commit arrives later, it fails, or leaves a call that no
+    /// process runs.
     pub(crate) async fn find_claim(
         self,
         thread: &Thread,
@@ -107,7 +108,7 @@ impl Write {
         execution: Execution,
         lease: Duration,
     ) -> Result<Option<Permit>, StoreError> {
-        // Waits for the transaction in doubt, as long as the database has it open.
+        // Waits for the transaction in doubt, as long as the database keeps it open.
         self.lock_thread(thread).await?;
         let renewed = self.renew_call(call, execution, lease).await?;
         let stored = self.any_call(call).await?;
@@ -124,7 +125,7 @@ impl Write {
         Ok(found.map(|(stored, execution)| permit(thread, stored, execution)))
     }
 
-    /// Says that an execution is alive.
+    /// Renews the lease of an execution.
     pub(crate) async fn renew_call(
         &self,
         call: ToolCallId,
@@ -148,8 +149,8 @@ impl Write {
         Ok(Renewed::of(held.rows_affected == 1, asked > 0))
     }
 
-    /// Writes how an execution went, by who holds it. An outcome may come late, after the execution was taken for
-    /// dead. False if the call is not this execution's any more, or was settled without it.
+    /// Settles an execution with its outcome. The outcome may come late, after the call was interrupted.
+    /// Returns false if another execution holds the call, or the call was settled without this one.
     pub(crate) async fn settle(
         &self,
         call: ToolCallId,
@@ -161,7 +162,7 @@ impl Write {
         let Some(row) = self.row(call).await? else { return Ok(false) };
         let actor = row.decided_by.as_deref().unwrap_or(system::POLICY);
         let own = tool_call::Column::ExecId.eq(execution.id.to_string());
-        // What a child does its end ends.
+        // The end of a child run ends the call that the child executes.
         let own = own.and(tool_call::Column::ChildRunId.is_null());
         let settling = match outcome {
             Outcome::Succeeded(_) | Outcome::Failed(_) => self.known::<Executing>(outcome, &result),
@@ -182,8 +183,8 @@ impl Write {
         Ok(false)
     }
 
-    /// Writes how an interrupted execution went, by somebody who found that out since, with these facts for the event.
-    /// False if the call is not interrupted any more.
+    /// Settles an interrupted call after its outcome was found out, with these facts for the event. Returns
+    /// false if the call is no longer interrupted.
     pub(crate) async fn resolve(
         &self,
         call: ToolCallId,
@@ -201,8 +202,8 @@ impl Write {
         self.move_row(&row, moved, event, actor, facts).await
     }
 
-    /// Gives up an execution that went away, where the call stands so: it may be begun again where that does no more
-    /// than beginning it once, unless nobody wants that any more; else nobody knows how it went.
+    /// Reaps an execution that went away, if the call matches the guard. An idempotent call becomes approved
+    /// again, unless the call is no longer wanted. Any other call becomes interrupted.
     pub(super) async fn reap(
         &self,
         row: &tool_call::Model,
@@ -231,8 +232,8 @@ impl Write {
         Ok(if moved { Reaped::Interrupted } else { Reaped::Nothing })
     }
 
-    /// Whether what the call is a part of stands: its thread is not deleted, its message not cut off, its run not
-    /// stopped. The thread has to be locked.
+    /// Whether the call is still wanted: its thread is not deleted, its message not superseded, and its run
+    /// not cancelled. The thread must be locked.
     pub(super) async fn is_wanted(
         &self,
         thread: &Thread,
@@ -246,7 +247,7 @@ impl Write {
         Ok(stopped + cut_off == 0 && !self.is_deleted(thread).await?)
     }
 
-    /// Says of an execution, where the call stands so, that nobody knows how it went.
+    /// Interrupts an execution if the call matches the guard: its outcome is unknown.
     pub(super) async fn interrupt(
         &self,
         row: &tool_call::Model,
@@ -263,7 +264,8 @@ impl Write {
         Ok(tool_call::Entity::find_by_id(id.to_string()).one(&self.tx).await?)
     }
 
-    /// The move to an outcome, if it is one. A call that was purged keeps the state that it has.
+    /// Builds the transition to a known outcome, or returns `None` for an unknown one. An erased call keeps
+    /// its state.
     pub(super) fn known<From: Becomes<Succeeded> + Becomes<Failed>>(
         &self,
         outcome: &Outcome,
@@ -282,13 +284,13 @@ impl Write {
         Some(Settling { moved: unleased(moved).only(tool_call::Column::ErasedAt.is_null()), event })
     }
 
-    /// The move of an execution whose outcome nobody knows.
+    /// Builds the transition of an execution whose outcome is unknown.
     pub(super) fn unknown(&self, result: String) -> Settling {
         let moved = unleased(self.ended::<Executing, Interrupted>(result));
         Settling { moved, event: EventType::ToolInterrupted }
     }
 
-    /// Moves a call, with its event: who did, and these facts besides the state.
+    /// Moves a call, with its event: the actor, and these facts besides the state.
     pub(super) async fn move_row(
         &self,
         row: &tool_call::Model,
@@ -315,13 +317,13 @@ impl Write {
     }
 }
 
-/// A move that settles a call, and the event that tells of it.
+/// A transition that settles a call, and its event.
 pub(super) struct Settling {
     pub(super) moved: Move,
     pub(super) event: EventType,
 }
 
-/// Where the call is still the execution's that this row was read with.
+/// Matches the call if the execution of this row still holds it.
 fn same_execution(row: &tool_call::Model) -> SimpleExpr {
     tool_call::Column::ExecId.eq(row.exec_id.clone())
 }
@@ -330,20 +332,20 @@ fn unleased(moved: Move) -> Move {
     moved.set(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
 }
 
-/// `None` also of a call whose inputs cannot be read: there is no permit for it.
+/// Returns `None` also for a call with unreadable inputs, because such a call has no permit.
 fn with_execution(stored: Option<ToolCall>) -> Option<(ToolCall, Execution)> {
     let stored = stored.filter(|call| !call.unreadable)?;
     let execution = stored.execution()?;
     Some((stored, execution))
 }
 
-/// The permit of a call that is committed as executing.
+/// Builds the permit of a call that is committed as executing.
 fn permit(thread: &Thread, stored: ToolCall, execution: Execution) -> Permit {
     let edited = stored.edited_input().cloned();
     Permit::committed(stored.id, stored.name, thread.requester(), stored.input, edited, execution)
 }
 
-/// Who is behind the start of an approved call.
+/// Returns the actor that caused the start of an approved call.
 fn owner_actor(call: &ToolCall) -> &str {
     call.decision.as_ref().map_or(system::POLICY, |decision| decision.by.as_str())
 }

@@ -1,5 +1,5 @@
-//! The fence: after a database lost commits, whatever it holds as open may have happened in the time that was lost.
-//! So nothing of it goes on by itself.
+//! The fence. After a database lost commits, the work that it holds as open may have happened in the lost
+//! time. The fence therefore keeps all of this work from continuing by itself.
 
 use super::decisions::NewDecision;
 use super::entity::{run, tool_call};
@@ -15,16 +15,16 @@ use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
 
-/// What was fenced.
+/// The numbers of fenced items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FencedThread {
-    /// Calls that waited for a person.
+    /// Pending calls.
     pub(crate) pending: u64,
-    /// Calls that a person had approved and nobody had begun.
+    /// Approved calls that were never claimed.
     pub(crate) approved: u64,
-    /// Calls that were begun: nobody knows how they went.
+    /// Claimed calls, whose outcome is unknown.
     pub(crate) interrupted: u64,
-    /// Turns that were under way.
+    /// Turns in progress.
     pub(crate) turns: u64,
 }
 
@@ -39,7 +39,7 @@ impl AddAssign for FencedThread {
 }
 
 impl Read {
-    /// The threads, those that were deleted too, in which something may still go on.
+    /// Returns the threads with open work, deleted threads included.
     pub(crate) async fn open_threads(&self) -> Result<BTreeSet<ThreadId>, StoreError> {
         let calls: Vec<String> = tool_call::Entity::find()
             .select_only()
@@ -61,7 +61,7 @@ impl Read {
 }
 
 impl Write {
-    /// How many turns and executions say that they are alive.
+    /// Returns the number of turns and executions with a valid lease.
     pub(crate) async fn leases_held(&self) -> Result<u64, StoreError> {
         let now = self.now.as_micros();
         let turns = run::Entity::find()
@@ -77,7 +77,7 @@ impl Write {
         Ok(turns + calls)
     }
 
-    /// Has nothing in a thread go on by itself. What still runs somewhere settles late.
+    /// Ends all open work of a thread. An execution that still runs elsewhere settles late.
     pub(crate) async fn fence_thread(&self, id: ThreadId, actor: &str) -> Result<FencedThread, StoreError> {
         let thread = self.any_thread(id).await?;
         self.lock_thread(&thread).await?;
@@ -87,7 +87,8 @@ impl Write {
             .all(&self.tx)
             .await?;
         let mut fenced = FencedThread::default();
-        // The calls first: a turn that somebody wished to stop takes back what is left, in words that are not true here.
+        // The calls come first: a turn with a requested cancel cancels the remaining calls with a text that
+        // is false here.
         for row in open {
             let call = rows::call(row.clone(), None)?;
             match row.state.as_str() {
@@ -121,7 +122,8 @@ impl Write {
         Ok(fenced)
     }
 
-    /// Has nothing be remembered in a session: what was revoked since is back. How much that was.
+    /// Revokes all grants of a session, because the restored database has grants that were revoked since.
+    /// Returns their number.
     pub(crate) async fn fence_session(&self, root: ThreadId, actor: &str) -> Result<u64, StoreError> {
         let root = self.any_thread(root).await?;
         self.lock_thread(&root).await?;

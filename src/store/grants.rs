@@ -1,7 +1,7 @@
-//! Grants: what people had remembered, in the session of a thread.
+//! Grants: remembered approvals in the session of a thread.
 //!
-//! Who stores a call on the word of a grant has the session locked since before they looked, and so has who grants or
-//! revokes: a grant that is revoked lets nothing begin any more.
+//! A transaction that stores a call by a grant locks the session before it reads the grant. Transactions that
+//! create or revoke a grant lock the session too. So no call starts by a revoked grant.
 
 use super::entity::{grant, thread, tool_call};
 use super::{Page, Read, StoreError, Thread, Write, rows};
@@ -12,21 +12,21 @@ use sea_orm::sea_query::{Expr, Query, SimpleExpr};
 use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
 
-/// Whose grants of a session.
+/// The owner of the grants of a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Granted<'a> {
-    /// Everybody's.
+    /// The grants of all actors.
     ByAnybody,
-    /// This actor's.
+    /// The grants of this actor.
     By(&'a str),
 }
 
-/// The grant that a yes leaves behind.
+/// The grant that an approval creates.
 #[derive(Debug, Clone)]
 pub(crate) struct NewGrant {
-    /// As it will be.
+    /// The grant.
     pub(crate) grant: Grant,
-    /// Whether it is there already: the same person said so before.
+    /// Whether the grant exists already: the same person gave the same grant before.
     found_now: bool,
 }
 
@@ -38,13 +38,13 @@ fn standing(session: &Thread, process: Option<&str>) -> Condition {
         .add(is(grant::Column::ProcessId, process))
 }
 
-/// Whether a column is this, or is not set.
+/// Returns the condition that a column has this value, or NULL for `None`.
 fn is(column: grant::Column, value: Option<&str>) -> SimpleExpr {
     value.map_or_else(|| column.is_null(), |value| column.eq(value))
 }
 
 impl Read {
-    /// What is remembered in the session of a thread about these tools, as this process heeds it.
+    /// Returns the grants for these tools in the session of a thread that apply in this process.
     pub(crate) async fn grants_about<'a>(
         &self,
         thread: &Thread,
@@ -64,7 +64,7 @@ impl Read {
         found.into_iter().map(rows::grant).collect()
     }
 
-    /// What is remembered in a session, newest first, from before a given one on.
+    /// Returns the grants of a session, newest first, older than `before`.
     pub(crate) async fn grants(
         &self,
         root: &Thread,
@@ -85,7 +85,7 @@ impl Read {
         Ok(Page::of(found, size))
     }
 
-    /// The root threads of all sessions in which something is remembered.
+    /// Returns the root threads of all sessions with a grant in force.
     pub(crate) async fn remembering_sessions(&self) -> Result<Vec<ThreadId>, StoreError> {
         let ids: Vec<String> = grant::Entity::find()
             .select_only()
@@ -98,7 +98,7 @@ impl Read {
         ids.iter().map(|id| rows::id("grants", id)).collect()
     }
 
-    /// The calls of a tool, as this schema has it, that wait for a person in the session of a thread, oldest first.
+    /// Returns the pending calls of a tool with this schema in the session of a thread, oldest first.
     pub(crate) async fn pending_in_session(
         &self,
         of: &Thread,
@@ -127,8 +127,8 @@ impl Read {
 }
 
 impl Write {
-    /// Has what holds in the session of a thread stay as it is until the transaction ends. The thread has to be locked
-    /// before: whoever locks both does so in this order.
+    /// Locks the session policy and the grants of a thread against changes until the transaction ends. The
+    /// thread must be locked before: a transaction that locks both uses this order.
     pub(crate) async fn hold_session(&self, of: &Thread) -> Result<(), StoreError> {
         if of.parent_id.is_some() {
             thread::Entity::find_by_id(of.session_id.to_string()).lock_shared().one(&self.tx).await?;
@@ -136,8 +136,9 @@ impl Write {
         Ok(())
     }
 
-    /// The grant that a yes to a call of this thread, of somebody with these roles, would leave behind: one that they gave
-    /// before, or a new one. `None` if its session is deleted. Thread and session are locked until the transaction ends.
+    /// Returns the grant that an approval of a call of this thread, by an actor with these roles, would
+    /// create. Returns the actor's earlier grant if its roles are the same. Returns `None` if the session is
+    /// deleted. Thread and session are locked until the transaction ends.
     pub(crate) async fn to_grant(
         &self,
         thread: &Thread,
@@ -180,8 +181,8 @@ impl Write {
         }))
     }
 
-    /// Writes a grant behind the decision that leaves it. One that the same person gave with other roles ends: what they
-    /// may is what they may now.
+    /// Stores a grant after the decision that creates it. Revokes the same person's grant with other roles,
+    /// because the new roles replace the old ones.
     pub(crate) async fn grant(
         &self,
         thread: &Thread,
@@ -218,7 +219,7 @@ impl Write {
         Ok(())
     }
 
-    /// Revokes a grant. False if there is none that stands. Its session has to be locked.
+    /// Revokes a grant. Returns false if no such grant is in force. The session must be locked.
     pub(crate) async fn revoke_grant(
         &self,
         root: &Thread,
@@ -234,8 +235,8 @@ impl Write {
         Ok(self.revoke_where(which, by).await? > 0)
     }
 
-    /// Revokes all that is remembered in the session of this root thread, whichever process heeds it; nothing of any
-    /// other thread. The thread has to be locked.
+    /// Revokes all grants in the session of this root thread, for all processes. Changes no grants if the
+    /// thread is not a root. The thread must be locked.
     pub(super) async fn revoke_grants_in(&self, root: &Thread, by: &str) -> Result<u64, StoreError> {
         self.revoke_where(Condition::all().add(grant::Column::SessionId.eq(root.id.to_string())), by).await
     }

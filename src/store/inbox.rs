@@ -1,4 +1,4 @@
-//! Calls as those see them who decide: of others' threads too, by their roles.
+//! Calls as deciders see them: also those of other users' threads, by the decider's roles.
 
 use super::entity::{thread, tool_call};
 use super::threads::of_tenant;
@@ -13,19 +13,19 @@ use sea_orm::{
 };
 use std::collections::HashMap;
 
-/// What somebody sees of their tenant's calls, beside those of their own threads.
+/// The visible calls of a tenant besides those of the viewer's own threads.
 #[derive(Debug, Clone)]
 pub(crate) enum Visibility {
-    /// The held ones of these tools, whose approver they are.
+    /// The held calls of these tools, whose approver the viewer is.
     Approver(Vec<String>),
-    /// All: they operate the server.
+    /// All calls, for an operator.
     Operator,
 }
 
-/// Where to look for calls.
+/// The threads in which a query searches for calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CallScope {
-    /// In every thread.
+    /// In all threads.
     Anywhere,
     /// In this thread.
     Thread(ThreadId),
@@ -33,45 +33,45 @@ pub(crate) enum CallScope {
     Session(ThreadId),
 }
 
-/// Which held calls to list.
+/// The held calls to list.
 #[derive(Debug)]
 pub(crate) struct Listing<'a> {
-    /// Where they are.
+    /// Where the calls are.
     pub(crate) scope: CallScope,
-    /// How they stand.
+    /// The state of the calls.
     pub(crate) state: &'a str,
-    /// Of which tool, if not of all.
+    /// The tool of the calls, or `None` for all tools.
     pub(crate) tool: Option<&'a str>,
-    /// Only those before this one.
+    /// Only calls before this one.
     pub(crate) before: Option<ToolCallId>,
-    /// How many at most.
+    /// The size limit of the page.
     pub(crate) page: PageSize,
 }
 
-/// A held call that somebody sees, and its thread; of that nothing else is theirs to read by this.
+/// A visible held call, and its thread. This gives the viewer no right to read anything else of the thread.
 #[derive(Debug)]
 pub(crate) struct VisibleCall {
     /// The call.
     pub(crate) call: ToolCall,
-    /// Its thread.
+    /// The thread of the call.
     pub(crate) thread: Thread,
-    /// Who said yes to it, and to what.
+    /// The approvals of the call: their actors and their inputs.
     pub(crate) votes: Vec<ApprovalVote>,
 }
 
-/// Said as the index of the inbox says it: what compares with a parameter could be either for all a database knows.
+/// Selects held calls. Literal, not a bind parameter, so that the partial index `tool_calls_inbox` is usable.
 pub(super) fn held() -> Condition {
     Condition::all().add(tool_call::Column::Held.into_expr())
 }
 
-/// What of the calls of standing threads of their tenant is somebody's to see.
+/// Selects the visible calls in the threads of the principal's tenant that are not deleted.
 fn visible_to(principal: &Principal, visibility: &Visibility) -> Condition {
     let theirs = match visibility {
         Visibility::Operator => Condition::all(),
         Visibility::Approver(tools) => {
             let own = Condition::any().add(thread::Column::UserId.eq(&principal.user_id));
             let theirs = held().add(tool_call::Column::Name.is_in(tools));
-            // Where there is nothing but their own, the database can begin at their threads.
+            // Without calls of other users, the database can start from the principal's own threads.
             if tools.is_empty() { own } else { own.add(theirs) }
         }
     };
@@ -88,7 +88,7 @@ impl CallScope {
     }
 }
 
-/// The calls that this principal may see.
+/// Returns the calls that this principal may see.
 pub(super) fn visible_calls(principal: &Principal, visibility: &Visibility) -> Select<tool_call::Entity> {
     let of_threads = tool_call::Entity::belongs_to(thread::Entity)
         .from(tool_call::Column::ThreadId)
@@ -98,7 +98,7 @@ pub(super) fn visible_calls(principal: &Principal, visibility: &Visibility) -> S
 }
 
 impl Read {
-    /// A call of a thread of the principal's tenant that they may see.
+    /// Returns a call of the principal's tenant that the principal may see.
     pub(crate) async fn visible_call(
         &self,
         principal: &Principal,
@@ -112,7 +112,7 @@ impl Read {
         Ok(seen.into_iter().next())
     }
 
-    /// The held calls that this principal may see, newest first, with who said yes to them.
+    /// Returns the held calls that this principal may see, newest first, with their approvals.
     pub(crate) async fn visible_holds(
         &self,
         principal: &Principal,
@@ -137,13 +137,13 @@ impl Read {
         let mut votes = self.votes(ids).await?;
         let seen = self.with_threads(items).await?.into_iter().map(|(call, thread)| {
             let votes = votes.remove(&call.id.to_string()).unwrap_or_default();
-            VisibleCall { call, thread, votes: votes }
+            VisibleCall { call, thread, votes }
         });
         Ok(Page { items: seen.collect(), has_more })
     }
 
-    /// Whether there is such a place for this principal: of their own or for operators a thread, and for others one
-    /// with a held call that they may see.
+    /// Whether this scope exists for the principal. Own threads exist, and for an operator all threads of the
+    /// tenant. Another user's scope exists if it has a held call that the principal may see.
     pub(crate) async fn is_visible(
         &self,
         principal: &Principal,

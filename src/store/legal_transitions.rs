@@ -1,5 +1,5 @@
-// Every move of a call, with what has to hold besides its state. `transitions.rs` makes types of this list, and the tests
-// hold it against both databases.
+// All transitions of a call, each with its condition besides the state. `transitions.rs` turns this list into
+// types, and the tests compare the list with both databases.
 legal! {
     Pending => Approved if always;
     Pending => Rejected if always;

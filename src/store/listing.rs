@@ -1,4 +1,4 @@
-//! Calls as an operator lists them: of everybody, without what they hold.
+//! Calls as an operator lists them: of all users, without inputs and results.
 
 use super::entity::{thread, tool_call};
 use super::{Page, Read, StoreError};
@@ -13,7 +13,7 @@ pub(crate) struct ListedCall {
     pub(crate) state: String,
     pub(crate) tenant_id: String,
     pub(crate) user_id: String,
-    /// When it came to stand so.
+    /// When the call reached its state.
     pub(crate) since: Timestamp,
 }
 
@@ -31,7 +31,7 @@ struct Row {
 }
 
 impl Read {
-    /// The newest calls in these states, whoever they are of.
+    /// Returns the newest calls in these states, of all users.
     pub(crate) async fn calls_in(&self, states: &[&str], size: u64) -> Result<Page<ListedCall>, StoreError> {
         let of_threads = tool_call::Entity::belongs_to(thread::Entity)
             .from(tool_call::Column::ThreadId)

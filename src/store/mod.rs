@@ -1,9 +1,10 @@
-//! The store: the only place with SQL.
+//! The store: the only module with SQL.
 //!
-//! [`Store::read`] gives one consistent view, [`Store::write`] one transaction. Whatever moves a state is a
-//! method of [`Write`]: one guarded statement that names the state it moves from, and its event row. No rows
-//! moved means that somebody else was faster; that is a value, not an error. What a caller may see is in the
-//! statement too: every read on behalf of somebody takes the [`Principal`](crate::domain::Principal).
+//! [`Store::read`] begins a consistent view, [`Store::write`] a transaction. Every change of a state is a
+//! method of [`Write`]: one guarded statement that names the old state, and its event row. If the statement
+//! changes no row, another transaction won the race. The method returns this as a value, not as an error. The
+//! statements also check visibility: every read on behalf of a user takes the
+//! [`Principal`](crate::domain::Principal).
 
 mod calls;
 mod connect;
@@ -84,9 +85,9 @@ use std::time::{Duration, Instant};
 use timed_tx::{TimedTx, within_timeout};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Has Postgres answer COMMIT once the transaction is on its disk, whatever the role or the database is set to: a decision
-/// that was acknowledged and is lost in a crash would be taken, and the call run, once more. `remote_apply` waits for
-/// more than that, and stays.
+/// Makes Postgres acknowledge COMMIT only after the transaction is on its disk, whatever the settings of the
+/// role or the database are. Otherwise a crash could lose an acknowledged decision, and the call could be
+/// decided, and run, a second time. The stricter `remote_apply` stays.
 macro_rules! durable_commit {
     () => {
         "set_config('synchronous_commit', CASE current_setting('synchronous_commit')
@@ -94,12 +95,12 @@ macro_rules! durable_commit {
     };
 }
 
-/// The lock under which replicas that start together migrate one after the other, however long that takes.
+/// The lock under which replicas that start together migrate one after the other. No timeout limits the wait.
 const MIGRATION_LOCK: &str = concat!("SELECT pg_advisory_xact_lock(7233001), ", durable_commit!());
 
-/// Begins a transaction that writes on Postgres: no statement may take longer than 5 s, waiting for locks included,
-/// and a process that is paused holds its locks for 10 s at most. Set for the transaction alone, so that it holds
-/// behind a pooler too. Then the time.
+/// Begins a writing transaction on Postgres, and returns its time. A statement takes at most 5 s, waits for
+/// locks included. A paused process holds its locks for at most 10 s. The settings are local to the
+/// transaction, so that they also apply through a pooler.
 const BEGIN_WRITE: &str = concat!(
     "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT AS micros,
     set_config('statement_timeout', '5000', true),
@@ -107,34 +108,36 @@ const BEGIN_WRITE: &str = concat!(
     durable_commit!()
 );
 
-/// Begins a view on Postgres. No statement of it may take longer than 5 s either: otherwise the server would still run one
-/// that this process has given up.
+/// Begins a view on Postgres. Its statements take at most 5 s too. Otherwise the server would still run a
+/// statement that this process has given up.
 const BEGIN_READ: &str =
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 5000";
 
-/// Begins a transaction in a session that others had before. sqlx gives every statement a name there, even if it keeps
-/// none, and counts from one in each connection: what the others left behind has the same names.
+/// Begins a transaction in a session that other clients used before. sqlx names every statement there, even
+/// if it keeps none, and each connection counts from one. The statements of other clients in the session have
+/// the same names.
 const BEGIN_SHARED_READ: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
     SET LOCAL statement_timeout = 5000; DEALLOCATE ALL";
 const BEGIN_SHARED_WRITE: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; DEALLOCATE ALL";
 
-/// What has to be on in Postgres, and is not.
+/// Finds the required settings of Postgres that are off.
 const UNSAFE_SETTINGS: &str = "SELECT name, setting FROM pg_settings
     WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name";
 
 /// How long a writer waits for its turn.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A failure of the database or of what stands in it.
+/// A failure of the database, or an invalid row in it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The database did not do it, or did not say whether it did.
+    /// The database refused the request, or did not report its outcome.
     #[error(transparent)]
     Database(#[from] DbErr),
-    /// Another process serves from the same SQLite file, and only one may.
+    /// Another process serves from the same SQLite file. Only one process may.
     #[error("another process serves from this database; SQLite takes one, use Postgres for more")]
     InUse,
-    /// Another process has the SQLite file open, and the file that would say whether it serves is gone.
+    /// Another process has the SQLite file open, and the lock file that would show whether that process
+    /// serves is gone.
     #[error(
         "another process has this database open, and may serve from it: its lock file {path} was deleted or replaced; \
          end that process first"
@@ -143,37 +146,38 @@ pub(crate) enum StoreError {
         /// The lock file.
         path: String,
     },
-    /// A pooler gives a session to several clients in turn, and this one would keep statements in it.
+    /// A pooler gives one session to several clients in turn, and this client would keep prepared statements
+    /// in it.
     #[error(
         "a pooler gives one session of this database to several clients in turn, as pgbouncer does in transaction \
-         mode; say so with statement-cache-capacity=0 in the URL, or have it keep prepared statements apart \
+         mode; set statement-cache-capacity=0 in the URL, or let the pooler keep prepared statements apart \
          (pgbouncer 1.21 and later: max_prepared_statements)"
     )]
     SharedSessions,
-    /// The file that says who serves could not be opened.
+    /// The lock file could not be opened.
     #[error("the lock file {path}: {why}")]
     LockFile {
-        /// Where it is.
+        /// The path of the lock file.
         path: String,
-        /// What the system says.
+        /// The error of the operating system.
         why: std::io::Error,
     },
     /// A row that the checks of the schema forbid.
     #[error("inconsistent row in {table}: {what}")]
     Inconsistent {
-        /// Its table.
+        /// The table of the row.
         table: &'static str,
-        /// What is wrong with it.
+        /// The error in the row.
         what: String,
     },
 }
 
 impl StoreError {
-    /// Whether the database could not be reached, or broke off, or has no room: what became of the request is
-    /// unknown, and asking again is safe.
+    /// Whether the database was unreachable, broke off or has no room. The outcome of the request is unknown,
+    /// and a retry is safe.
     pub(crate) fn is_unavailable(&self) -> bool {
         match self {
-            // However connecting fails: a server that ends answers with anything.
+            // Any failure to connect: a server that shuts down answers with arbitrary errors.
             Self::Database(DbErr::ConnectionAcquire(_) | DbErr::Conn(_)) => true,
             Self::Database(
                 DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)),
@@ -189,8 +193,8 @@ impl StoreError {
 }
 
 fn is_unavailable(error: &sqlx::Error) -> bool {
-    // Postgres: connection, transaction state (timed out, read-only), rollback, resources, operator (appendix A of
-    // its manual, by class).
+    // Postgres: connection, transaction state (timed out, read-only), rollback, resources, operator (appendix
+    // A of its manual, by class).
     const CLASSES: [&str; 5] = ["08", "25", "40", "53", "57"];
     // SQLite: BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN (the low byte of its extended codes).
     const CODES: [u32; 6] = [5, 6, 8, 10, 13, 14];
@@ -213,28 +217,28 @@ fn is_unavailable(error: &sqlx::Error) -> bool {
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     db: DatabaseConnection,
-    /// Connections for what must not wait behind chats. Where writers queue anyway, the same.
+    /// Connections for urgent work, which must not wait for chats. The same pool where writers queue anyway.
     urgent: DatabaseConnection,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    /// SQLite has one writer at a time, and lets the others look again now and then; here they queue.
+    /// SQLite has one writer at a time, and other writers only poll for the lock. Here they queue instead.
     writers: Arc<Semaphore>,
-    /// Held as long as the server is there: no other process serves from this SQLite file.
+    /// Held for the lifetime of the store: no other process serves from this SQLite file.
     _sole: Option<ProcessLock>,
-    /// A pooler gives each transaction a session that others had before.
+    /// Whether a pooler gives each transaction a session that other clients used before.
     shared_sessions: bool,
-    /// Told when events are committed.
+    /// Notified when a transaction with events is committed.
     news: Arc<Notify>,
 }
 
-/// What a renewal found.
+/// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// The lease goes on.
+    /// The lease is renewed.
     Held,
-    /// It goes on, and somebody asked for an end.
+    /// The lease is renewed, and a cancel is requested.
     CancelRequested,
-    /// It was taken for dead.
+    /// The lease was lost before.
     Lost,
 }
 
@@ -253,7 +257,7 @@ pub(crate) struct Read {
     tx: TimedTx,
 }
 
-/// One transaction. Dropped without [`commit`](Self::commit), nothing of it happened.
+/// One transaction. A drop without [`commit`](Self::commit) rolls it back.
 pub(crate) struct Write {
     read: Read,
     _turn: OwnedSemaphorePermit,
@@ -261,12 +265,12 @@ pub(crate) struct Write {
     /// The time of everything that this transaction writes.
     now: Timestamp,
     metrics: Metrics,
-    /// The states that calls reach in it; reported after the commit.
+    /// The states that calls reach in this transaction. They are reported after the commit.
     reached: Mutex<Vec<Reached>>,
-    /// Whether it has events, and who is told then.
+    /// Whether the transaction has events. The commit then notifies `news`.
     has_events: AtomicBool,
     news: Arc<Notify>,
-    /// What the torture run calls its commit.
+    /// The name of the commit for the torture run.
     #[cfg(feature = "torture")]
     name: CommitName,
 }
@@ -280,8 +284,8 @@ impl Deref for Write {
 }
 
 impl Store {
-    /// Brings the schema up to date: everything in one transaction that holds a lock. Where it is, nothing is written,
-    /// and a role that may not make tables will do.
+    /// Migrates the schema in one transaction that holds a lock. If the schema is current, the transaction
+    /// writes nothing, and the role needs no right to create tables.
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
         let tx = self.begin_over(&self.db, Mode::Write).await?;
         if tx.get_database_backend() == DbBackend::Postgres {
@@ -294,14 +298,14 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the schema is the one of this version.
+    /// Whether the schema is that of this version.
     pub(crate) async fn is_up_to_date(&self) -> Result<bool, StoreError> {
         let tx = self.begin_over(&self.db, Mode::Read).await?;
         Ok(Migrator::get_pending_migrations_read_only(&tx).await?.is_empty())
     }
 
-    /// The settings of the database's server, each with its value, by which a crash may lose what was committed. No
-    /// session can change them.
+    /// Returns the settings of the database server, with their values, under which a crash may lose committed
+    /// data. A session cannot change these settings.
     pub(crate) async fn unsafe_settings(&self) -> Result<Vec<(String, String)>, StoreError> {
         if self.db.get_database_backend() != DbBackend::Postgres {
             return Ok(Vec::new());
@@ -312,14 +316,14 @@ impl Store {
         rows.iter().map(setting).collect()
     }
 
-    /// Whether the database answers, for chats and for what is urgent.
+    /// Checks that the database answers on both pools.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
         within_timeout(self.db.ping()).await?;
         within_timeout(self.urgent.ping()).await?;
         Ok(())
     }
 
-    /// Whether only this process can have written to the database: what runs in it runs here.
+    /// Whether only this process can write to the database, so that every execution in it runs here.
     pub(crate) fn has_one_writer(&self) -> bool {
         self.db.get_database_backend() == DbBackend::Sqlite
     }
@@ -329,7 +333,7 @@ impl Store {
         self.read_over(Pool::Chat).await
     }
 
-    /// Begins a view that waits for no chat: for what became of a decision.
+    /// Begins a view that does not wait for chats, for the outcome of a decision.
     pub(crate) async fn urgent_read(&self) -> Result<Read, StoreError> {
         self.read_over(Pool::Urgent).await
     }
@@ -343,7 +347,7 @@ impl Store {
         self.write_over(Pool::Chat).await
     }
 
-    /// Begins a transaction that waits for no chat: for decisions, outcomes, and saying that work is alive.
+    /// Begins a transaction that does not wait for chats: for decisions, outcomes and renewals of leases.
     pub(crate) async fn urgent_write(&self) -> Result<Write, StoreError> {
         self.write_over(Pool::Urgent).await
     }
@@ -381,7 +385,7 @@ impl Store {
         })
     }
 
-    /// A transaction, for work that has waited since then.
+    /// Begins a transaction for work that has waited since `since`.
     async fn begin(&self, pool: Pool, mode: Mode, since: Instant) -> Result<TimedTx, StoreError> {
         let db = match pool {
             Pool::Chat => &self.db,
@@ -414,7 +418,7 @@ impl Store {
     }
 }
 
-/// Which connections.
+/// A pool of connections.
 #[derive(Clone, Copy)]
 enum Pool {
     Chat,
@@ -443,7 +447,8 @@ impl Mode {
                 sqlite_transaction_mode: Some(SqliteTransactionMode::Deferred),
                 ..Default::default()
             },
-            // A deferred transaction that goes from reading to writing fails at once when another wrote.
+            // A deferred transaction that upgrades from read to write fails immediately if another
+            // transaction wrote.
             (DbBackend::Sqlite, Self::Write) => TransactionOptions {
                 sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
                 ..Default::default()
@@ -457,7 +462,7 @@ impl Mode {
 }
 
 impl Write {
-    /// Makes all of it durable. Only what comes after `Ok` may tell anybody.
+    /// Commits the transaction. Only code after `Ok` may emit its results.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
         let has_events = self.has_events.load(Ordering::Relaxed);
         if has_events && self.read.tx.get_database_backend() == DbBackend::Sqlite {
@@ -483,7 +488,7 @@ impl Write {
         Ok(())
     }
 
-    /// The time of this transaction: the database's on Postgres, the process's on SQLite.
+    /// Returns the time of this transaction: the database's clock on Postgres, the process's clock on SQLite.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
@@ -499,6 +504,6 @@ async fn begin_write(tx: &TimedTx) -> Result<Timestamp, StoreError> {
     let row = DatabaseNow::find_by_statement(statement).one(tx).await?;
     row.map(|row| Timestamp::from_micros(row.micros)).ok_or_else(|| StoreError::Inconsistent {
         table: "pg_catalog",
-        what: "the database does not know the time".to_owned(),
+        what: "the database returned no time".to_owned(),
     })
 }

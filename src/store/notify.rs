@@ -1,5 +1,5 @@
-//! Word from other processes on the same Postgres that events have numbers. It may be lost: who wants to know all looks
-//! into the table now and then.
+//! Notifications from other processes on the same Postgres about numbered events. A notification can get
+//! lost, so a process that needs all events also polls the table.
 
 use super::StoreError;
 use super::connect::{keeps_no_statements, postgres_options};
@@ -10,21 +10,21 @@ use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whoever listens already goes on.
+/// A repeated LISTEN in a listening session has no effect.
 const LISTEN: &str = "LISTEN holdpoint_events";
-/// After so long a silence it is asked whether the connection is still there.
+/// After this time without a notification, the process checks that the connection is alive.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What is heard.
+/// A notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notification {
-    /// The connection listens from now on; of what was before it heard nothing.
+    /// The connection starts to listen. Earlier notifications are lost.
     Listening,
     /// Events have numbers, up to this one.
     Numbered(i64),
 }
 
-/// A connection on which one listens.
+/// A connection that listens for notifications.
 #[derive(Debug)]
 pub(crate) struct Notifications {
     url: SecretString,
@@ -32,8 +32,8 @@ pub(crate) struct Notifications {
 }
 
 impl Notifications {
-    /// Listens at `direct_url`, or else where the rows are. `None` where there is nobody to listen to: SQLite has one
-    /// process, and behind a pooler that shares sessions nothing is heard.
+    /// Listens at `direct_url`, or else at the database of the rows. Returns `None` if no notifications can
+    /// arrive: SQLite has one process, and a pooler that shares sessions delivers no notifications.
     pub(crate) fn at(url: &SecretString, direct_url: Option<&SecretString>) -> Option<Self> {
         let through = url.expose_secret();
         let listens = through.starts_with("postgres") && !keeps_no_statements(through);
@@ -41,7 +41,7 @@ impl Notifications {
         Some(Self { url, listener: None })
     }
 
-    /// Comes back when there may be something new; also when it begins to listen.
+    /// Completes when new events may exist, or when the connection starts to listen.
     pub(crate) async fn next(&mut self) -> Result<Notification, StoreError> {
         loop {
             let Some(listener) = &mut self.listener else {
@@ -71,11 +71,11 @@ async fn listen(url: &SecretString) -> Result<PgListener, DbErr> {
     listen.await.map_err(failed)
 }
 
-/// The number that was heard; `None` if the connection is lost.
+/// Returns the number of a notification, or `None` if the connection is lost.
 async fn receive(listener: &mut PgListener) -> Result<Option<i64>, StoreError> {
     loop {
         if let Ok(received) = tokio::time::timeout(SILENCE, listener.try_recv()).await {
-            // Without a number it says only that it is worth looking.
+            // A notification without a valid number only means that the table may have new events.
             let number = |received: PgNotification| received.payload().parse().unwrap_or(i64::MAX);
             return Ok(received.map_err(failed)?.map(number));
         }

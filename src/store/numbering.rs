@@ -1,9 +1,10 @@
 //! The numbers of events.
 //!
-//! An event gets its number, `seq`, once it is committed, in a pass that holds the lock of the one row that knows the last
-//! one. So the numbers have no gap, and what a reader sees of them is all there is up to the highest: a transaction that
-//! takes long gets a later number, not a place among those that were read. Within a thread, whose lock a writer holds,
-//! they are in the order of the commits. SQLite has one writer, which numbers its own events in its transaction.
+//! An event gets its number, `seq`, after its commit, in a pass that locks the single row with the last
+//! number. The numbers therefore have no gaps, and a reader sees all events up to the highest number: a long
+//! transaction gets later numbers, not a place among numbers that readers have passed. Within a thread, whose
+//! lock a writer holds, the numbers follow the order of the commits. SQLite has one writer, which numbers its
+//! own events in its transaction.
 
 use super::entity::event;
 use super::events::EventFilter;
@@ -15,20 +16,20 @@ use sea_orm::{
 };
 use tokio::sync::Notify;
 
-/// Events that one pass numbers on Postgres; the statement says so too.
+/// Number of events that one pass numbers on Postgres. `PASS_POSTGRES` contains the same number.
 const PASS: i64 = 1000;
 
 const UNNUMBERED: &str =
     "SELECT last, EXISTS (SELECT 1 FROM events WHERE seq IS NULL) AS unnumbered FROM event_sequence";
-/// Until the transaction ends no other one gives numbers, and the statements after it see what all before gave. No row
-/// where all events have a number.
+/// Locks the numbering until the transaction ends. The later statements see all numbers of earlier passes.
+/// Returns no row if all events have a number.
 const LOCK: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence
     WHERE EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE";
-/// The same; no row either where another pass is under way.
+/// The same, but also returns no row while another pass is in progress.
 const LOCK_IF_FREE: &str = "SELECT last, TRUE AS unnumbered FROM event_sequence
     WHERE EXISTS (SELECT 1 FROM events WHERE seq IS NULL) FOR UPDATE SKIP LOCKED";
-/// A whole pass, after the lock: numbers, counts, and notifies the other processes, with the last number, when it is
-/// committed. The tenants and users of the events.
+/// A whole pass, after the lock. The statement numbers events, updates the last number, and notifies the
+/// other processes of it at the commit. Returns the tenants and users of the events.
 const PASS_POSTGRES: &str = "WITH next AS (
         SELECT event_id, row_number() OVER (ORDER BY place) AS n FROM events WHERE seq IS NULL ORDER BY place LIMIT 1000),
     numbered AS (
@@ -44,36 +45,36 @@ const NUMBER_SQLITE: &str = "WITH next AS (
     UPDATE events SET seq = next.n + (SELECT last FROM event_sequence) FROM next WHERE events.event_id = next.event_id";
 const COUNT_SQLITE: &str = "UPDATE event_sequence SET last = (SELECT max(seq) FROM events)";
 
-/// How far the numbers go.
+/// The state of the numbering.
 #[derive(Debug, Clone, Copy, FromQueryResult)]
 pub(crate) struct Numbered {
-    /// The last one given.
+    /// The last number.
     pub(crate) last: i64,
-    /// Whether there are events without one.
+    /// Whether events without a number exist.
     pub(crate) unnumbered: bool,
 }
 
-/// What a pass did, which is committed.
+/// The result of a committed pass.
 #[derive(Debug)]
 pub(crate) struct Pass {
-    /// The last number before it.
+    /// The last number before the pass.
     pub(crate) before: i64,
-    /// The last number after it.
+    /// The last number after the pass.
     pub(crate) last: i64,
-    /// The tenants and users whose threads the events are of that have the numbers between.
+    /// The tenants and users of the threads with the events that the pass numbered.
     pub(crate) touched: Vec<(String, String)>,
-    /// What it left without a number.
+    /// The events that the pass left without a number.
     pub(crate) left: Left,
 }
 
-/// Events that a pass left without a number.
+/// The events that a pass left without a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// None of those that were committed when it began.
+    /// No event that was committed before the pass began.
     Nothing,
-    /// Maybe some: it numbered as many as a pass does.
+    /// Maybe some: the pass numbered its maximum of events.
     More,
-    /// All: another process had a pass under way.
+    /// All of them: a pass of another process was in progress.
     All,
 }
 
@@ -91,7 +92,7 @@ impl Numbered {
 }
 
 impl Pass {
-    /// One that gave no number.
+    /// A pass that gave no number.
     fn without(found: Numbered) -> Self {
         let left = if found.unnumbered { Left::All } else { Left::Nothing };
         Self { before: found.last, last: found.last, touched: Vec::new(), left }
@@ -99,15 +100,15 @@ impl Pass {
 }
 
 impl Store {
-    /// Notified whenever this process has committed events, which may lack numbers.
+    /// Notified when this process commits events, which may lack numbers.
     pub(crate) fn news(&self) -> &Notify {
         &self.news
     }
 
-    /// One pass of the numbering. It waits neither for chats nor for the pass of another process.
+    /// Runs one pass of the numbering. The pass does not wait for chats or for the pass of another process.
     pub(crate) async fn number_events(&self) -> Result<Pass, StoreError> {
         if self.has_one_writer() {
-            // A transaction numbers its own events; only rows that were written by other means lack a number.
+            // A transaction numbers its own events. Only rows written by other means lack a number.
             let found = self.urgent_read().await?.numbered().await?;
             if !found.unnumbered {
                 return Ok(Pass::without(found));
@@ -117,7 +118,7 @@ impl Store {
         self.urgent_write().await?.number(lock).await
     }
 
-    /// One pass, after that of any other process, so that what was committed before has its number.
+    /// Runs one pass after that of any other process, so that all events committed before have a number.
     pub(crate) async fn number_events_in_turn(&self) -> Result<(), StoreError> {
         let lock = Statement::from_string(DbBackend::Postgres, LOCK);
         self.write().await?.number(lock).await.map(drop)
@@ -125,12 +126,12 @@ impl Store {
 }
 
 impl Read {
-    /// How many events have no number yet.
+    /// Returns how many events have no number yet.
     pub(crate) async fn unnumbered_events(&self) -> Result<u64, StoreError> {
         Ok(event::Entity::find().filter(event::Column::Seq.is_null()).count(&self.tx).await?)
     }
 
-    /// Whether an event of these has no number yet.
+    /// Whether any event that the filter matches has no number yet.
     pub(crate) async fn lacks_numbers(&self, about: &EventFilter) -> Result<bool, StoreError> {
         let found: Option<String> = event::Entity::find()
             .select_only()
@@ -144,7 +145,7 @@ impl Read {
         Ok(found.is_some())
     }
 
-    /// How far the numbers go.
+    /// Returns the state of the numbering.
     pub(crate) async fn numbered(&self) -> Result<Numbered, StoreError> {
         let standing = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED),
@@ -154,7 +155,7 @@ impl Read {
         found.ok_or_else(|| rows::inconsistent("event_sequence", "its row is missing"))
     }
 
-    /// The tenants and users in whose threads something happened after this number.
+    /// Returns the tenants and users of the threads with events after this number.
     pub(crate) async fn touched_since(&self, seq: i64) -> Result<Vec<(String, String)>, StoreError> {
         let touched = event::Entity::find()
             .select_only()
@@ -169,7 +170,7 @@ impl Read {
 }
 
 impl Write {
-    /// Numbers what has no number and commits.
+    /// Numbers all events without a number, and commits.
     async fn number(self, lock: Statement) -> Result<Pass, StoreError> {
         if self.tx.get_database_backend() == DbBackend::Sqlite {
             self.number_own_events().await?;
@@ -189,7 +190,7 @@ impl Write {
         Ok(Pass { before, last, touched, left })
     }
 
-    /// Numbers on SQLite what has no number: what this transaction wrote.
+    /// Numbers all events without a number, which this transaction wrote. For SQLite only.
     pub(super) async fn number_own_events(&self) -> Result<(), StoreError> {
         if self.tx.execute_unprepared(NUMBER_SQLITE).await?.rows_affected() > 0 {
             self.tx.execute_unprepared(COUNT_SQLITE).await?;

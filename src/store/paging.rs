@@ -1,5 +1,5 @@
-//! Pages that end before they hold too many bytes. The database counts those of the rows, so that no more rows are read
-//! than fit.
+//! Pages limited by bytes. The database counts the bytes of the rows, so that the server reads only rows that
+//! fit.
 
 use super::entity::{event, message, tool_call};
 use super::{Page, Read, StoreError, Thread};
@@ -7,12 +7,12 @@ use crate::domain::message::Message;
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
-/// The bytes of a call, in a statement that has its row.
+/// The bytes of a call, in a statement with its row.
 const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
 
-/// The bytes of an event with its call, if it has one.
+/// The bytes of an event, with its call if the event has one.
 const EVENT_BYTES: &str = "CAST(octet_length(events.data) + COALESCE(octet_length(tool_calls.arguments), 0) \
     + COALESCE(octet_length(tool_calls.validated_inputs), 0) \
     + COALESCE(octet_length(tool_calls.output), 0) + COALESCE(octet_length(tool_calls.result), 0) AS BIGINT)";
@@ -25,17 +25,17 @@ const MESSAGE_BYTES: &str = "CAST(COALESCE(octet_length(messages.content), 0) \
         + COALESCE(octet_length(output), 0) + COALESCE(octet_length(result), 0)) FROM tool_calls \
         WHERE tool_calls.message_id = messages.message_id), 0) AS BIGINT)";
 
-/// How long a page may be. One item is on it whatever its length.
+/// The limits of a page. A page holds at least one item, whatever its size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageSize {
-    /// Most items.
+    /// Maximum number of items.
     pub(crate) items: u64,
-    /// Most bytes of their rows.
+    /// Maximum number of bytes of their rows.
     pub(crate) bytes: u64,
 }
 
 impl PageSize {
-    /// How many of the items with these bytes fit.
+    /// Returns how many of the items with these bytes fit.
     pub(super) fn fitting(self, bytes: Vec<i64>) -> u64 {
         let mut left = self.bytes;
         let fits = |bytes: &i64| {
@@ -49,7 +49,7 @@ impl PageSize {
 }
 
 impl Read {
-    /// How many of the first calls of a query fit on a page.
+    /// Returns how many of the first calls of a query fit on a page.
     pub(super) async fn fitting_calls(
         &self,
         query: Select<tool_call::Entity>,
@@ -59,7 +59,7 @@ impl Read {
         Ok(page.fitting(bytes.into_tuple().all(&self.tx).await?))
     }
 
-    /// The bytes of the first of these events, each with those of its call.
+    /// Returns the bytes of the first of these events, each with its call.
     pub(super) async fn event_bytes(
         &self,
         events: SelectStatement,
@@ -78,7 +78,7 @@ impl Read {
         found.iter().map(|row| Ok(row.try_get_by_index(0)?)).collect()
     }
 
-    /// A page of the messages a person sees: the newest page first, each page oldest first.
+    /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.
     pub(crate) async fn messages_page(
         &self,
         thread: &Thread,

@@ -1,4 +1,4 @@
-//! Bugs of the store, and commits that fail, for the torture run.
+//! Planted bugs of the store, and failing commits, for the torture run.
 
 use super::entity::{sent_answer, tool_call};
 use super::events::Subject;
@@ -17,13 +17,13 @@ use sea_orm::{
 use serde_json::json;
 use uuid::Uuid;
 
-/// What a transaction's statements go over.
+/// The connection for the statements of a transaction.
 #[derive(Debug)]
 pub(super) enum Connection {
     /// A transaction.
     Whole(DatabaseTransaction),
-    /// [`Bug::LeakedTransaction`]: none of its own. Each statement takes any connection, and is
-    /// committed by itself, unless somebody left a transaction open there.
+    /// [`Bug::LeakedTransaction`]: no transaction. Each statement takes any connection and commits by itself,
+    /// unless that connection has an open transaction.
     Bare(DatabaseConnection),
 }
 
@@ -35,7 +35,8 @@ impl Connection {
         }
     }
 
-    /// One without a transaction, and now and then a session with one that nobody will end.
+    /// Returns a connection without a transaction. Sometimes leaves a session with a transaction that never
+    /// ends.
     pub(super) async fn bare(db: &DatabaseConnection, chance: f64) -> Result<Self, DbErr> {
         if chance < LEAKS {
             db.execute_unprepared("BEGIN").await?;
@@ -44,7 +45,7 @@ impl Connection {
     }
 }
 
-/// The share of begins that are dropped half-way.
+/// The share of begins that are dropped midway.
 const LEAKS: f64 = 0.05;
 
 #[async_trait::async_trait]
@@ -85,12 +86,12 @@ impl ConnectionTrait for Connection {
     }
 }
 
-/// What a commit comes to that a failpoint has fail.
+/// Returns the error of a commit that a failpoint fails.
 pub(super) fn cut_off() -> StoreError {
     DbErr::Conn(RuntimeErr::Internal("a failpoint cut the connection".to_owned())).into()
 }
 
-/// What a process with a bug asks of a call that it moves from this state to that, in place of what the move does.
+/// Returns the weaker guard that a process with a planted bug uses for this transition.
 pub(super) fn weakened(from: &str, to: &str) -> Option<SimpleExpr> {
     match (from, to) {
         ("pending", "approved" | "rejected") if faults::has(Bug::DecideAnyState) => Some(Expr::value(true)),
@@ -102,7 +103,7 @@ pub(super) fn weakened(from: &str, to: &str) -> Option<SimpleExpr> {
 }
 
 impl Read {
-    /// [`Bug::ClaimAfterTool`]: the right to run a call that is nobody's yet.
+    /// [`Bug::ClaimAfterTool`]: a permit for a call that no process has claimed.
     pub(crate) fn permit_without_claim(&self, thread: &Thread, call: &ToolCall) -> Permit {
         let execution = Execution { id: ExecId::new(Uuid::nil()), attempt: 1, started_at: call.created_at };
         let edited = call.edited_input().cloned();
@@ -118,7 +119,7 @@ impl Read {
 }
 
 impl Write {
-    /// [`Bug::ReapById`]: closes a call that was silent when somebody looked, however it stands by now.
+    /// [`Bug::ReapById`]: closes a call that was silent at an earlier query, whatever its state is now.
     pub(crate) async fn reap_by_id(&self, id: ToolCallId) -> Result<(), StoreError> {
         let Some(call) = self.any_call(id).await? else { return Ok(()) };
         let thread = self.any_thread(call.thread_id).await?;
@@ -135,7 +136,7 @@ impl Write {
         self.event(EventType::ToolInterrupted, system::SWEEPER, &subject, data).await
     }
 
-    /// [`Bug::LateRewrites`]: has the model find other words than it was told.
+    /// [`Bug::LateRewrites`]: changes texts that the model has read.
     pub(super) async fn rewrite_answers(&self, call: ToolCallId, result: &str) -> Result<(), StoreError> {
         sent_answer::Entity::update_many()
             .col_expr(sent_answer::Column::Text, Expr::value(result))
@@ -145,7 +146,7 @@ impl Write {
         Ok(())
     }
 
-    /// [`Bug::LastWins`]: puts a later decision in place of the one in force.
+    /// [`Bug::LastWins`]: replaces the decision in force by a later one.
     pub(crate) async fn overrule(
         &self,
         call: &ToolCall,

@@ -1,4 +1,4 @@
-//! One process serves from a SQLite file.
+//! The lock by which a single process serves from a SQLite file.
 
 use super::StoreError;
 use super::connect::{make_private_file, private, sqlite_file};
@@ -12,30 +12,32 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than any mark.
+/// More than the length of any mark.
 const MARK_BYTES_MAX: u64 = 128;
-/// SQLite's code where another connection has a lock (the low byte of its extended codes).
+/// SQLite's code for a lock of another connection (the low byte of its extended codes).
 const BUSY: u32 = 5;
 
-/// Keeps other processes from serving from a SQLite file for as long as it is there: two would each take what the other
-/// runs for what a dead one left behind.
+/// Keeps other processes from serving from a SQLite file. Two servers would each reap the executions of the
+/// other as those of a dead process.
 ///
-/// It is a lock on a file beside the database: closing the database's own file would let go of SQLite's locks on it. A
-/// lock file that was deleted or replaced keeps out no process. So the holder of the lock writes into the file which file
-/// it is, and a process that finds no such mark begins only if no other process has the database open.
+/// The lock is on a file beside the database, because closing the database file itself would release SQLite's
+/// locks on it. A deleted or replaced lock file excludes no process. Therefore the holder of the lock writes
+/// the identity of the lock file into it. A process that finds no such mark starts only if no other process
+/// has the database open.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessLock {
     _locked: Arc<File>,
 }
 
 impl ProcessLock {
-    /// Takes the place of the one that serves from this database; `None` where there may be many, or no other can be.
+    /// Locks the database of this URL. Returns `None` if several processes may serve, or if no other process
+    /// can.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] or [`StoreError::MaybeInUse`] if another process has it.
+    /// [`StoreError::InUse`] or [`StoreError::MaybeInUse`] if another process holds the lock.
     pub(crate) async fn take(url: &str) -> Result<Option<Self>, StoreError> {
         make_private_file(url);
-        // One that has several names has one lock.
+        // A file with several names has one lock.
         let Some(database) = sqlite_file(url).and_then(|path| path.canonicalize().ok()) else {
             return Ok(None);
         };
@@ -60,7 +62,7 @@ impl ProcessLock {
     }
 }
 
-/// Which file it is. As long as a process has it open no other file is given the same number.
+/// Returns the identity of a file. While a process has the file open, no other file gets the same number.
 fn own_mark(file: &File) -> io::Result<String> {
     let data = file.metadata()?;
     Ok(format!("{}:{}\n", data.dev(), data.ino()))
@@ -79,7 +81,8 @@ fn mark(file: &mut File) -> io::Result<()> {
     file.write_all(mark.as_bytes())
 }
 
-/// Whether a process has a connection to the database, by SQLite's own locks: alone it may be locked as a whole.
+/// Whether a process has a connection to the database, by SQLite's own locks: an exclusive lock needs all
+/// others gone.
 async fn is_open(database: &Path) -> Result<bool, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(database)

@@ -1,5 +1,5 @@
-//! Erases what deleted threads hold: the words of people and models, and the inputs and results of calls. The rows
-//! stay as evidence: ids, states, decisions and hashes.
+//! Erases the payloads of deleted threads: the texts of users and models, and the inputs and results of
+//! calls. The rows stay as evidence: ids, states, decisions and hashes.
 
 use super::entity::{message, run, sent_answer, step, thread, tool_call};
 use super::{StoreError, Write, rows};
@@ -8,19 +8,21 @@ use sea_orm::sea_query::{Expr, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
 use std::time::Duration;
 
-/// Threads that one statement reads.
+/// Maximum number of threads that one statement reads.
 const PAGE: u64 = 500;
 
-/// The deleted threads that still hold something. A literal, so that the partial index `threads_to_erase` is usable.
+/// The deleted threads that are not erased. A literal, so that the partial index `threads_to_erase` is
+/// usable.
 const TO_ERASE: &str = "deleted_at IS NOT NULL AND erased_at IS NULL";
 
 impl Write {
-    /// How many threads were deleted at least this long ago and still hold something.
+    /// Returns how many threads were deleted at least this long ago and are not erased.
     pub(crate) async fn count_threads_to_purge(&self, deleted_for: Duration) -> Result<u64, StoreError> {
         Ok(self.threads_to_erase(deleted_for).count(&self.tx).await?)
     }
 
-    /// The next of these threads after `after`, in the order of their ids. Empty: there are no more.
+    /// Returns the next of these threads after `after`, in the order of their ids. An empty list means that
+    /// no more exist.
     pub(crate) async fn threads_to_purge(
         &self,
         deleted_for: Duration,
@@ -41,8 +43,8 @@ impl Write {
         thread::Entity::find().filter(Expr::cust(TO_ERASE)).filter(thread::Column::DeletedAt.lte(until))
     }
 
-    /// Erases what the finished rows of a deleted thread hold. False: something in the thread is still under way, and
-    /// the thread has to be purged again after it ends.
+    /// Erases the payloads of the finished rows of a deleted thread. Returns false if the thread still has
+    /// work in progress, and the caller has to purge the thread again after that work ends.
     pub(crate) async fn purge_thread(&self, id: ThreadId) -> Result<bool, StoreError> {
         let thread = self.any_thread(id).await?;
         self.lock_thread(&thread).await?;
@@ -124,13 +126,13 @@ impl Write {
         Ok(calls + runs + steps.count(&self.tx).await? > 0)
     }
 
-    /// An update that erases the rows that are not erased yet, at this time.
+    /// Builds an update that erases the rows that are not erased yet, at the time of this transaction.
     fn erasing<E: EntityTrait>(&self, erased_at: E::Column) -> UpdateMany<E> {
         E::update_many().col_expr(erased_at, Expr::value(self.now.as_micros())).filter(erased_at.is_null())
     }
 }
 
-/// What an erased column holds: nothing where it held nothing, else this.
+/// Returns the value of an erased column: NULL if the column was NULL, else `empty`.
 fn emptied(column: impl ColumnTrait, empty: &'static str) -> SimpleExpr {
     Expr::case(column.is_null(), Expr::value(None::<String>)).finally(Expr::value(empty)).into()
 }

@@ -1,4 +1,4 @@
-//! Calls that several people have to say yes to.
+//! Calls that need several approvals.
 
 use super::entity::{decision, tool_call};
 use super::{NewDecision, Read, StoreError, Thread, Vote, Write};
@@ -8,24 +8,24 @@ use crate::domain::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
 use std::collections::HashMap;
 
-/// What became of a yes that is one of several.
+/// The result of a vote with a quorum.
 #[derive(Debug)]
 pub(crate) enum Counted {
-    /// With it there are enough: who said the same before.
+    /// The vote completes the quorum. Holds the actors of the earlier approvals.
     Enough(Vec<String>),
-    /// It is written down, and so many more have to say the same.
+    /// The vote is recorded, and the call needs further approvals.
     Short {
-        /// How many more.
+        /// How many approvals are missing.
         missing: usize,
-        /// Whether they had said it before.
+        /// Whether the actor had approved the same inputs before.
         repeated: bool,
     },
-    /// The call does not wait any more.
+    /// The call is no longer pending.
     Closed,
 }
 
 impl Read {
-    /// Who said yes to these calls, by their ids, the first first.
+    /// Returns the approvals of these calls, by call id, oldest first.
     pub(super) async fn votes(
         &self,
         calls: Vec<String>,
@@ -50,8 +50,9 @@ impl Read {
 }
 
 impl Write {
-    /// Counts a yes to a pending call. It counts for its inputs alone: who approves others begins anew. Where it is not
-    /// enough it is written down; the one that is enough decides, in this transaction.
+    /// Counts an approval of a pending call. The approval counts for its inputs only: an approval of other
+    /// inputs starts a new count. An approval that does not complete the quorum is recorded. The approval
+    /// that completes the quorum decides, in this transaction.
     pub(crate) async fn count_vote(
         &self,
         thread: &Thread,
@@ -60,7 +61,7 @@ impl Write {
         by: &Vote,
         quorum: Quorum,
     ) -> Result<Counted, StoreError> {
-        // Until this transaction ends nobody else counts, decides or cancels.
+        // Until this transaction ends, no other transaction counts, decides or cancels.
         self.lock_thread(thread).await?;
         let waits = tool_call::Entity::find_by_id(call.id.to_string())
             .filter(tool_call::Column::State.eq("pending"))

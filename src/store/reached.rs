@@ -1,4 +1,5 @@
-//! The states that calls reach in a transaction. They are counted and logged after its commit, when they are true.
+//! The states that calls reach in a transaction. They are counted and logged after the commit, when they are
+//! durable.
 
 use super::events::Subject;
 use crate::domain::event::{EventType, system};
@@ -19,7 +20,7 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// What this event says, if it says that a call reaches a state.
+    /// Returns the state that a call reaches by this event, if any.
     pub(super) fn by(event: EventType, actor: &str, subject: &Subject<'_>, data: &Value) -> Option<Self> {
         let (state, line) = state_reached(event, actor, data)?;
         let tool = data.get("tool_name").and_then(Value::as_str)?;
@@ -42,7 +43,7 @@ impl Reached {
     }
 }
 
-/// The state that a call reaches by an event, and the line of the log.
+/// Returns the state that a call reaches by an event, and the line of the log.
 fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<(&'static str, &'static str)> {
     const HELD: &str = "a call is held";
     const DECIDED: &str = "a call is decided";

@@ -1,4 +1,4 @@
-//! Runs that the server goes on with by itself.
+//! Runs that the server resumes.
 
 use super::entity::{run, tool_call};
 use super::{Read, StoreError, Thread, Write, rows};
@@ -7,19 +7,20 @@ use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-/// Runs that one look finds.
+/// Maximum number of runs that one query returns.
 const PAGE: u64 = 100;
 
-/// What may be gone on with. Written out, without parameters: only so is the index over it of use.
+/// Paused runs that the server may resume. A literal without parameters, so that the partial index
+/// `runs_resumed` is usable.
 pub(super) const PAUSED: &str = "server_resumes AND status IN ('waiting', 'failed')";
 
-/// What the server goes on with because a call waits for it, whoever decided what it held.
+/// Runs that the server resumes because a call waits for them, whichever decider decided their held calls.
 const CHILD_PAUSED: &str = "(status = 'waiting' AND EXISTS (SELECT 1 FROM tool_calls
     WHERE tool_calls.child_run_id = runs.run_id AND tool_calls.state = 'executing'))";
 
 impl Read {
-    /// Runs behind this one, in the order of their ids, that the server is to go on with and of which no call is open.
-    /// None: there are no more.
+    /// Returns the runs after this one, in the order of their ids, that the server is to resume and that have
+    /// no open call. An empty list means that no more exist.
     pub(crate) async fn runs_to_resume(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
         let open = Query::select()
             .column(tool_call::Column::ToolCallId)
@@ -44,7 +45,7 @@ impl Read {
         ids.iter().map(|id| rows::id("runs", id)).collect()
     }
 
-    /// Where a run stands, whoever owns it: for who was shown a call of it.
+    /// Returns the status of a run, whatever its owner, for a caller that has seen a call of the run.
     pub(crate) async fn status_of(&self, run: RunId) -> Result<Option<RunStatus>, StoreError> {
         let found = run::Entity::find_by_id(run.to_string()).one(&self.tx).await?;
         Ok(found.map(rows::run).transpose()?.map(|run| run.status))
@@ -52,8 +53,8 @@ impl Read {
 }
 
 impl Write {
-    /// Says who goes on with a run once none of its calls is open: the server, or a client. With what a call waits for the
-    /// server goes on, whoever says what.
+    /// Sets whether the server or a client resumes a run after the last of its calls ended. The server always
+    /// resumes a run that a call waits for.
     pub(crate) async fn set_server_resumes(
         &self,
         thread: &Thread,
@@ -64,7 +65,7 @@ impl Write {
         self.write_server_resumes(thread, run, server_resumes).await
     }
 
-    /// Forgets what was said about who goes on with a run: it goes on already, or nobody does any more.
+    /// Clears the mark for the server: the run has resumed already, or will never resume.
     pub(crate) async fn clear_server_resumes(&self, thread: &Thread, run: RunId) -> Result<(), StoreError> {
         self.write_server_resumes(thread, run, false).await
     }
@@ -84,9 +85,10 @@ impl Write {
         Ok(())
     }
 
-    /// A run that the server goes on with now, its thread locked. `None` where it has to wait still, or somebody was
-    /// faster. One that nobody goes on with any more, because the user went on without it or deleted its thread, is not
-    /// looked at again once this is committed.
+    /// Returns a run that the server resumes now, with its thread locked. Returns `None` if the run still has
+    /// to wait, or if another process resumed it first. If the user sent a later message or deleted the
+    /// thread, the run never resumes. The method then clears the mark, so that after the commit the sweeper
+    /// does not find the run again.
     pub(crate) async fn run_to_resume(&self, id: RunId) -> Result<Option<(Run, Thread)>, StoreError> {
         let found = run::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
         let Some(found) = found else { return Ok(None) };

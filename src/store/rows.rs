@@ -1,6 +1,7 @@
-//! Rows into what they mean. A row that means nothing is an error here, never a guess. But what a row holds of a tool's or
-//! a model's own, and of an event, may have been written by another version, or by hand: where it cannot be read the row is
-//! shown without it, and that is logged. A list leaves out what is an error, and goes on.
+//! Conversion of rows to domain values. An invalid row is an error, never a guess. Exceptions are the
+//! payloads of tools and models, and events: another version, or a manual statement, may have written them. A
+//! row with an unreadable payload is shown without the payload, and the error is logged. A list leaves out a
+//! row with an error, and continues.
 
 use super::entity::{decision, grant, message, run, step, tool_call};
 use super::{StoreError, Thread};
@@ -15,14 +16,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::str::FromStr;
 
-/// What is logged of a row, or a part of one, that cannot be read.
+/// The log message for a row, or a part of a row, that cannot be read.
 pub(super) const UNREADABLE: &str = "a stored row cannot be read";
 
 pub(super) fn inconsistent(table: &'static str, what: impl std::fmt::Display) -> StoreError {
     StoreError::Inconsistent { table, what: what.to_string() }
 }
 
-/// An id in a column.
+/// Parses an id from a column.
 pub(super) fn id<T: FromStr>(table: &'static str, text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|_| inconsistent(table, format_args!("{text:?} is not an id")))
 }
@@ -31,7 +32,7 @@ pub(super) fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Resu
     serde_json::from_str(text).map_err(|error| inconsistent(table, error))
 }
 
-/// A row of a list, where it can be read; one that cannot be read is logged, and does not stop the list.
+/// Returns a row of a list if it can be read. An unreadable row is logged, and does not stop the list.
 pub(super) fn listed<T>(table: &'static str, id: &str, read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(|error| tracing::error!(table, id, %error, "{UNREADABLE}; it is left out of a list"))
         .ok()
@@ -192,7 +193,7 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
             Input::new()
         })
     };
-    // The arguments of an invalid call may be any text, and no permit is made of them.
+    // The arguments of an invalid call may be any text, and such a call gets no permit.
     let input = match row.state.as_str() {
         "invalid" => serde_json::from_str(&row.arguments).unwrap_or_default(),
         _ => inputs("arguments", &row.arguments),

@@ -1,4 +1,4 @@
-//! Runs: begun with their two messages, taken up, left behind, cancelled.
+//! Runs: start with two messages, resume, complete, cancel.
 
 use super::entity::{message, run, tool_call};
 use super::events::Subject;
@@ -14,32 +14,32 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrde
 use serde_json::json;
 use std::time::Duration;
 
-/// A run to begin.
+/// A run to start.
 #[derive(Debug, Clone)]
 pub(crate) struct NewRun {
-    /// What is asked.
+    /// The user message of the run.
     pub(crate) question: Question,
-    /// What to ask the model with.
+    /// The options for the model.
     pub(crate) options: RunOptions,
-    /// How long the turn may be silent before it is taken for dead.
+    /// How long the turn may be silent before it loses its lease.
     pub(crate) lease: Duration,
 }
 
 /// The user message of a run.
 #[derive(Debug, Clone)]
 pub(crate) enum Question {
-    /// A new one.
+    /// A new message.
     New {
-        /// Its words.
+        /// The text of the message.
         text: String,
-        /// The page's name for it.
+        /// The page's own name for the message.
         client_id: Option<String>,
     },
-    /// One that is stored already: its answer is written anew.
+    /// A stored message, whose answer is written again.
     Stored(MessageId),
 }
 
-/// A message of a run: the user's has a text.
+/// A message of a run. Only a user message has a text.
 struct NewMessage {
     id: MessageId,
     ordinal: i64,
@@ -48,17 +48,18 @@ struct NewMessage {
     client_id: Option<String>,
 }
 
-/// How a run ends in which no turn is under way.
+/// The end of a run without a turn in progress.
 #[derive(Debug, Clone, Copy)]
 enum Close {
-    /// The user went on without it, and it waits for nothing any more.
+    /// The user sent a later message, and the run has no open call.
     Passed,
-    /// Somebody stopped it, or cut it off.
+    /// A cancel, or an edit or a regenerate that superseded the answer.
     Cancelled,
 }
 
 impl Read {
-    /// The run whose answer stands last in the thread. Places tell, not ids: a clock can be set back.
+    /// Returns the run of the last answer in the thread. The ordinals decide, not the ids, because a clock
+    /// can be set back.
     pub(crate) async fn latest_run(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
         let last = message::Entity::find()
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
@@ -71,12 +72,12 @@ impl Read {
         self.run_answering(thread, &last.message_id).await
     }
 
-    /// The run that writes this message of the thread.
+    /// Returns the run that writes this message of the thread.
     pub(crate) async fn run_of(&self, thread: &Thread, answer: MessageId) -> Result<Option<Run>, StoreError> {
         self.run_answering(thread, &answer.to_string()).await
     }
 
-    /// The roles of the user for whom a run is, as they were when it last went on.
+    /// Returns the roles of the user of a run, as of the last start or resume of the run.
     pub(crate) async fn roles_of(&self, run: RunId) -> Result<Vec<String>, StoreError> {
         let found = run::Entity::find_by_id(run.to_string()).one(&self.tx).await?;
         Ok(found.map(rows::run).transpose()?.map(|run| run.options.roles).unwrap_or_default())
@@ -91,7 +92,7 @@ impl Read {
         found.map(rows::run).transpose()
     }
 
-    /// The run that is under way in the thread.
+    /// Returns the running run of the thread.
     pub(crate) async fn running(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
         let found = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
@@ -101,7 +102,7 @@ impl Read {
         found.map(rows::run).transpose()
     }
 
-    /// A run of one of the principal's threads.
+    /// Returns a run of one of the principal's threads.
     pub(crate) async fn run(
         &self,
         owner: &Principal,
@@ -116,7 +117,7 @@ impl Read {
         Ok(thread.map(|thread| (run, thread)))
     }
 
-    /// The calls of a run of this thread that wait for a person, in the order they were asked for.
+    /// Returns the pending calls of a run of this thread, in the order in which the model made them.
     pub(crate) async fn pending_of(
         &self,
         thread: &Thread,
@@ -147,7 +148,8 @@ impl Read {
 }
 
 impl Write {
-    /// Begins a run: its user message if that is new, the assistant's message and the run, as one.
+    /// Starts a run: inserts a new user message, if any, the assistant's message and the run in one
+    /// transaction.
     pub(crate) async fn begin_run(&self, thread: &Thread, new: NewRun) -> Result<Lease, StoreError> {
         let holder = self.clock.uuid().to_string();
         let held = (holder.clone(), self.now.plus(new.lease));
@@ -156,8 +158,8 @@ impl Write {
         Ok(Lease { thread: thread.clone(), run, holder, time: new.lease })
     }
 
-    /// Stores a run with its messages: one that is under way, by this holder until then, or else one that waits to be
-    /// begun.
+    /// Stores a run with its messages. The run is running with a lease of this holder, or waiting if `held`
+    /// is `None`.
     pub(super) async fn insert_run(
         &self,
         thread: &Thread,
@@ -245,8 +247,8 @@ impl Write {
         Ok(())
     }
 
-    /// Takes up a run that waits or broke, with the options that it has here. `None` if somebody else did, or the user went on without it: what was
-    /// said since does not change any more.
+    /// Resumes a waiting or failed run, with the options in `run`. Returns `None` if another caller resumed
+    /// the run, or if the user sent a later message: an answer before a later message no longer changes.
     pub(crate) async fn resume_run(
         &self,
         thread: &Thread,
@@ -266,7 +268,7 @@ impl Write {
             .col_expr(run::Column::Roles, Expr::value(json!(run.options.roles).to_string()))
             .col_expr(run::Column::Owner, Expr::value(holder.clone()))
             .col_expr(run::Column::LeaseUntil, Expr::value(lease_until.as_micros()))
-            // What was said about its holds was about those that it goes on behind.
+            // The mark was about the holds that this continuation follows.
             .col_expr(run::Column::ServerResumes, Expr::value(false))
             .col_expr(run::Column::ErrorCode, Expr::value(None::<String>))
             .col_expr(run::Column::ErrorMessage, Expr::value(None::<String>))
@@ -285,9 +287,9 @@ impl Write {
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
 
-    /// Cancels a run that waits or could be tried again, or asks its turn to stop, with its calls: those that are executing,
-    /// which are to be asked to stop after the commit. `None` if the run has ended. The thread has to be locked since
-    /// before the run was read.
+    /// Cancels a waiting or failed run with its calls, or asks the turn of a running run to stop. Returns the
+    /// executing calls, which the caller asks to stop after the commit. Returns `None` if the run has ended.
+    /// The thread must be locked since before the read of the run.
     pub(crate) async fn cancel_run(
         &self,
         thread: &Thread,
@@ -296,7 +298,8 @@ impl Write {
     ) -> Result<Option<Vec<ToolCallId>>, StoreError> {
         match run.status {
             RunStatus::Waiting | RunStatus::Failed => {
-                // First the run: with its last call closed it would be completed, were the user further on.
+                // The run comes first. If the user sent a later message, closing the last call would complete
+                // the run.
                 let closed = self.close_paused(thread, run.id, Close::Cancelled).await?;
                 let asked = self.cancel_calls(thread, Which::OpenOf(run.id), actor).await?;
                 Ok(closed.then_some(asked))
@@ -312,14 +315,14 @@ impl Write {
                 if asked.rows_affected == 0 {
                     return Ok(None);
                 }
-                // The others are cancelled when the turn ends.
+                // The other calls are cancelled when the turn ends.
                 Ok(Some(self.cancel_calls(thread, Which::ExecutingOf(run.id), actor).await?))
             }
             RunStatus::Completed | RunStatus::Cancelled => Ok(None),
         }
     }
 
-    /// A thread by its id, whoever owns it: for what the server does by itself.
+    /// Returns a thread by its id, whatever its owner, for work of the server itself.
     pub(super) async fn any_thread(&self, id: ThreadId) -> Result<Thread, StoreError> {
         let found = super::entity::thread::Entity::find_by_id(id.to_string()).one(&self.tx).await?;
         found
@@ -338,8 +341,8 @@ impl Write {
         Ok(())
     }
 
-    /// Cuts the thread at this place: what stands there and behind it is kept, not shown, not sent, and its
-    /// holds are cancelled.
+    /// Supersedes the messages from this ordinal on. The rows stay, but are neither shown nor sent to the
+    /// model, and their holds are cancelled.
     pub(crate) async fn supersede_from(
         &self,
         thread: &Thread,
@@ -372,7 +375,7 @@ impl Write {
         Ok(())
     }
 
-    /// The user went on: runs that wait for nothing any more are over.
+    /// Completes the waiting runs of the thread that have no open call, after the user sent a later message.
     async fn complete_passed_runs(&self, thread: &Thread) -> Result<(), StoreError> {
         let waiting = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
@@ -385,9 +388,9 @@ impl Write {
         Ok(())
     }
 
-    /// After a change to a run's calls: if the user went on without it and none of its calls is open, it is
-    /// over. The thread has to be locked, or two who close its last calls at once would each see the other's
-    /// as open.
+    /// Completes a run after a change to its calls, if the user sent a later message and no call of the run
+    /// is open. The thread must be locked. Otherwise two transactions that close the last two calls would
+    /// each see the other call as open.
     pub(super) async fn complete_if_passed(&self, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
         let answer = Query::select()
             .column(run::Column::AssistantMessageId)

@@ -1,4 +1,4 @@
-//! Sessions: what holds in a root thread and in all below it.
+//! Sessions: the policy and the runs of a root thread and of all threads below it.
 
 use super::entity::{run, thread, tool_call};
 use super::threads::{of_tenant, threads_where};
@@ -11,7 +11,7 @@ use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, Quer
 use serde_json::json;
 
 impl Read {
-    /// The root thread of a session, of anybody in the principal's tenant.
+    /// Returns the root thread of a session, of any user in the principal's tenant.
     pub(crate) async fn any_session(
         &self,
         principal: &Principal,
@@ -25,8 +25,9 @@ impl Read {
         found.map(Thread::of).transpose()
     }
 
-    /// The runs of the principal's session that are under way, wait, or broke with calls that wait: those of the root
-    /// thread first, else the oldest. `None`: they have no such session.
+    /// Returns the runs of the principal's session that are running, waiting, or failed with pending or
+    /// approved calls. The runs of the root thread come first, then the others, each oldest first. Returns
+    /// `None` if the principal has no such session.
     pub(crate) async fn runs_of_session(
         &self,
         owner: &Principal,
@@ -64,7 +65,7 @@ impl Read {
             .map(Some)
     }
 
-    /// What holds in the session of a thread.
+    /// Returns the policy of a thread's session.
     pub(crate) async fn session_policy(&self, thread: &Thread) -> Result<SessionPolicy, StoreError> {
         let root = thread::Entity::find_by_id(thread.session_id.to_string()).one(&self.tx).await?;
         let policy = root.and_then(|root| root.policy);
@@ -73,7 +74,7 @@ impl Read {
 }
 
 impl Write {
-    /// Has this hold in a session from now on.
+    /// Sets the policy of a session.
     pub(crate) async fn set_session_policy(
         &self,
         root: &Thread,

@@ -1,4 +1,4 @@
-//! Steps: opened with the record of what the model is told, written once with their calls.
+//! Steps: opened with the record of the texts for the model, and written once with their calls.
 
 use super::entity::{run, sent_answer, step, tool_call};
 use super::events::{OfCall, Subject};
@@ -18,33 +18,33 @@ use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrde
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// What became of the wish to open a step.
+/// The result of opening a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepOpening {
-    /// It is open.
+    /// The step is open.
     Open,
-    /// The turn was taken for dead meanwhile, or its thread deleted.
+    /// The turn lost its lease, or its thread was deleted.
     Lost,
-    /// The thread holds as much as it may.
+    /// The thread holds `limits.thread_bytes`.
     ThreadFull,
 }
 
-/// What a step said.
+/// The content of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct StepResult {
-    /// Words, thoughts and calls, in order.
+    /// Texts, reasoning and calls, in order.
     pub(crate) parts: Vec<Part>,
-    /// Why it ended.
+    /// Why the step ended.
     pub(crate) reason: FinishReason,
-    /// What it cost.
+    /// The tokens that the step used.
     pub(crate) usage: Option<Usage>,
-    /// Who said it.
+    /// The provider, address and model that wrote the step.
     pub(crate) origin: String,
-    /// What that wants back.
+    /// The state that this origin wants back.
     pub(crate) provider_state: Option<Value>,
 }
 
-/// A call that the model asked for, judged by the gate.
+/// A call that the model made, with the judgement of the gate.
 #[derive(Debug)]
 pub(crate) struct NewCall {
     pub(crate) id: ToolCallId,
@@ -52,7 +52,7 @@ pub(crate) struct NewCall {
     pub(crate) name: String,
     /// The arguments as the model wrote them.
     pub(crate) arguments: String,
-    /// The same, read.
+    /// The parsed arguments.
     pub(crate) input: Input,
     pub(crate) schema_hash: String,
     pub(crate) idempotent: bool,
@@ -61,7 +61,7 @@ pub(crate) struct NewCall {
 }
 
 impl NewCall {
-    /// No text column of Postgres takes U+0000, and what a provider says may hold any.
+    /// Postgres text columns refuse U+0000, and a provider's text may contain it.
     fn scrub(&mut self) {
         let scrub = |text: &mut String| {
             if text.contains('\0') {
@@ -106,8 +106,8 @@ impl Read {
 }
 
 impl Write {
-    /// Opens the next step of a run's message and records what the model is told in it, unless the thread holds so many
-    /// bytes.
+    /// Opens the next step of a run's message, and records the texts that the model reads in it. Opens no
+    /// step if the thread holds `thread_bytes` or more.
     pub(crate) async fn open_step(
         &self,
         lease: &Lease,
@@ -148,8 +148,8 @@ impl Write {
         Ok(StepOpening::Open)
     }
 
-    /// The calls of these tools about which a person is being asked, while their time lasts. The thread is locked:
-    /// until this transaction ends, nobody decides them.
+    /// Returns the pending calls of these tools that have not expired. The thread is locked, so no
+    /// transaction decides these calls until this transaction ends.
     pub(crate) async fn asked_about(
         &self,
         thread: &Thread,
@@ -166,8 +166,9 @@ impl Write {
         self.with_decisions(found).await
     }
 
-    /// Writes a step with its calls and commits. Then, and only then, there are permits for those that run at
-    /// once. `None` if the turn was taken for dead meanwhile, or its thread deleted: nothing is written.
+    /// Writes a step with its calls, and commits. Returns the calls, and the permits of the calls that run at
+    /// once: permits exist only after the commit. Returns `None`, and writes nothing, if the turn lost its
+    /// lease or its thread was deleted.
     pub(crate) async fn commit_step(
         self,
         lease: &Lease,
@@ -195,7 +196,7 @@ impl Write {
         let mut running = Vec::new();
         for (ordinal, call) in (0..).zip(calls) {
             let own = call.id.to_string();
-            // Providers repeat ids and leave them out; the model is told one that names one call.
+            // Providers repeat or omit ids. The model reads an id that is unique in the thread.
             let given = call.provider_call_id.clone();
             let wire_call_id = if !given.is_empty() && taken.insert(given.clone()) { given } else { own };
             let place = CallPlace { lease, n, ordinal, wire_call_id };
@@ -210,8 +211,8 @@ impl Write {
         Ok(Some((stored, permits)))
     }
 
-    /// Writes what there is of a step that broke off. False if the turn was taken for dead meanwhile, or its
-    /// thread deleted.
+    /// Writes the partial content of a step that broke off. Returns false if the turn lost its lease or its
+    /// thread was deleted.
     pub(crate) async fn break_step(
         &self,
         lease: &Lease,
@@ -255,7 +256,8 @@ impl Write {
         Ok(self.extent_while_running(lease).await?.is_some())
     }
 
-    /// How much the thread of a turn holds. `None` if the turn was taken for dead meanwhile, or its thread deleted.
+    /// Returns how much the thread of a turn holds. Returns `None` if the turn lost its lease or its thread
+    /// was deleted.
     async fn extent_while_running(&self, lease: &Lease) -> Result<Option<Extent>, StoreError> {
         let Lease { thread, run, holder, .. } = lease;
         let extent = self.lock_thread(thread).await?;
@@ -268,7 +270,7 @@ impl Write {
         Ok(runs.then_some(extent))
     }
 
-    /// Stores a call as it was judged. If it runs at once, what its permit will be made of.
+    /// Stores a call with its judgement. Returns the parts of its permit if the call runs at once.
     async fn insert_call(
         &self,
         place: &CallPlace<'_>,
@@ -428,7 +430,7 @@ struct Running {
     execution: Execution,
 }
 
-/// Where a call stands.
+/// The place of a call in its thread.
 struct CallPlace<'a> {
     lease: &'a Lease,
     n: i32,

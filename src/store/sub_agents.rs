@@ -1,7 +1,7 @@
-//! Calls that a child does: begun as one with their child, and ended by its end.
+//! Delegated calls: created together with their child run, and ended by its end.
 //!
-//! A transaction that takes a child's thread and its parent's takes the child's first. Only who begins a child does not:
-//! nobody else knows it yet.
+//! A transaction that locks a child's thread and its parent's thread locks the child's first. Exception: the
+//! transaction that creates the child, because no other transaction knows that child.
 
 use super::entity::{run, tool_call};
 use super::executions::Settling;
@@ -22,30 +22,32 @@ use sea_orm::{
 };
 use serde_json::json;
 
-/// Calls that one look finds.
+/// Maximum number of calls that one query returns.
 const PAGE: u64 = 100;
 
-// Written out, without parameters: only so is the index over what is delegated of use.
+// Literals, without parameters, so that the partial index `tool_calls_delegated` is usable.
 
-/// A child does the call.
+/// A child run executes the call.
 const DELEGATED: &str = "(state = 'executing' AND child_run_id IS NOT NULL)";
 
-/// Its child has come to its end. One that broke and whose holds stand may still go on.
+/// The child run has ended. A failed child run with open calls, or a failed one that the server resumes, may
+/// continue.
 const ENDED: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
     AND (child.status IN ('completed', 'cancelled') OR (child.status = 'failed' AND NOT child.server_resumes
         AND NOT EXISTS (SELECT 1 FROM tool_calls opened
             WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))))";
 
-/// Its child is to begin, or nothing that it waits for is open.
+/// The child run waits, and none of its calls is open: the run is to start or to resume.
 const READY: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
     AND child.status = 'waiting' AND NOT EXISTS (SELECT 1 FROM tool_calls opened
         WHERE opened.run_id = child.run_id AND opened.finished_at IS NULL))";
 
-/// Nobody has asked its child to stop, which has not come to an answer.
+/// The child run is neither completed nor cancelled, and no cancel of it is requested.
 const CONTINUES: &str = "EXISTS (SELECT 1 FROM runs child WHERE child.run_id = tool_calls.child_run_id
     AND child.status IN ('running', 'waiting', 'failed') AND child.cancel_requested_at IS NULL)";
 
-/// It is to stop: somebody asked for that, or stopped, cut off or deleted what it is a part of; or its child is deleted.
+/// The call is to stop: a cancel of the call or its run is requested, its run is cancelled, its message is
+/// superseded, its thread is deleted, or the child's thread is deleted.
 const UNWANTED: &str = "(tool_calls.cancel_requested_at IS NOT NULL
     OR EXISTS (SELECT 1 FROM runs own WHERE own.run_id = tool_calls.run_id
         AND (own.status = 'cancelled' OR own.cancel_requested_at IS NOT NULL))
@@ -56,7 +58,8 @@ const UNWANTED: &str = "(tool_calls.cancel_requested_at IS NOT NULL
     OR EXISTS (SELECT 1 FROM runs child JOIN threads ON threads.thread_id = child.thread_id
         WHERE child.run_id = tool_calls.child_run_id AND threads.deleted_at IS NOT NULL))";
 
-/// The sub-agents below the root of a run: the run that no call waits for, which is the run itself or above it.
+/// Counts the sub-agents below the root of a run. The root is the run itself, or the run above it that no
+/// call waits for.
 const AGENTS: &str = "WITH RECURSIVE above (run_id) AS (
         SELECT CAST($1 AS TEXT)
         UNION ALL SELECT tool_calls.run_id FROM tool_calls JOIN above ON tool_calls.child_run_id = above.run_id),
@@ -67,12 +70,12 @@ const AGENTS: &str = "WITH RECURSIVE above (run_id) AS (
         WHERE tool_calls.child_run_id IS NOT NULL)
     SELECT count(*) - 1 AS agents FROM below";
 
-/// How many sub-agents there may be.
+/// The limits of sub-agents.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AgentLimits {
-    /// How deep they may be nested.
+    /// Maximum depth of nesting.
     pub(crate) depth: u32,
-    /// How many there may be below the root of a run, since it began.
+    /// Maximum number of sub-agents below the root of a run, since the root started.
     pub(crate) per_run: u32,
 }
 
@@ -81,40 +84,40 @@ struct Agents {
     agents: i64,
 }
 
-/// What became of the wish to have a child do a call.
+/// The result of delegating a call to a child run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delegated {
-    /// The child is there, and does it.
+    /// The child run exists, and executes the call.
     Begun,
-    /// Sub-agents may not be nested any deeper. Nothing was begun.
+    /// The nesting limit is reached. No child run was created.
     TooDeep,
-    /// The root of its run may have no more sub-agents. Nothing was begun.
+    /// The root of the run has the maximum number of sub-agents. No child run was created.
     TooMany,
-    /// Nobody wants the call any more. Nothing was begun.
+    /// The call is no longer wanted. No child run was created.
     Unwanted,
-    /// The call is not this execution's any more.
+    /// This execution no longer holds the call.
     Lost,
 }
 
-/// A call that a child does.
+/// A call that a child run executes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DelegatedCall {
     pub(crate) id: ToolCallId,
     pub(crate) child: RunId,
 }
 
-/// A child that has come to its end, and the call that waits for it; the threads of both are locked.
+/// A child run that has ended, and the call that waits for it. The threads of both are locked.
 #[derive(Debug)]
 pub(crate) struct EndedChild {
     pub(crate) call: ToolCall,
-    /// How it ended.
+    /// The ended run.
     pub(crate) run: Run,
-    /// What it said last.
+    /// The text of the last complete step of the child run.
     pub(crate) words: String,
     thread: Thread,
 }
 
-/// The runs of a thread.
+/// Selects the runs of a thread.
 fn runs_of(thread: ThreadId) -> SelectStatement {
     Query::select()
         .column(run::Column::RunId)
@@ -124,7 +127,7 @@ fn runs_of(thread: ThreadId) -> SelectStatement {
 }
 
 impl Read {
-    /// Whether a call waits for what goes on in this thread: its run is that call's, and nobody writes on before its end.
+    /// Whether a call waits for a run of this thread. Until the call ends, no user may write in the thread.
     pub(crate) async fn is_delegated_to(&self, thread: &Thread) -> Result<bool, StoreError> {
         if thread.parent_id.is_none() {
             return Ok(false);
@@ -135,7 +138,7 @@ impl Read {
         Ok(waiting.count(&self.tx).await? > 0)
     }
 
-    /// How many sub-agents this thread is within, its own included; counted up to `most`.
+    /// Returns the number of sub-agents around this thread, its own included, counted up to `most`.
     async fn agent_depth(&self, thread: &Thread, most: u32) -> Result<u32, StoreError> {
         let mut at = thread.id;
         for depth in 0..most {
@@ -153,7 +156,7 @@ impl Read {
         Ok(most)
     }
 
-    /// How many sub-agents the root of a run has had.
+    /// Returns the number of sub-agents below the root of a run.
     async fn agents(&self, run: &str) -> Result<i64, StoreError> {
         let count = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_sql_and_values(DbBackend::Sqlite, AGENTS, [run.into()]),
@@ -163,8 +166,8 @@ impl Read {
         Ok(found.map_or(0, |found| found.agents))
     }
 
-    /// Delegated calls behind this one, in the order of their ids, for which there is something to do: their child is to
-    /// begin, to go on or to stop, or has ended. None: there are no more.
+    /// Returns the delegated calls after this one, in the order of their ids, whose child run is to start,
+    /// resume or stop, or has ended. An empty list means that no more exist.
     pub(crate) async fn delegated_calls(
         &self,
         after: Option<ToolCallId>,
@@ -200,9 +203,9 @@ impl Read {
 }
 
 impl Write {
-    /// Has a child do a permitted call, and commits: its thread, what it is asked, its run, which the server begins, and
-    /// the call, which nobody's lease holds from here on, are written as one. Tried again after a commit that was not
-    /// answered, it finds what is there.
+    /// Delegates a permitted call to a child run, and commits. One transaction writes the child's thread, its
+    /// user message, its run, which the server starts, and the call, which has no lease from then on. A retry
+    /// after an unconfirmed commit finds the existing child run.
     pub(crate) async fn delegate(
         self,
         permit: &Permit,
@@ -227,7 +230,8 @@ impl Write {
         if self.agent_depth(&thread, limits.depth).await? >= limits.depth {
             return Ok(Delegated::TooDeep);
         }
-        // Other threads of the session begin sub-agents below the same run: until this transaction ends they wait.
+        // Other threads of the session create sub-agents below the same root. They wait until this
+        // transaction ends.
         self.lock_thread(&self.any_thread(thread.session_id).await?).await?;
         if self.agents(&row.run_id).await? >= i64::from(limits.per_run) {
             return Ok(Delegated::TooMany);
@@ -243,15 +247,15 @@ impl Write {
             .exec(&self.tx)
             .await?;
         if delegated.rows_affected == 0 {
-            // Not committed: there is no child either.
+            // Without a commit, the child run does not exist either.
             return Ok(Delegated::Lost);
         }
         self.commit().await?;
         Ok(Delegated::Begun)
     }
 
-    /// The child thread of a call with its run, in the name of the same user, with the model and the roles of the call's
-    /// run, and no tools but those that it has.
+    /// Creates the child thread of a call with its run. The child has the user of the thread, the model and
+    /// the roles of the call's run, and no tools beyond those of that run.
     async fn begin_child(
         &self,
         thread: &Thread,
@@ -274,8 +278,9 @@ impl Write {
         Ok(self.insert_run(&child, question, options, None).await?.id)
     }
 
-    /// Cancels the run of a delegated call's child, if the call is to stop; `None` if it is not. As with any run: one under
-    /// way is asked, one that waits has ended with this. The child's calls that are executing, as of any run.
+    /// Cancels the child run of a delegated call if the call is to stop, or returns `None`. A running child
+    /// run is asked to stop, and a waiting one is cancelled at once, like any run. Returns the executing
+    /// calls of the child run.
     pub(crate) async fn stop_child(
         &self,
         delegated: DelegatedCall,
@@ -290,7 +295,7 @@ impl Write {
         self.cancel_run(&thread, &run, &thread.actor()).await
     }
 
-    /// The child of a delegated call, if it has ended and the call has not.
+    /// Returns the child run of a delegated call if the child run has ended and the call has not.
     pub(crate) async fn ended_child(
         &self,
         delegated: DelegatedCall,
@@ -315,8 +320,8 @@ impl Write {
         Ok(Some(EndedChild { call, run, words, thread }))
     }
 
-    /// Ends a delegated call with its child's end, and leaves its run to the server. False if the call has ended, or was
-    /// never this child's.
+    /// Ends a delegated call with the end of its child run, and lets the server resume the call's run.
+    /// Returns false if the call has ended, or has another child run.
     pub(crate) async fn settle_child(
         &self,
         ended: &EndedChild,

@@ -1,5 +1,5 @@
-//! What time, crashes and stopped processes leave behind: found, and moved on by statements that look again at
-//! what they found.
+//! Calls and turns that deadlines, crashes and stopped processes leave open. Each statement that moves one of
+//! them checks its state again.
 
 use super::entity::{run, thread, tool_call};
 use super::executions::Reaped;
@@ -15,62 +15,62 @@ use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use std::time::Duration;
 
-/// Rows that one look finds.
+/// Maximum number of rows that one query returns.
 const PAGE: u64 = 100;
 
-/// What a start found left behind by an earlier process.
+/// The work of an earlier process that a start found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Calls whose outcome nobody knows now.
+    /// Calls whose outcome is unknown.
     pub(crate) interrupted_calls: u64,
-    /// Calls that are begun again.
+    /// Calls that may be claimed again.
     pub(crate) repeated_calls: u64,
     /// Turns closed as interrupted.
     pub(crate) closed_turns: u64,
 }
 
-/// Why a call may have to be moved on.
+/// The reason for which a call may have to be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Who runs it has not said for a lease that they live.
+    /// The call is executing, and its lease is over.
     Silent,
-    /// Approved, and its time to begin is over.
+    /// The call is approved, and its start deadline is reached.
     NotStarted,
-    /// Approved for longer than a lease, and nobody has begun.
+    /// The call is approved for longer than a lease, and no process has claimed it.
     Unclaimed,
-    /// Nobody has answered, and time is over.
+    /// The call is pending, and its deadline is reached.
     Unanswered,
 }
 
 impl Due {
-    /// All of them.
+    /// All reasons.
     pub(crate) const ALL: [Self; 4] = [Self::Silent, Self::NotStarted, Self::Unclaimed, Self::Unanswered];
 }
 
-/// A call that was due when somebody looked.
+/// A call that was due at the time of the query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DueCall {
     pub(crate) id: ToolCallId,
-    /// Since when, in microseconds since 1970.
+    /// Since when the call is due, in microseconds since 1970.
     at: i64,
 }
 
 impl DueCall {
-    /// What stands behind it, in the order of this column.
+    /// Matches the calls after this one, in the order of this column.
     fn after_it(&self, column: tool_call::Column) -> SimpleExpr {
         let same_moment = column.eq(self.at).and(tool_call::Column::ToolCallId.gt(self.id.to_string()));
         column.gte(self.at).and(column.gt(self.at).or(same_moment))
     }
 }
 
-/// A call that was interrupted lately.
+/// A recently interrupted call.
 #[derive(Debug)]
 pub(crate) struct Doubtful {
     pub(crate) due: DueCall,
     pub(crate) tool_name: String,
-    /// The tool's schema when it was asked for.
+    /// The hash of the tool's schema when the model made the call.
     pub(crate) schema_hash: String,
-    /// What the call is known by to its tool.
+    /// The key by which the tool knows the call.
     pub(crate) key: IdempotencyKey,
     pub(crate) execution: Execution,
 }
@@ -105,32 +105,34 @@ impl Doubtful {
     }
 }
 
-/// What a sweep did with a call.
+/// The result of a sweep of a call.
 #[derive(Debug)]
 pub(crate) enum Swept {
-    /// It stands well, or somebody else moved it on.
+    /// The call is not due, or another transaction moved it.
     Nothing,
-    /// Nobody had answered in time.
+    /// The pending call expired.
     Expired,
-    /// A person had said yes and nobody began in time.
+    /// The approved call did not start in time.
     NotStarted,
-    /// Who ran it went away.
+    /// The execution lost its lease, and the outcome is unknown.
     Interrupted,
-    /// The same, and it may be begun again.
+    /// The execution lost its lease, and the call may be claimed again.
     Repeatable,
-    /// It may run, has for a while, and nobody has begun: it may be claimed.
+    /// The call has been approved for a while and unclaimed: it may be claimed.
     Ready(Thread, Box<ToolCall>),
 }
 
 impl Write {
-    /// Calls that are due in this way behind this one, the longest due first. None: there are no more.
+    /// Returns the calls after this one that are due for this reason, the longest due first. An empty list
+    /// means that no more exist.
     pub(crate) async fn due_calls(
         &self,
         due: Due,
         lease: Duration,
         after: Option<&DueCall>,
     ) -> Result<Vec<DueCall>, StoreError> {
-        // One state and its own deadline each: every one has its index, and all in one would read the whole table.
+        // Each query has one state and one deadline, for which an index exists. One query for all would scan
+        // the whole table.
         let (state, deadline, until) = match due {
             Due::Silent => ("executing", tool_call::Column::LeaseUntil, self.now),
             Due::NotStarted => ("approved", tool_call::Column::StartDeadline, self.now),
@@ -152,8 +154,8 @@ impl Write {
         found.iter().map(|(id, at)| Ok(DueCall { id: rows::id("tool_calls", id)?, at: *at })).collect()
     }
 
-    /// Calls of these tools that were interrupted within this time, behind this one, the first that ended first. None:
-    /// there are no more.
+    /// Returns the calls of these tools after this one that were interrupted within this time, oldest end
+    /// first. An empty list means that no more exist.
     pub(crate) async fn doubtful_calls(
         &self,
         tools: &[String],
@@ -172,7 +174,7 @@ impl Write {
             .columns([tool_call::Column::ExecAttempt, tool_call::Column::StartedAt, ended])
             .columns([thread::Column::TenantId, thread::Column::UserId])
             .join(JoinType::InnerJoin, of_threads)
-            // Written out, not a parameter: only so is the index over what is interrupted of use.
+            // Literal, not a bind parameter, so that the partial index `tool_calls_doubt` is usable.
             .filter(ExprTrait::eq(tool_call::Column::State.into_expr(), Expr::cust("'interrupted'")))
             .filter(ended.gt(self.now.minus(within).as_micros()))
             .filter(tool_call::Column::Name.is_in(tools))
@@ -185,7 +187,7 @@ impl Write {
         found.into_model::<DoubtfulRow>().all(&self.tx).await?.into_iter().map(Doubtful::of).collect()
     }
 
-    /// Moves a call on as time demands.
+    /// Moves a call whose deadline or lease is over.
     pub(crate) async fn sweep_call(&self, id: ToolCallId, times: &Approval) -> Result<Swept, StoreError> {
         let found = tool_call::Entity::find_by_id(id.to_string()).all(&self.tx).await?;
         let Some(row) = found.first() else { return Ok(Swept::Nothing) };
@@ -210,7 +212,7 @@ impl Write {
         Ok(if moved { swept } else { Swept::Nothing })
     }
 
-    /// Closes an approved call that the policy forbids by now. False if it is not approved any more.
+    /// Closes an approved call that the policy now forbids. Returns false if the call is no longer approved.
     pub(crate) async fn block(
         &self,
         thread: &Thread,
@@ -221,24 +223,24 @@ impl Write {
         if self.closed(thread, call, failed, EventType::ToolFailed, system::POLICY).await? {
             return Ok(true);
         }
-        // One that was begun before may have had its effect then.
+        // A call that was claimed before may have had its effect then.
         let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome());
         self.closed(thread, call, interrupted, EventType::ToolInterrupted, system::POLICY).await
     }
 
-    /// Closes an approved call whose time to begin is over.
+    /// Closes an approved call whose start deadline is reached.
     async fn not_started(&self, thread: &Thread, call: &ToolCall) -> Result<bool, StoreError> {
         let late = || tool_call::Column::StartDeadline.lte(self.now.as_micros());
         let failed = self.ended::<Approved, Failed>(model_texts::NOT_STARTED.to_owned()).only(late());
         if self.closed(thread, call, failed, EventType::ToolFailed, system::SWEEPER).await? {
             return Ok(true);
         }
-        // One that was begun before may have had its effect then.
+        // A call that was claimed before may have had its effect then.
         let interrupted = self.ended::<Approved, Interrupted>(call.unknown_outcome()).only(late());
         self.closed(thread, call, interrupted, EventType::ToolInterrupted, system::SWEEPER).await
     }
 
-    /// Interrupts the calls of a run whose leases are over. Those that may be begun again the sweeper looks at.
+    /// Interrupts the calls of a run whose leases are over. Leaves the idempotent calls to the sweeper.
     pub(super) async fn interrupt_lapsed(&self, run: RunId) -> Result<(), StoreError> {
         let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
         let of_run = tool_call::Column::RunId.eq(run.to_string()).and(lapsed.clone());
@@ -253,7 +255,8 @@ impl Write {
         Ok(found.all(&self.tx).await?)
     }
 
-    /// Runs behind this one, in the order of their ids, with a turn whose lease is over. None: there are no more.
+    /// Returns the runs after this one, in the order of their ids, with a turn whose lease is over. An empty
+    /// list means that no more exist.
     pub(crate) async fn turns_to_sweep(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
         let mut found = run::Entity::find()
             .select_only()
@@ -269,7 +272,8 @@ impl Write {
         ids.iter().map(|id| rows::id("runs", id)).collect()
     }
 
-    /// Closes a turn whose lease is over. False if it is alive, or somebody else did.
+    /// Closes a turn whose lease is over. Returns false if the turn is alive, or another transaction closed
+    /// it.
     pub(crate) async fn sweep_turn(&self, id: RunId) -> Result<bool, StoreError> {
         let Some(row) = run::Entity::find_by_id(id.to_string()).one(&self.tx).await? else {
             return Ok(false);
@@ -279,12 +283,13 @@ impl Write {
         self.close_dead_turn(&thread, &run).await
     }
 
-    /// Puts in order what an earlier process left behind, where only one process serves and before it begins
-    /// anything: what was running may have happened, and is run again only where that does no harm.
+    /// Recovers the work that an earlier process left open. Only for a database with one process, before that
+    /// process starts any work. An executing call may have had its effect, and runs again only if it is
+    /// idempotent.
     pub(crate) async fn recover(&self, start_deadline: Duration) -> Result<Recovered, StoreError> {
         let any = || Expr::value(true);
         let (mut interrupted_calls, mut repeated_calls) = (0, 0);
-        // What a child does goes on with the child.
+        // A call that a child run executes continues with the child run.
         for row in self.executing(tool_call::Column::ChildRunId.is_null()).await? {
             match self.reap(&row, any(), start_deadline, system::SWEEPER).await? {
                 Reaped::Nothing => {}

@@ -17,74 +17,74 @@ use sea_orm::{
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Thread {
-    /// Its id.
+    /// The id of the thread.
     pub(crate) id: ThreadId,
-    /// The root thread of its session.
+    /// The root thread of the session.
     pub(crate) session_id: ThreadId,
-    /// The thread that it is a part of.
+    /// The parent thread.
     pub(crate) parent_id: Option<ThreadId>,
-    /// Whose it is.
+    /// The tenant of the thread.
     pub(crate) tenant_id: String,
-    /// Whose it is, in the tenant.
+    /// The user of the thread, in the tenant.
     pub(crate) user_id: String,
-    /// The caller's own name for it.
+    /// The caller's own name for the thread.
     pub(crate) client_id: Option<String>,
-    /// Its title.
+    /// The title of the thread.
     pub(crate) title: String,
-    /// When it was made.
+    /// When the thread was created.
     pub(crate) created_at: Timestamp,
-    /// When it last got a message or a title.
+    /// When the thread last got a message or a title.
     pub(crate) updated_at: Timestamp,
 }
 
 impl Thread {
-    /// Its user, as the actor of an event.
+    /// Returns the user of the thread, as the actor of an event.
     pub(crate) fn actor(&self) -> String {
         format!("user:{}", self.user_id)
     }
 
-    /// Its user, as those on whose behalf its calls run.
+    /// Returns the user of the thread, on whose behalf its calls run.
     pub(crate) fn requester(&self) -> Requester {
         Requester { tenant_id: self.tenant_id.clone(), user_id: self.user_id.clone() }
     }
 
-    /// Whether it is this principal's.
+    /// Whether the thread belongs to this principal.
     pub(crate) fn is_of(&self, principal: &Principal) -> bool {
         self.tenant_id == principal.tenant_id && self.user_id == principal.user_id
     }
 }
 
-/// How much a thread holds.
+/// The size of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Its messages, those that were cut off too.
+    /// The number of messages, superseded ones included.
     pub(crate) messages: u64,
-    /// The bytes of its words, arguments and results.
+    /// The bytes of texts, arguments and results.
     pub(crate) bytes: u64,
 }
 
-/// A thread to make.
+/// A thread to create.
 #[derive(Debug, Clone)]
 pub(crate) struct NewThread {
-    /// Its title.
+    /// The title of the thread.
     pub(crate) title: String,
-    /// The caller's own name for it.
+    /// The caller's own name for the thread.
     pub(crate) client_id: Option<String>,
-    /// The thread that it is a part of.
+    /// The parent thread.
     pub(crate) parent: Option<Thread>,
 }
 
 /// A page of a list.
 #[derive(Debug)]
 pub(crate) struct Page<T> {
-    /// Its items.
+    /// The items of the page.
     pub(crate) items: Vec<T>,
-    /// Whether there are older ones.
+    /// Whether older items exist.
     pub(crate) has_more: bool,
 }
 
 impl<T> Page<T> {
-    /// A page out of one item more than it may hold.
+    /// Returns a page of up to `size` items from a list that may have one more.
     pub(super) fn of(mut items: Vec<T>, size: u64) -> Self {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let has_more = items.len() > size;
@@ -101,30 +101,31 @@ fn owned_by(owner: &Principal) -> Condition {
     of_tenant(owner).add(thread::Column::UserId.eq(&owner.user_id))
 }
 
-/// Everybody's of the principal's tenant: no more than a part of what is asked on somebody's behalf.
+/// Selects the threads of all users of the principal's tenant. A query on behalf of a user needs further
+/// conditions.
 pub(super) fn of_tenant(principal: &Principal) -> Condition {
     Condition::all()
         .add(thread::Column::TenantId.eq(&principal.tenant_id))
         .add(thread::Column::DeletedAt.is_null())
 }
 
-/// The ids of the principal's threads, for the predicates of other tables.
+/// Selects the ids of the principal's threads, for the predicates of other tables.
 pub(super) fn threads_of(owner: &Principal) -> SelectStatement {
     threads_where(owned_by(owner))
 }
 
-/// The ids of the threads that stand so.
+/// Selects the ids of the threads that match the condition.
 pub(super) fn threads_where(standing: Condition) -> SelectStatement {
     Query::select().column(thread::Column::ThreadId).from(thread::Entity).cond_where(standing).to_owned()
 }
 
 impl Read {
-    /// One thread by its id.
+    /// Returns a thread by its id.
     pub(crate) async fn thread(&self, owner: &Principal, id: ThreadId) -> Result<Option<Thread>, StoreError> {
         self.one_thread(owner, thread::Column::ThreadId.eq(id.to_string())).await
     }
 
-    /// One thread by its id or else by the caller's own name for it.
+    /// Returns a thread by its id, or else by the caller's own name for it.
     pub(crate) async fn thread_named(
         &self,
         owner: &Principal,
@@ -150,7 +151,7 @@ impl Read {
         found.map(Thread::of).transpose()
     }
 
-    /// The principal's threads, newest first, from before a given one on.
+    /// Returns the principal's threads, newest first, older than `before`.
     pub(crate) async fn threads(
         &self,
         owner: &Principal,
@@ -168,7 +169,7 @@ impl Read {
         Ok(Page { items: items.into_iter().filter_map(read).collect(), has_more })
     }
 
-    /// How many of a thread's calls wait for a person.
+    /// Returns the number of pending calls of a thread.
     pub(crate) async fn pending_count(&self, thread: &Thread) -> Result<u64, StoreError> {
         let pending = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
@@ -176,7 +177,7 @@ impl Read {
         Ok(pending.count(&self.tx).await?)
     }
 
-    /// The run that is under way in a thread, else the newest that waits.
+    /// Returns the running run of a thread, or else the newest waiting run.
     pub(crate) async fn active_run(&self, thread: &Thread) -> Result<Option<RunId>, StoreError> {
         let of_status = async |status: &str| -> Result<Option<run::Model>, StoreError> {
             let runs = run::Entity::find()
@@ -193,7 +194,7 @@ impl Read {
 }
 
 impl Write {
-    /// Makes a thread, or finds the one that got its name first.
+    /// Creates a thread, or returns the thread that got its name first.
     pub(crate) async fn create_thread(
         &self,
         owner: &Principal,
@@ -227,12 +228,13 @@ impl Write {
         if insert.exec_without_returning(&self.tx).await? == 1 {
             return Ok(made);
         }
-        // Another request gave the name to a thread of its own since this one looked.
+        // Another request gave the name to its own thread after this request looked.
         let theirs = self.one_thread(owner, thread::Column::ClientId.eq(made.client_id)).await?;
-        theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is there already")))
+        theirs.ok_or_else(|| rows::inconsistent("threads", format_args!("{id} already exists")))
     }
 
-    /// Locks a thread until the transaction ends, so that what is read of it stays true, and gives how much it holds.
+    /// Locks a thread until the transaction ends, so that reads of it stay true. Returns how much the thread
+    /// holds.
     pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<Extent, StoreError> {
         let row = thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
         let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
@@ -242,7 +244,7 @@ impl Write {
         }))
     }
 
-    /// Gives a thread another title.
+    /// Changes the title of a thread.
     pub(crate) async fn rename_thread(
         &self,
         owner: &Principal,
@@ -259,9 +261,9 @@ impl Write {
         self.thread(owner, id).await
     }
 
-    /// Deletes a thread: its rows stay, its calls are cancelled, what was remembered in its session is not any more if it is
-    /// the root, nobody finds it again. Those of its calls that are executing, which are to be asked to stop after the commit;
-    /// `None` if there is no such thread.
+    /// Deletes a thread. Its rows stay, its calls are cancelled, and reads on behalf of users no longer find
+    /// it. If the thread is the root of a session, the grants of the session are revoked. Returns the
+    /// executing calls, which the caller asks to stop after the commit, or `None` if no such thread exists.
     pub(crate) async fn delete_thread(
         &self,
         owner: &Principal,
@@ -280,7 +282,7 @@ impl Write {
         Ok((deleted.rows_affected == 1).then_some(asked))
     }
 
-    /// Notes that a thread got a message.
+    /// Records that a thread got a message.
     pub(super) async fn touch_thread(&self, thread: &Thread) -> Result<(), StoreError> {
         thread::Entity::update_many()
             .col_expr(thread::Column::UpdatedAt, Expr::value(self.now.as_micros()))

@@ -1,5 +1,5 @@
-//! Tickets, which stand in for a token where a browser cannot send one: the key that they are signed with, and which of
-//! them were used.
+//! Tickets, which replace a token where a browser cannot send one: the key that signs tickets, and the used
+//! tickets.
 
 use super::entity::{ticket_key, used_ticket};
 use super::{Read, Store, StoreError, Write, rows};
@@ -11,16 +11,16 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::Duration;
 
-/// The id of the one key.
+/// The id of the single key.
 const KEY: i32 = 1;
-/// By how much the clock of a process that makes tickets may differ from the database's.
+/// Maximum difference between the clock of a process that makes tickets and the clock of the database.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
-/// How much longer a used ticket is kept than it could be used. Longer than any transaction takes: one that finds the
-/// ticket good may commit after another has removed what is over.
+/// How much longer a row is kept than its ticket is valid. This is longer than any transaction takes: a
+/// transaction that accepts the ticket may commit after another transaction deleted expired rows.
 const KEPT: Duration = Duration::from_secs(600);
 
 impl Store {
-    /// The key that tickets are signed with: the one that is there, or from now on this one.
+    /// Returns the key that signs tickets: the stored key, or else `fresh`, which is then stored.
     pub(crate) async fn ticket_key(&self, fresh: SecretString) -> Result<SecretString, StoreError> {
         if let Some(key) = self.read().await?.ticket_key().await? {
             return Ok(key);
@@ -28,12 +28,13 @@ impl Store {
         let write = self.write().await?;
         let row =
             ticket_key::ActiveModel { id: Set(KEY), signing_key: Set(fresh.expose_secret().to_owned()) };
-        // Of servers that begin together one inserts, and the others wait for its commit and take its key.
+        // If several servers start together, one inserts its key. The others wait for that commit, and use
+        // that key.
         let insert = ticket_key::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
         insert.exec_without_returning(&write.tx).await?;
         let key = write.ticket_key().await?;
         write.commit().await?;
-        key.ok_or_else(|| rows::inconsistent("ticket_keys", format_args!("there is none")))
+        key.ok_or_else(|| rows::inconsistent("ticket_keys", format_args!("the key is missing")))
     }
 }
 
@@ -45,7 +46,8 @@ impl Read {
 }
 
 impl Write {
-    /// Uses up a ticket that is good until then. False if it was used before, or is over by the database's clock.
+    /// Uses up a ticket with this expiry. Returns false if the ticket was used before, or has expired by the
+    /// database's clock.
     pub(crate) async fn use_ticket(&self, id: TicketId, expires_at: Timestamp) -> Result<bool, StoreError> {
         if expires_at.plus(CLOCKS_DIFFER) <= self.now {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A transaction whose database has to answer.
+//! A transaction with a timeout for each answer of the database.
 
 #[cfg(feature = "torture")]
 use super::planted::Connection as DatabaseTransaction;
@@ -8,15 +8,16 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Runtim
 use std::future::Future;
 use std::time::Duration;
 
-/// How long the database may take to answer: a little longer than it gives itself. On a connection that swallows
-/// everything nobody would ever come back, and its place in the pool would be gone.
+/// How long the database may take to answer: slightly longer than its own statement timeout. Without this
+/// limit, a connection that never answers would block its caller for good, and the pool would lose the
+/// connection's place.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(7);
 
-/// A transaction; whoever waits for an answer in vain is told that the database is not there.
+/// A transaction. A statement without an answer in time fails as if the database were unreachable.
 #[derive(Debug)]
 pub(super) struct TimedTx(pub(super) DatabaseTransaction);
 
-/// The answer, or that there was none in time. What was asked may have been done all the same.
+/// Returns the result, or an error after the timeout. The database may have done the work all the same.
 pub(super) async fn within_timeout<T>(work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
     let silent = || DbErr::Conn(RuntimeErr::Internal("the database did not answer in time".to_owned()));
     tokio::time::timeout(ANSWER_TIMEOUT, work).await.unwrap_or_else(|_| Err(silent()))

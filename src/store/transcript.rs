@@ -1,4 +1,4 @@
-//! A thread as it was said, and what the model was told of it.
+//! The transcript of a thread, and the texts that the model read about its calls.
 
 use super::entity::{message, run, sent_answer, step, tool_call};
 use super::{Page, Read, StoreError, Thread, rows};
@@ -9,34 +9,34 @@ use sea_orm::sea_query::{Query, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use std::collections::HashMap;
 
-/// Everything a history is made of.
+/// The data from which a history is built.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    /// All messages, oldest first, those that were cut off too.
+    /// All messages, oldest first, superseded ones included.
     pub(crate) messages: Vec<Message>,
     /// The user message that each assistant's message answers.
     pub(crate) questions: HashMap<MessageId, MessageId>,
-    /// What the model was told of each call, in order.
+    /// The texts that the model read about each call, in order.
     pub(crate) sent: HashMap<ToolCallId, Vec<Sent>>,
 }
 
-/// Words about a call that the model was told.
+/// A text about a call that the model read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// What they stood for.
+    /// The kind of the text.
     pub(crate) kind: SealKind,
-    /// The words.
+    /// The text.
     pub(crate) text: String,
-    /// The assistant's message whose step read them first.
+    /// The assistant's message whose step first contained the text.
     pub(crate) message_id: MessageId,
 }
 
-/// What words about a call stand for.
+/// The kind of a text about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SealKind {
     /// The call's answer.
     Answer,
-    /// In place of an answer that was not there yet.
+    /// A text in place of an answer that does not exist yet.
     Placeholder,
     /// A later outcome.
     Note,
@@ -52,7 +52,7 @@ impl SealKind {
     }
 }
 
-/// Words about a call that the model is told now for the first time. They never change again.
+/// A text about a call that the model reads now for the first time. A sealed text never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seal {
     pub(crate) tool_call_id: ToolCallId,
@@ -62,7 +62,7 @@ pub(crate) struct Seal {
 }
 
 impl Read {
-    /// A thread's whole transcript.
+    /// Returns the whole transcript of a thread.
     pub(crate) async fn transcript(&self, thread: &Thread) -> Result<Transcript, StoreError> {
         let of_thread = Condition::all().add(message::Column::ThreadId.eq(thread.id.to_string()));
         let found = message::Entity::find()
@@ -88,7 +88,7 @@ impl Read {
         Ok(Transcript { messages, questions, sent })
     }
 
-    /// A page of the messages a person sees: the newest page first, each page oldest first.
+    /// Returns a page of the messages that a user sees: the newest page first, each page oldest first.
     pub(crate) async fn messages(
         &self,
         thread: &Thread,
@@ -114,8 +114,8 @@ impl Read {
         Ok(Page { items, has_more: page.has_more })
     }
 
-    /// These messages with their steps and calls. They are the ones of which this holds: so the statements name no list of
-    /// them, which no database takes at any length.
+    /// Adds the steps and calls to these messages, which are those that match the condition. The statements
+    /// use the condition instead of a list of ids, because databases limit the length of a list.
     async fn messages_of(
         &self,
         found: Vec<message::Model>,
@@ -154,7 +154,8 @@ impl Read {
         Ok(messages)
     }
 
-    /// What the model was told of these calls of one step, in order; of some, nothing.
+    /// Returns the texts that the model read about these calls of one step, in order. A call may have no
+    /// texts.
     pub(crate) async fn sent(
         &self,
         calls: Vec<ToolCallId>,
@@ -185,12 +186,12 @@ impl Read {
 }
 
 impl Transcript {
-    /// The messages that stand, oldest first.
+    /// Returns the messages that are not superseded, oldest first.
     pub(crate) fn standing(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.messages.iter().filter(|message| message.status != MessageStatus::Superseded)
     }
 
-    /// What the model was told of a call.
+    /// Returns the texts that the model read about a call.
     pub(crate) fn texts_of(&self, call: ToolCallId) -> &[Sent] {
         self.sent.get(&call).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! Moves of a call from one state to another: those that are legal, and no others.
+//! The legal transitions of a call, as types. No other transition compiles.
 
 use super::entity::tool_call;
 #[cfg(feature = "torture")]
@@ -7,15 +7,15 @@ use crate::domain::call::ATTEMPTS_MAX;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 
-/// A state that a call moves from or to.
+/// A state of a call that has transitions.
 pub(super) trait CallState {
-    /// Its word in the table.
+    /// The name of the state in the table.
     const NAME: &'static str;
 }
 
-/// Holds between two states if a call may move from this one to that.
+/// Implemented for a pair of states if a call may move from `Self` to `To`.
 pub(super) trait Becomes<To: CallState>: CallState {
-    /// What has to hold besides.
+    /// Returns the condition besides the state.
     fn guard() -> SimpleExpr;
 }
 
@@ -65,7 +65,7 @@ fn begun_before() -> SimpleExpr {
     tool_call::Column::ExecAttempt.gt(0)
 }
 
-/// Begun for the first time, or again where that does no more than once.
+/// Matches a first claim, or a repeated claim of an idempotent call.
 fn startable() -> SimpleExpr {
     ExprTrait::or(never_begun(), repeatable())
 }
@@ -77,12 +77,12 @@ fn repeatable() -> SimpleExpr {
 /// One guarded statement that moves a call.
 pub(super) struct Move {
     pub(super) update: UpdateMany<tool_call::Entity>,
-    /// The word of the state it moves to.
+    /// The name of the new state.
     pub(super) to: &'static str,
 }
 
 impl Move {
-    /// From one state to another.
+    /// Builds the transition from one state to another.
     pub(super) fn of<From: Becomes<To>, To: CallState>() -> Self {
         let standing = tool_call::Column::State.eq(From::NAME).and(From::guard());
         #[cfg(feature = "torture")]
@@ -93,12 +93,12 @@ impl Move {
         Self { update, to: To::NAME }
     }
 
-    /// With this in a column of the row.
+    /// Also sets this column.
     pub(super) fn set(self, column: tool_call::Column, value: impl Into<SimpleExpr>) -> Self {
         Self { update: self.update.col_expr(column, value.into()), ..self }
     }
 
-    /// Only where this holds too.
+    /// Adds a condition.
     pub(super) fn only(self, guard: SimpleExpr) -> Self {
         Self { update: self.update.filter(guard), ..self }
     }

@@ -1,4 +1,4 @@
-//! A turn as those see it who read along at another process: what is written of it so far.
+//! The progress of a turn for clients that tail it at another process: the content stored so far.
 
 use super::entity::{message, run, step, tool_call};
 use super::turns::TurnEnd;
@@ -16,54 +16,55 @@ use std::collections::HashMap;
 /// A turn of another process.
 #[derive(Debug, Clone)]
 pub(crate) struct TailedTurn {
-    /// Its thread, as it was read for whoever reads along.
+    /// The thread of the turn, as it was read on behalf of the subscriber.
     thread: Thread,
     pub(crate) run_id: RunId,
     message_id: MessageId,
-    /// When it began: no two turns of a run began at once.
+    /// When the turn began. No two turns of a run began at the same time.
     pub(crate) began: Timestamp,
-    /// Its first step.
+    /// The first step of the turn.
     pub(crate) first: i32,
-    /// How the held calls stand that it goes on behind, if it does behind any.
+    /// The states of the held calls that the turn continues after, if any.
     pub(crate) continued: Vec<TurnEvent<'static>>,
-    /// What the steps before it cost, where that was told.
+    /// The token usage of the earlier steps, if it is known.
     pub(crate) before: Option<Usage>,
 }
 
-/// What changes whenever there is something new to see of a turn.
+/// A mark that changes with every visible change of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProgressMark {
     owner: Option<String>,
-    /// The message's last step, its status, and the length of its parts.
+    /// The last step of the message, its status, and the length of its parts.
     last: Option<(i32, String, i64)>,
     ended_calls: u64,
 }
 
-/// A step as it is written so far.
+/// A step in its stored content so far.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredStep {
     pub(crate) step: Step,
-    /// Why it ended, if it did.
+    /// Why the step ended, if it has ended.
     pub(crate) reason: Option<FinishReason>,
 }
 
-/// What is written of a turn.
+/// The stored content of a turn.
 #[derive(Debug)]
 pub(crate) struct TurnProgress {
-    /// Its steps from the one on that was asked for.
+    /// The steps of the turn, from the requested one on.
     pub(crate) steps: Vec<StoredStep>,
-    /// How it ended, if it has.
+    /// How the turn ended, if it has ended.
     pub(crate) end: Option<TurnEnd>,
 }
 
 impl Read {
-    /// The steps of an assistant's message as they are written so far, with their calls as they stand now.
+    /// Returns the steps of an assistant's message in their stored content, with the current states of their
+    /// calls.
     pub(crate) async fn steps(&self, thread: &Thread, message: MessageId) -> Result<Vec<Step>, StoreError> {
         let seen = self.steps_from(thread, message, 0, None).await?;
         Ok(seen.into_iter().map(|seen| seen.step).collect())
     }
 
-    /// The steps of a run's answer from before its latest turn, with their calls as they stand now.
+    /// Returns the steps of a run's answer before its latest turn, with the current states of their calls.
     pub(crate) async fn steps_before_turn(
         &self,
         thread: &Thread,
@@ -74,7 +75,7 @@ impl Read {
         Ok(seen.into_iter().map(|seen| seen.step).collect())
     }
 
-    /// The turn of this run, which is under way.
+    /// Returns the turn in progress of this run.
     pub(crate) async fn turn_to_tail(
         &self,
         thread: &Thread,
@@ -93,7 +94,7 @@ impl Read {
         }))
     }
 
-    /// How far a turn is, without its words.
+    /// Returns the progress mark of a turn without reading its content.
     pub(crate) async fn mark(&self, turn: &TailedTurn) -> Result<ProgressMark, StoreError> {
         let owner: Option<Option<String>> = run::Entity::find_by_id(turn.run_id.to_string())
             .select_only()
@@ -105,7 +106,7 @@ impl Read {
         let last = step::Entity::find()
             .select_only()
             .columns([step::Column::N, step::Column::Status])
-            // It is told without reading the parts.
+            // The database computes the length, so that the parts are not read.
             .column_as(Expr::cust("CAST(octet_length(parts) AS BIGINT)"), "bytes")
             .filter(step::Column::MessageId.eq(turn.message_id.to_string()))
             .order_by_desc(step::Column::N)
@@ -121,7 +122,7 @@ impl Read {
         Ok(ProgressMark { owner: owner.flatten(), last, ended_calls })
     }
 
-    /// What is written of a turn from this step on.
+    /// Returns the stored content of a turn from this step on.
     pub(crate) async fn progress(&self, turn: &TailedTurn, from: i32) -> Result<TurnProgress, StoreError> {
         let began = self.turn_began(&turn.thread, turn.run_id).await?;
         let next = began.filter(|began| *began != turn.began);
@@ -134,7 +135,7 @@ impl Read {
         let run =
             run.ok_or_else(|| rows::inconsistent("runs", format_args!("{} is missing", turn.run_id)))?;
         let end = match (next, run.status) {
-            // The run has gone on since, as it can behind a hold and behind a failure.
+            // The run has resumed since, which is possible after a hold and after a failure.
             (Some(_), _) => Some(match steps.last() {
                 Some(last) if last.step.calls.iter().any(|call| call.held) => TurnEnd::Waiting,
                 _ => TurnEnd::Failed(TurnError::taken_over()),
@@ -150,7 +151,7 @@ impl Read {
         Ok(TurnProgress { steps, end })
     }
 
-    /// The steps of a message from this one on, and from before this moment.
+    /// Returns the steps of a message from this one on, created before this moment.
     async fn steps_from(
         &self,
         thread: &Thread,

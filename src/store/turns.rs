@@ -1,4 +1,4 @@
-//! Turns: the time in which a run is held by a lease.
+//! Turns: the periods in which a run has a lease.
 
 use super::entity::{event, run, step, thread};
 use super::events::Subject;
@@ -15,12 +15,12 @@ use sea_orm::{
 use serde_json::json;
 use std::time::Duration;
 
-/// Has those who begin a turn for one user do it one after the other.
+/// Serializes the transactions that start a turn for one user.
 const LOCK_USER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
 
-/// A turn as its task holds it: nobody else may write in its name. Only the store makes one, when it moves a
-/// run to running, each with a name of its own: a task that was taken for dead holds nothing any more, even
-/// where the same process took the run up again.
+/// The lease of a turn. Only the holder may write in the name of the turn. Only the store creates a lease,
+/// when it moves a run to `running`, each with a unique holder. A task that lost its lease cannot write any
+/// more, even if the same process resumed the run.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) thread: Thread,
@@ -32,17 +32,17 @@ pub(crate) struct Lease {
 /// How a turn ended.
 #[derive(Debug, Clone)]
 pub(crate) enum TurnEnd {
-    /// It holds calls for a person.
+    /// The run has held calls, or calls that child runs execute.
     Waiting,
     /// The model gave its final answer.
     Completed,
-    /// Somebody stopped it.
+    /// The run was cancelled.
     Cancelled,
-    /// It broke.
+    /// The turn failed.
     Failed(TurnError),
 }
 
-/// Turns under way whose processes live.
+/// The numbers of turns in progress with a valid lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct UnderWay {
     pub(crate) of_user: u64,
@@ -50,12 +50,12 @@ pub(crate) struct UnderWay {
 }
 
 impl TurnEnd {
-    /// Its word, which is the status of the run.
+    /// Returns the name of the end, which is the status of the run.
     pub(crate) const fn as_str(&self) -> &'static str {
         self.status().0
     }
 
-    /// Why it broke, if it did.
+    /// Returns the error code of a failed turn.
     pub(crate) fn code(&self) -> Option<&'static str> {
         match self {
             Self::Failed(error) => Some(error.code.as_str()),
@@ -74,7 +74,7 @@ impl TurnEnd {
 }
 
 impl Read {
-    /// When the latest turn of a run of this thread began.
+    /// Returns when the latest turn of a run of this thread began.
     pub(crate) async fn turn_began(
         &self,
         thread: &Thread,
@@ -91,7 +91,8 @@ impl Read {
         Ok(last.map(|event| Timestamp::from_micros(event.at)))
     }
 
-    /// How a turn ended whose end may have been committed without a word: so, if its run stands so.
+    /// Returns the end of a turn whose commit the database did not confirm: the end that the status of the
+    /// run shows, if any.
     pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;
         let found_now = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0);
@@ -100,9 +101,10 @@ impl Read {
 }
 
 impl Write {
-    /// The turns under way of the thread's user and tenant, over all processes. Until the transaction ends no other
-    /// begins one for this user, so that their count stays true. A tenant's may be behind by those that begin in this
-    /// very moment: all of a tenant's turns would have to begin one after the other.
+    /// Returns the numbers of turns in progress of the thread's user and tenant, over all processes. Until
+    /// the transaction ends, no other transaction starts a turn for this user, so the user's number stays
+    /// true. The tenant's number may miss turns that start at the same moment. To avoid that, all turns of a
+    /// tenant would have to start one after the other.
     pub(crate) async fn turns_under_way(&self, thread: &Thread) -> Result<UnderWay, StoreError> {
         if self.tx.get_database_backend() == DbBackend::Postgres {
             let user = json!(["turns", thread.tenant_id, thread.user_id]).to_string();
@@ -119,7 +121,7 @@ impl Write {
             .column_as(run::Column::RunId.count(), "turns")
             .join(JoinType::InnerJoin, of_threads)
             .filter(thread::Column::TenantId.eq(&thread.tenant_id))
-            // Written out, not a parameter: only so is the index over what runs of use.
+            // Literal, not a bind parameter, so that the partial index over running runs is usable.
             .filter(ExprTrait::eq(run::Column::Status.into_expr(), Expr::cust("'running'")))
             .filter(run::Column::LeaseUntil.gte(self.now.as_micros()))
             .group_by(thread::Column::UserId)
@@ -137,7 +139,7 @@ impl Write {
         Ok(under_way)
     }
 
-    /// Says that the turn is alive.
+    /// Renews the lease of a turn.
     pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
         #[cfg(feature = "torture")]
         self.name.set("turn.renewed", None);
@@ -151,7 +153,7 @@ impl Write {
         Ok(Renewed::of(held.rows_affected == 1, self.was_asked_to_stop(lease.run.id).await?))
     }
 
-    /// Whether somebody asked a run to stop whose turn goes on.
+    /// Whether a cancel of a run with a turn in progress is requested.
     pub(crate) async fn was_asked_to_stop(&self, run: RunId) -> Result<bool, StoreError> {
         let asked = run::Entity::find_by_id(run.to_string())
             .filter(run::Column::CancelRequestedAt.is_not_null())
@@ -160,12 +162,13 @@ impl Write {
         Ok(asked > 0)
     }
 
-    /// Ends a turn, and gives how: one that was asked to stop does not wait for a person, and one that broke behind its
-    /// whole answer did not. `None` if it was taken for dead meanwhile.
+    /// Ends a turn, and returns the actual end. A turn with a requested cancel is cancelled instead of
+    /// waiting or failed. A turn that fails after its complete answer is completed. Returns `None` if the
+    /// turn lost its lease.
     pub(crate) async fn end_turn(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         self.lock_thread(&lease.thread).await?;
         let end = match end {
-            // That the last step was committed its task may not have heard.
+            // The task of the turn may not know that its last step was committed.
             TurnEnd::Failed(error) => self.end_of_broken(&lease.run, error).await?,
             end => end,
         };
@@ -177,8 +180,8 @@ impl Write {
         Ok(ended)
     }
 
-    /// Closes a turn whose process went away: what is whole stays, the rest is shown as broken off, and nobody knows
-    /// how the calls went that it ran. False if it is alive.
+    /// Closes a turn whose lease is over. Complete steps stay, the open step becomes interrupted, and the
+    /// calls that the turn executed become interrupted. Returns false if the turn is alive.
     pub(crate) async fn close_dead_turn(&self, thread: &Thread, run: &Run) -> Result<bool, StoreError> {
         self.lock_thread(thread).await?;
         let lapsed = run::Column::LeaseUntil.lt(self.now.as_micros());
@@ -190,7 +193,7 @@ impl Write {
         Ok(closed)
     }
 
-    /// Closes every turn that is running; only where one process writes, and before it begins any.
+    /// Closes all running turns. Only for a database with one process, before that process starts a turn.
     pub(super) async fn close_all_turns(&self) -> Result<u64, StoreError> {
         let left = run::Entity::find().filter(run::Column::Status.eq("running")).all(&self.tx).await?;
         let mut closed = 0;
@@ -205,7 +208,7 @@ impl Write {
         Ok(closed)
     }
 
-    /// Closes a turn, whoever holds it, by this actor's wish.
+    /// Closes a turn of any holder, on behalf of this actor.
     pub(super) async fn close_turn(
         &self,
         thread: &Thread,
@@ -217,12 +220,12 @@ impl Write {
         Ok(self.move_from_running(thread, run, running, end, Some(actor)).await?.is_some())
     }
 
-    /// The end of a turn that nobody ends any more.
+    /// Returns the end of a turn without a living task.
     async fn end_of_dead(&self, run: &Run) -> Result<TurnEnd, StoreError> {
         self.end_of_broken(run, TurnError::interrupted()).await
     }
 
-    /// The end of a turn that broke so: where its answer was whole it lacked nothing but its end.
+    /// Returns the end of a failed turn. If the answer is complete, the turn is completed.
     async fn end_of_broken(&self, run: &Run, error: TurnError) -> Result<TurnEnd, StoreError> {
         let last = step::Entity::find()
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
@@ -237,7 +240,7 @@ impl Write {
         Ok(TurnEnd::Failed(error))
     }
 
-    /// By this actor, or else by whoever such an end is due to.
+    /// Ends a running turn. The actor is `actor`, or else the default actor of this end.
     async fn move_from_running(
         &self,
         thread: &Thread,
@@ -291,7 +294,7 @@ impl Write {
         };
         self.event(event, &actor, &Subject::run(thread, run_id), data).await?;
         if matches!(end, TurnEnd::Cancelled) {
-            // Those that began since the turn was asked to stop see it when they renew their leases.
+            // The calls of the turn learn of the cancel when they renew their leases.
             self.cancel_calls(thread, Which::OpenOf(run_id), &thread.actor()).await?;
         }
         Ok(Some(end))

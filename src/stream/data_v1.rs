@@ -1,8 +1,8 @@
 //! The dialect `data-v1`: the data stream of AI SDK 4, lines of `code:json`.
 //!
-//! The codes and what a client makes of them are in `@ai-sdk/ui-utils` 1.2 (`dataStreamParts`,
-//! `processChatResponse`). A client parses a piece only when it ends with a line, so an event is always
-//! written whole.
+//! The codes and their handling in a client are in `@ai-sdk/ui-utils` 1.2 (`dataStreamParts`,
+//! `processChatResponse`). A client parses a chunk only when it ends with a line, so the encoder always
+//! writes an event whole.
 
 use super::{Encoder, failure};
 use crate::domain::id::{MessageId, ToolCallId};
@@ -12,7 +12,7 @@ use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Writes a stream of this dialect.
+/// The encoder of this dialect.
 #[derive(Debug)]
 pub(super) struct DataV1 {
     message_id: MessageId,
@@ -33,7 +33,7 @@ impl Encoder for DataV1 {
             TurnEvent::StepStarted => line(out, b'f', &StepStarted { message_id: self.message_id }),
             TurnEvent::Text(text) => line(out, b'0', text),
             TurnEvent::Reasoning(text) => line(out, b'g', text),
-            // Pages of AI SDK 4 go on whatever stands beside.
+            // Pages of AI SDK 4 need neither event. They continue whatever the results of other calls are.
             TurnEvent::PartEnded | TurnEvent::ResultCatchUp { .. } => {}
             TurnEvent::Source(source) => line(out, b'h', &FoundAt::new(source)),
             TurnEvent::File(file) => {
@@ -59,7 +59,7 @@ impl Encoder for DataV1 {
                 line(out, b'e', &StepFinished { finish: Finish::new(*reason, *usage), is_continued: false });
             }
             TurnEvent::Finished { reason, spent } => line(out, b'd', &Finish::new(*reason, Some(spent.turn))),
-            // No error: the page that stopped it would show one.
+            // A cancel is not an error. The page that cancelled the turn would show one.
             TurnEvent::Cancelled { spent } => {
                 line(out, b'd', &Finish::new(FinishReason::Other, Some(spent.turn)));
             }
@@ -67,7 +67,7 @@ impl Encoder for DataV1 {
         }
     }
 
-    /// A line with nothing in it is none.
+    /// Writes an empty line, which clients ignore.
     fn keep_alive(&self, out: &mut BytesMut) {
         out.put_u8(b'\n');
     }
@@ -80,7 +80,7 @@ fn ended(out: &mut BytesMut, tool_call_id: ToolCallId, shown: &RenderedResult) {
     line(out, b'a', &CallResult { tool_call_id, result });
 }
 
-/// How the calls ended that have, then how all of them stand.
+/// Writes the results of the calls that have ended, then the labels of all calls.
 fn validations(out: &mut BytesMut, calls: &[HeldCallStatus]) {
     for call in calls {
         if let HoldProgress::Ended(shown) = &call.progress {
@@ -95,7 +95,7 @@ fn validations(out: &mut BytesMut, calls: &[HeldCallStatus]) {
 fn line<T: Serialize + ?Sized>(out: &mut BytesMut, code: u8, value: &T) {
     out.put_u8(code);
     out.put_u8(b':');
-    // Writing text-keyed values to memory cannot fail.
+    // Serialising values with text keys to memory cannot fail.
     let _infallible = serde_json::to_writer((&mut *out).writer(), value);
     out.put_u8(b'\n');
 }
@@ -106,7 +106,7 @@ struct StepStarted<Id> {
     message_id: Id,
 }
 
-/// A source, as AI SDK 4 has it on the wire and in a message.
+/// A source in the form of AI SDK 4, in streams and in messages.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FoundAt<'a> {

@@ -1,8 +1,8 @@
-//! The dialects in which a turn is told.
+//! The dialects of streams.
 
 use crate::config::UiDialect;
 
-/// The words of a stream: which releases of the AI SDK read them.
+/// The format of a stream, which determines the releases of the AI SDK that can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `data-v1`: the data stream of AI SDK 4.
@@ -12,7 +12,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// Whether pages post again by themselves as long as an answer that they gave shows no outcome.
+    /// Whether pages post repeatedly as long as a decision of theirs has no outcome.
     pub(crate) const fn posts_until_settled(self) -> bool {
         matches!(self, Self::Ui(_))
     }

@@ -1,6 +1,6 @@
-//! Streams: what a turn says, as bytes, and messages as pages hold them once they have read those bytes.
+//! Streams: the events of turns as bytes, and messages in the form that pages build from these bytes.
 //!
-//! To add a dialect: a file with an [`Encoder`], named in [`encoder`].
+//! To add a dialect: add a file with an [`Encoder`], and name it in [`encoder`].
 
 mod data_v1;
 mod dialect;
@@ -22,31 +22,31 @@ use bytes::BytesMut;
 use std::collections::HashSet;
 use std::fmt::Debug;
 
-/// Writes what a turn says into a buffer, in one dialect, for one client. What is written is always whole lines or
-/// events: clients parse a piece only when it ends with one.
+/// Writes the events of a turn into a buffer, in one dialect, for one client. The output always consists of
+/// whole lines or events, because clients parse a chunk only when it ends with one.
 pub(crate) trait Encoder: Send + Debug {
-    /// What comes before all that is said.
+    /// Writes the beginning of the stream.
     fn begin(&mut self, out: &mut BytesMut);
-    /// One thing that is said.
+    /// Writes one event.
     fn event(&mut self, event: &TurnEvent<'_>, out: &mut BytesMut);
-    /// That the stream is alive, and nothing else.
+    /// Writes a sign of life without content.
     fn keep_alive(&self, out: &mut BytesMut);
-    /// What comes behind all that is said.
+    /// Writes the end of the stream.
     fn end(&mut self, out: &mut BytesMut);
 }
 
-/// For whom something is told.
+/// The client of a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Audience {
-    /// The message that is written.
+    /// The message that the turn writes.
     pub(crate) message_id: MessageId,
-    /// The request that is answered.
+    /// The id of the client's request.
     pub(crate) request_id: String,
-    /// The calls that the page shows somebody's yes to.
+    /// The calls that the page shows as approved.
     pub(crate) approved: HashSet<ToolCallId>,
 }
 
-/// What writes a stream of this dialect.
+/// Creates the encoder for this dialect.
 pub(crate) fn encoder(dialect: Dialect, audience: Audience) -> Box<dyn Encoder> {
     match dialect {
         Dialect::DataV1 => Box::new(data_v1::DataV1::new(audience.message_id, audience.request_id)),
@@ -54,7 +54,7 @@ pub(crate) fn encoder(dialect: Dialect, audience: Audience) -> Box<dyn Encoder> 
     }
 }
 
-/// A failure as clients read it.
+/// Returns the text of a failure for clients.
 fn failure(error: &TurnError, request_id: &str) -> String {
     format!("{}: {} (request {request_id})", error.code.as_str(), error.message)
 }

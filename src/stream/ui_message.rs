@@ -1,8 +1,9 @@
-//! The dialects `ui-v5` and `ui-v6`: the UI message stream of AI SDK 5 to 7, Server-Sent Events of JSON chunks.
+//! The dialects `ui-v5` and `ui-v6`: the UI message stream of AI SDK 5 to 7, Server-Sent Events of JSON
+//! chunks.
 //!
-//! The chunks are those of `ai` 5.0, 6.0 and 7.0 (`uiMessageChunkSchema`), of each the fields that every release of its
-//! generation reads: the first ones refuse what they do not know, and all of them a `null`. So nothing is written that
-//! is absent, and what one generation learnt later is left out.
+//! The chunks are those of `ai` 5.0, 6.0 and 7.0 (`uiMessageChunkSchema`), with the fields that every release
+//! of a generation reads. The first releases reject unknown fields, and all releases reject `null`. So the
+//! encoder leaves out absent fields, and fields that a later release of the generation added.
 
 use super::ui_parts::{Metadata, Readable, Validation};
 use super::{Audience, Encoder, failure};
@@ -17,12 +18,12 @@ use bytes::{BufMut, BytesMut};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Ends a stream.
+/// The end of a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
-/// A comment is no event.
+/// A comment, which is not an event.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// Writes a stream of one of these dialects.
+/// The encoder of both dialects.
 #[derive(Debug)]
 pub(super) struct UiMessage {
     dialect: UiDialect,
@@ -31,7 +32,7 @@ pub(super) struct UiMessage {
     approved: HashSet<ToolCallId>,
     /// The part that is being written.
     open: Option<Open>,
-    /// How many parts of words and thoughts there were: each has an id of its own.
+    /// The number of text and reasoning parts so far. Each part has its own id.
     parts: u64,
 }
 
@@ -87,18 +88,18 @@ impl UiMessage {
                 Chunk::ToolOutputAvailable { tool_call_id, output }
             }
             RenderedResult::Error(text) => error(text),
-            // There is no such state before 6.
+            // AI SDK 5 has no state for denied calls.
             RenderedResult::Refused(_, text) if self.dialect == UiDialect::V5 => error(text),
             RenderedResult::Refused(Refusal::Rejected, _) => Chunk::ToolOutputDenied { tool_call_id },
-            // A page that said yes would show a refusal of its own.
+            // A page that approved the call would show a denial of its own.
             RenderedResult::Refused(_, text) if self.approved.contains(&tool_call_id) => error(text),
             RenderedResult::Refused(..) => Chunk::ToolOutputDenied { tool_call_id },
         };
         chunk(out, &told);
     }
 
-    /// How calls stand that a person is, or was, asked about, in the step that asks or behind it: first what did not
-    /// run, then what did.
+    /// Writes the statuses of held calls, either in the step that holds them or after that step. Calls that
+    /// were refused come first.
     fn standing(&self, calls: &[HeldCallStatus], behind: bool, out: &mut BytesMut) {
         let refused = |call: &&HeldCallStatus| {
             matches!(call.progress, HoldProgress::Ended(RenderedResult::Refused(..)))
@@ -114,8 +115,8 @@ impl UiMessage {
                     self.ended(*tool_call_id, shown, out);
                 }
                 HoldProgress::Pending => {
-                    // A page may have put an output of its own there: unless that is taken from it, it takes the step for
-                    // complete, and posts again, for ever.
+                    // A page may have recorded an output of its own for the call. The inputs remove that
+                    // output. Otherwise the page takes the step for complete and posts endlessly.
                     if let Some(input) = shown_anew.as_ref().filter(|_| behind) {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
@@ -155,7 +156,7 @@ impl Encoder for UiMessage {
         match event {
             TurnEvent::Text(text) => return self.words(Open::Text, text, out),
             TurnEvent::Reasoning(text) => return self.words(Open::Reasoning, text, out),
-            // A model may write a call on in the midst of its words, which are one part all the same.
+            // A model may interleave the deltas of a call with its text. The text remains one part.
             TurnEvent::CallArguments { .. } => {}
             _ => self.close(out),
         }
@@ -180,7 +181,7 @@ impl Encoder for UiMessage {
                 self.ended(*tool_call_id, shown, out)
             }
             TurnEvent::Held(calls) => {
-                // Of one that was decided meanwhile, a page shows that it was asked for.
+                // A page also shows the request for a call that was decided meanwhile.
                 let decided = calls.iter().filter(|call| !matches!(call.progress, HoldProgress::Pending));
                 if self.dialect == UiDialect::V6 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
@@ -190,7 +191,7 @@ impl Encoder for UiMessage {
             TurnEvent::Continued(calls) => self.standing(calls, true, out),
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
-            // No error: the page that stopped it would show one.
+            // A cancel is not an error. The page that cancelled the turn would show one.
             TurnEvent::Cancelled { spent } => self.finish(FinishReason::Other, spent, out),
             TurnEvent::Failed { error, spent } => {
                 if let Some(message_metadata) = metadata(spent) {
@@ -222,12 +223,12 @@ fn metadata(spent: &Spent) -> Option<Metadata> {
 
 fn chunk(out: &mut BytesMut, chunk: &Chunk<'_>) {
     out.put_slice(b"data: ");
-    // Writing text-keyed values to memory cannot fail.
+    // Serialising values with text keys to memory cannot fail.
     let _infallible = serde_json::to_writer((&mut *out).writer(), chunk);
     out.put_slice(b"\n\n");
 }
 
-/// The chunks that are written, by their names on the wire.
+/// The chunks that the encoder writes, by their names on the wire.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 enum Chunk<'a> {
@@ -312,7 +313,7 @@ enum Chunk<'a> {
     },
 }
 
-/// The id of a part of words: unique in its stream.
+/// The id of a text or reasoning part, unique in its stream.
 #[derive(Clone, Copy)]
 struct PartId(u64);
 

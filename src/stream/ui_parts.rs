@@ -1,4 +1,4 @@
-//! What UI message streams are made of, and the messages that pages of AI SDK 5 to 7 hold after them too.
+//! The elements that UI message streams and the messages of AI SDK 5 to 7 share.
 
 use crate::domain::call::Input;
 use crate::domain::id::ToolCallId;
@@ -7,14 +7,14 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// A tool's input or output. Pages refuse a whole chunk for names that could change what their objects are
-/// (`secureJsonParse` of `@ai-sdk/provider-utils`), wherever in it these stand. Such a value is shown as its JSON text:
-/// nothing of it is hidden from who decides.
+/// A tool's input or output. Pages reject a whole chunk if it contains, at any depth, a name that could
+/// change the prototype of an object (`secureJsonParse` of `@ai-sdk/provider-utils`). Such a value is written
+/// as its JSON text, so that an approver sees all of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Readable<'a> {
     /// The named inputs of a call.
     Input(&'a Input),
-    /// What a tool gave.
+    /// The output of a tool.
     Output(&'a Value),
 }
 
@@ -43,14 +43,14 @@ fn is_refused(value: &Value) -> bool {
 }
 
 fn has_refused_names(fields: &Input) -> bool {
-    // The first releases fail at a null there.
+    // The first releases fail at a `null` under this name.
     let refused = |it: &Value| it.is_null() || it.get("prototype").is_some();
     fields.contains_key("__proto__")
         || fields.get("constructor").is_some_and(refused)
         || fields.values().any(is_refused)
 }
 
-/// How a held call stands, for pages of 5.
+/// The label of a held call, for pages of AI SDK 5.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Validation {
@@ -58,7 +58,7 @@ pub(super) struct Validation {
     pub(super) validated: &'static str,
 }
 
-/// What a page keeps beside the parts of a message.
+/// The metadata of a message.
 #[derive(Debug, Serialize)]
 pub(super) struct Metadata {
     usage: Tokens,
@@ -72,7 +72,7 @@ struct Tokens {
 }
 
 impl Metadata {
-    /// Of a message that cost so much.
+    /// Creates the metadata of a message with this usage.
     pub(super) fn of(usage: Usage) -> Self {
         let Usage { input_tokens, output_tokens } = usage;
         Self { usage: Tokens { input_tokens, output_tokens } }

@@ -1,7 +1,7 @@
-//! Messages as AI SDK 5 to 7 hold them: what `Chat`'s `messages` take, cards included.
+//! Messages in the form of AI SDK 5 to 7: the `messages` of `Chat`, with their cards.
 //!
-//! The form is that of `ai` 5.0, 6.0 and 7.0 (`UIMessage`), folded as its client (`processUIMessageStream`) folds the
-//! streams that told the message.
+//! The form is that of `ai` 5.0, 6.0 and 7.0 (`UIMessage`), folded like its client (`processUIMessageStream`)
+//! folds the streams of the message.
 
 use super::ui_parts::{Metadata, Readable, Validation};
 use crate::config::UiDialect;
@@ -10,8 +10,8 @@ use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, S
 use crate::domain::turn::{Refusal, RenderedResult};
 use serde_json::{Map, Value, json};
 
-/// One message in that form. `None` of one that a turn is writing, which attaching tells from its first part, and where
-/// the model has said nothing yet.
+/// Returns one message in this form. `None` for a message that a turn is writing, because an attached stream
+/// emits such a message from its first part. `None` also if the model has emitted nothing yet.
 pub(crate) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> {
     match &message.body {
         Body::User(text) => Some(json!({
@@ -37,7 +37,7 @@ pub(crate) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> 
     }
 }
 
-/// A step's parts. Of one that broke off before it said anything a client shows nothing either.
+/// Returns the parts of a step. A step that broke off before its first part has none, as in the clients.
 fn shown(step: &Step, dialect: UiDialect) -> Vec<Value> {
     let mut parts = vec![json!({ "type": "step-start" })];
     parts.extend(step.parts.iter().filter_map(|part| match part {
@@ -98,7 +98,7 @@ fn tool(call: &ToolCall, dialect: UiDialect) -> Value {
     Value::Object(part)
 }
 
-/// The question whether a call may run, and the answer.
+/// Returns the approval of a held call: the request and the decision.
 fn approval(call: &ToolCall) -> Value {
     let reason = match RenderedResult::of(call) {
         Some(RenderedResult::Refused(Refusal::Rejected, _)) => {

@@ -1,7 +1,7 @@
-//! Messages as AI SDK 4 holds them: what `useChat`'s `initialMessages` take, cards included.
+//! Messages in the form of AI SDK 4: the `initialMessages` of `useChat`, with their cards.
 //!
-//! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded as its client (`processChatResponse`) folds the
-//! `data-v1` streams that told the message.
+//! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded like its client (`processChatResponse`)
+//! folds the `data-v1` streams of the message.
 
 use super::data_v1::FoundAt;
 use crate::domain::call::ToolCall;
@@ -10,8 +10,9 @@ use crate::domain::message::{Body, Message, Part, Step, StepStatus};
 use crate::domain::turn::RenderedResult;
 use serde_json::{Map, Value, json};
 
-/// One message in that form. Of one that a turn is writing, what was there when that turn began: a page appends
-/// the turn to it. `None` where the model has said nothing yet; such a message no client holds.
+/// Returns one message in this form. For a message that a turn is writing, the result holds the content from
+/// before that turn: a page appends the turn to it. `None` if the model has emitted nothing yet; clients hold
+/// no such message.
 pub(crate) fn v4_message(message: &Message, turn_began: Option<Timestamp>) -> Option<Value> {
     let created_at = message.created_at.to_rfc3339();
     match &message.body {
@@ -54,22 +55,23 @@ struct Folded {
     annotations: Vec<Value>,
     /// The highest number of a step with an invocation.
     highest: i32,
-    /// Whether the last whole step held calls: what goes on behind them begins by closing a step of its own.
+    /// Whether the last whole step held calls. A continuation after such a step starts with the end of a step
+    /// of its own.
     held: bool,
 }
 
-/// A part of a step that is open.
+/// A part of a step that is being folded.
 enum Open {
     Text(String),
     Reasoning(String),
     Invocation(Value),
-    /// A part that is as it stays.
+    /// A part that does not change any more.
     Whole(Value),
 }
 
 impl Folded {
     fn step(&mut self, step: &Step) {
-        // The client counts on from the highest number it holds, and each `e:` is one more.
+        // The client counts on from its highest number, and adds one for each `e:` line.
         let number = if self.parts.is_empty() { 0 } else { 1 + self.highest + i32::from(self.held) };
         if step.status == StepStatus::Complete {
             self.held = step.calls.iter().any(|call| call.held);
@@ -125,7 +127,7 @@ impl Folded {
         invocation
     }
 
-    /// What a client has only where there is any.
+    /// Adds the fields that a client has only if they are not empty.
     fn optional(self, fields: &mut Map<String, Value>) {
         if let Some(reasoning) = self.reasoning {
             fields.insert("reasoning".to_owned(), json!(reasoning));
@@ -139,7 +141,8 @@ impl Folded {
     }
 }
 
-/// A step has one part for all its words and one for all its thoughts, wherever its calls stand between them.
+/// Appends a delta. A step has one part for all its text and one for all its reasoning, wherever its calls
+/// are in between.
 fn append(
     open: &mut Vec<Open>,
     text: &str,

@@ -1,4 +1,4 @@
-//! Log lines: one for each event, whatever is in it, with the fields of the spans it happened in.
+//! Log lines: one line for each event, with any content, and with the fields of the enclosing spans.
 
 use crate::config::LogFormat;
 use crate::domain::visible::push_visible;
@@ -14,20 +14,20 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Longest text of one field, in bytes; the rest is left out and marked.
+/// The longest text of one field, in bytes. A longer text is cut and marked.
 const TEXT_BYTES_MAX: usize = 1024;
-/// Fields that only traces have a use for.
+/// Prefixes of fields that are only for traces.
 const FOR_TRACES: [&str; 4] = ["otel.", "gen_ai.", "http.", "error.type"];
-/// What libraries that speak to `log` say of where they are.
+/// The prefix of the fields in which libraries that log through `log` give their location.
 const FROM_LOG: &str = "log.";
 
-/// Writes a line for each event.
+/// The layer that writes one line for each event.
 pub(super) struct Lines<W> {
     pub(super) format: LogFormat,
     pub(super) writer: W,
 }
 
-/// Fields by their names. The same name further in stands for the one further out.
+/// Fields by their names. A field of an inner span replaces a field of the same name of an outer span.
 #[derive(Debug, Clone, Default)]
 struct Fields(Map<String, Value>);
 
@@ -42,7 +42,7 @@ impl Fields {
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = Printable::default();
-        // It is an error when there is enough.
+        // The write ends with an error when the text reaches its limit.
         let _cut = write!(text, "{value:?}");
         self.put(field, text.0.into());
     }
@@ -68,7 +68,7 @@ impl Visit for Fields {
     }
 }
 
-/// Text that harms no line and no terminal: what cannot be seen is spelt.
+/// Text that is safe in a line and on a terminal. Invisible characters are spelled out.
 #[derive(Default)]
 struct Printable(String);
 
@@ -123,7 +123,7 @@ impl<W> Lines<W> {
     }
 }
 
-/// Whether a text with nothing else in it cannot be taken for more than one field.
+/// Returns whether a text of such characters alone needs no quotes to remain one field.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/')
 }
@@ -167,10 +167,10 @@ where
             fields.0.get("log.target").and_then(Value::as_str).unwrap_or(metadata.target()).to_owned();
         fields.0.retain(|name, _| !name.starts_with(FROM_LOG));
         let mut time = String::new();
-        // A clock that cannot be told leaves the time out.
+        // The line has no time if the clock cannot be formatted.
         let _told = SystemTime.format_time(&mut Writer::new(&mut time));
         let line = self.line(&time, metadata.level().as_str(), &target, &message, &fields.0);
-        // There is nowhere to say that there is nowhere to say anything.
+        // A failed write of a log line cannot be logged.
         let _written = io::Write::write_all(&mut self.writer.make_writer_for(metadata), line.as_bytes());
     }
 }
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// The one line of what is said to `tracing`.
+    /// Returns the one line that the closure logs.
     fn line(format: LogFormat, say: impl FnOnce()) -> String {
         let kept = Kept::default();
         let writer = kept.clone();

@@ -1,6 +1,6 @@
-//! What a server says of itself: log lines, and traces where it is built with the feature `otel`.
+//! The telemetry of a server: log lines, and traces in a build with the feature `otel`.
 //!
-//! For `main`; an app of one's own sets up `tracing` as it likes, and gets the same spans.
+//! For `main`. An app that embeds the server sets up `tracing` itself, and gets the same spans.
 
 mod lines;
 #[cfg(feature = "otel")]
@@ -13,27 +13,27 @@ use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// What is logged at every level that `log.level` asks for: holdpoint's own. Below INFO all others write what they send
-/// and receive: headers, URLs, statements, the frames of a WebSocket, and with them secrets and the inputs of calls. So
-/// they are kept at INFO, whatever `log.level` says of them.
+/// The target that is logged at every level of `log.level`. Below INFO, libraries log what they send and
+/// receive: headers, URLs, statements and WebSocket frames, and with them secrets and the inputs of calls. So
+/// all other targets stay at INFO, even if `log.level` asks for more.
 const OWN: &str = "holdpoint";
-/// It warns of options of the database's URL that it does not know, with their values, which may be secret.
+/// The target that logs unknown options of the database URL with their values, which may be secret.
 const KEPT_QUIET: &str = "sqlx_postgres::options";
 
-/// Why there can be no logs or traces. The texts are for the operator.
+/// The error of a failed setup of logs or traces. The texts are for the operator.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Logs and traces under way.
+/// Running logs and traces.
 #[must_use = "what is traced last is sent by `end`"]
 pub struct Telemetry {
     #[cfg(feature = "otel")]
     traces: Option<traces::Traces>,
 }
 
-/// Logs to stderr and traces from now on, as configured; inside of a runtime.
+/// Starts to log to stderr and to trace, as configured. The caller must be inside of a runtime.
 ///
 /// # Errors
-/// `log.level` is no filter, `log.otlp_endpoint` cannot be sent to, or somebody has set up logging before.
+/// `log.level` is not a filter, `log.otlp_endpoint` is not usable, or logging is set up already.
 pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
     let asked = EnvFilter::try_new(log.level.as_deref().unwrap_or("info"))?;
     let kept = Targets::new()
@@ -57,7 +57,7 @@ pub fn begin(log: &Log) -> Result<Telemetry, Failed> {
 }
 
 impl Telemetry {
-    /// Sends what is left to send.
+    /// Sends the remaining traces.
     pub async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(traces) = self.traces {
@@ -66,7 +66,7 @@ impl Telemetry {
     }
 }
 
-/// Has a panic logged as one line, without its message: that may hold what a tool was given.
+/// Logs a panic as one line, without its message. The message may contain the inputs of a tool.
 fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();

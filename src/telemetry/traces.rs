@@ -1,4 +1,4 @@
-//! Traces, sent over OTLP by HTTP.
+//! Traces over OTLP with HTTP.
 
 use super::Failed;
 use crate::egress;
@@ -15,16 +15,16 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How long a collector may take for a batch.
+/// The longest wait for the collector to take a batch.
 const SEND_TIME: Duration = Duration::from_secs(5);
-/// How long the last batch may take when the server stops.
+/// The longest wait for the last batch when the server stops.
 const LAST_BATCH_TIME: Duration = Duration::from_secs(3);
 
-/// What sends the spans, in batches.
+/// The provider that sends spans in batches.
 pub(super) struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Gets ready to send to the collector at this URL.
+    /// Prepares an exporter to the collector at this URL.
     pub(super) fn begin(endpoint: &str) -> Result<Self, Failed> {
         let url = reqwest::Url::parse(endpoint).map_err(|error| error.to_string())?;
         let sender = Sender { client: egress::client(&url)?, runtime: Handle::current() };
@@ -42,7 +42,7 @@ impl Traces {
         Ok(Self(provider.build()))
     }
 
-    /// Makes spans of holdpoint's own, and of nobody else's, into what is sent.
+    /// Returns the layer that exports the spans of holdpoint, and no other spans.
     pub(super) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -55,9 +55,9 @@ impl Traces {
             .with_filter(Targets::new().with_target("holdpoint", LevelFilter::INFO))
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(super) async fn end(self) {
-        // It waits for its own thread, which needs the runtime to send.
+        // The shutdown blocks on the exporter thread, and that thread needs the runtime to send.
         let sent = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_BATCH_TIME)).await;
         if !matches!(sent, Ok(Ok(()))) {
             tracing::warn!("the last traces could not be sent");
@@ -65,7 +65,7 @@ impl Traces {
     }
 }
 
-/// Sends batches. They are made on a thread of their own, outside of the runtime that the client needs.
+/// Sends batches. The exporter makes batches on its own thread, outside of the runtime that the client needs.
 #[derive(Debug)]
 struct Sender {
     client: reqwest::Client,

@@ -1,8 +1,9 @@
-//! What a role may do with a tool: have it run, and decide its calls.
+//! The rights of roles at a tool: to have the tool run, and to decide its calls.
 //!
-//! The rules are the operator's, `[tools.<name>]`; what follows from them is in `domain::policy`. Roles are those of
-//! the request that is being answered: who lost one has lost it at their next request. Only a run keeps its requester's,
-//! as they were when it last began or went on; by those an approver's yes runs what was held.
+//! The operator sets the rules in `[tools.<name>]`; `domain::policy` evaluates them. Roles are those of the
+//! current request, so a lost role has no effect from the next request on. Only a run keeps its requester's
+//! roles, from the time when the run last started or resumed. A call that an approver approves runs under
+//! these roles.
 
 use super::registry::Registered;
 use super::{ToolRegistry, ToolSpec};
@@ -14,7 +15,7 @@ use crate::domain::quorum::Quorum;
 use std::collections::BTreeMap;
 
 impl Registered {
-    /// Whether it runs on behalf of somebody with these roles.
+    /// Whether the tool runs on behalf of a user with these roles.
     pub(super) fn runs_for(&self, roles: &[String]) -> bool {
         policy::may_run(roles, &self.rules.run_roles)
     }
@@ -23,14 +24,15 @@ impl Registered {
         principal.has_one_of(&self.rules.approve_roles)
     }
 
-    /// Whether this principal may have it run, or decide on its calls.
+    /// Whether this principal may have the tool run, or decide its calls.
     pub(crate) fn is_visible_to(&self, principal: &Principal) -> bool {
         self.runs_for(&principal.roles) || self.is_approved_by(principal)
     }
 
-    /// Whether a grant counts in a thread of this requester's: its granter's yes would do by the rules of now, with the
-    /// roles that they had then, or they are the approval handler of now. Who lost a role since has to be known by a request
-    /// of theirs, and is not here.
+    /// Whether a grant counts in a thread of this requester. Under the current rules, the granter has to have
+    /// the right to approve, with the roles from the time of the grant, or has to be the current approval
+    /// handler. A role that the granter lost since then still counts here: only a request of the granter
+    /// would show the loss.
     pub(super) fn honours(&self, grant: &Grant, requester: &str, handler: &str) -> bool {
         let standing = Relation {
             requester: grant.by == requester,
@@ -44,7 +46,7 @@ impl Registered {
 }
 
 impl ToolRegistry {
-    /// Has these rules hold from now on, by the names of their tools.
+    /// Sets the rules of all tools, by tool name.
     pub(crate) fn apply_rules(&mut self, rules: &BTreeMap<String, ToolRules>) -> Result<(), ConfigError> {
         let names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
         if let Some(unknown) = rules.keys().find(|name| !self.tools.contains_key(*name)) {
@@ -57,25 +59,25 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Whether there is such a tool that runs on behalf of this principal.
+    /// Whether a tool of this name exists and runs on behalf of this principal.
     pub(crate) fn has_for(&self, principal: &Principal, name: &str) -> bool {
         self.get(name).is_some_and(|tool| tool.runs_for(&principal.roles))
     }
 
-    /// The names of those that run on behalf of this principal; `None` where all do.
+    /// Returns the names of the tools that run on behalf of this principal; `None` if all tools do.
     pub(crate) fn only_for(&self, principal: &Principal) -> Option<Vec<String>> {
         let some = self.tools.iter().filter(|(_, tool)| tool.runs_for(&principal.roles));
         let some: Vec<String> = some.map(|(name, _)| name.clone()).collect();
         (some.len() < self.tools.len()).then_some(some)
     }
 
-    /// The names of those whose calls this principal may decide for others.
+    /// Returns the names of the tools whose calls this principal may decide for other users.
     pub(crate) fn approved_by(&self, principal: &Principal) -> Vec<String> {
         let approved = self.tools.iter().filter(|(_, tool)| tool.is_approved_by(principal));
         approved.map(|(name, _)| name.clone()).collect()
     }
 
-    /// How many people have to say yes to a call of this tool, as it is registered now.
+    /// Returns the approvals that a call of this tool needs, by the current rules.
     pub(crate) fn quorum(&self, tool: &str) -> Quorum {
         let rules = self.get(tool).map(|tool| &tool.rules);
         Quorum {
@@ -84,13 +86,15 @@ impl ToolRegistry {
         }
     }
 
-    /// What is known of those that this principal may have run, or decide on.
+    /// Returns the specs of the tools that this principal may have run, or whose calls this principal may
+    /// decide.
     pub(crate) fn visible_to(&self, principal: &Principal) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().filter(|tool| tool.is_visible_to(principal)).map(|tool| &tool.spec)
     }
 
-    /// What this principal, who made the request or did not, may say about a held call of this tool. Of one that is
-    /// gone no rule is known, and nobody's yes runs it; who asked for it may still take it back.
+    /// Returns the decisions that this principal may make about a held call of this tool; `requester` marks
+    /// the user of the call. A tool that is not registered has no rules, so no approval runs its calls; the
+    /// requester may still withdraw a call.
     pub(crate) fn may_decide(&self, principal: &Principal, requester: bool, tool: &str) -> MayDecide {
         let tool = self.get(tool);
         policy::may_decide(Relation {

@@ -1,4 +1,5 @@
-//! Numbers that a page in JavaScript cannot show exactly: what a person approves has to be what runs.
+//! Numbers that a page in JavaScript cannot show exactly. The inputs that a person approves must be the
+//! inputs that run.
 
 use super::InputError;
 use super::gate::{Gate, PolicyContext};
@@ -15,8 +16,8 @@ impl Gate {
         tool.rules.exact_numbers.unwrap_or(self.exact_numbers) == ExactNumbers::Require
     }
 
-    /// The numbers of inputs that are about to be shown to a person and that a page cannot show exactly. Those that
-    /// are in `shown` at the same place were shown before, and are no reason.
+    /// Returns the numbers in inputs for an approver that a page cannot show exactly. A number that `shown`
+    /// has at the same place was shown before, and is left out.
     pub(crate) fn inexact_numbers(
         &self,
         tool: &Registered,
@@ -50,12 +51,13 @@ impl Gate {
             .collect()
     }
 
-    /// The tools whose calls may be held, each with the places in its schema that take 64-bit integers.
+    /// Returns the tools whose calls may be held, each with the places in its schema that accept 64-bit
+    /// integers.
     pub(crate) fn tools_with_inexact_numbers(&self) -> Vec<(&str, Vec<String>)> {
         let session = SessionPolicy::default();
         let context = PolicyContext { roles: &[], session: &session, requester: "", grants: &[] };
         let asks = |tool: &Registered| {
-            // A condition of a rule holds where the argument is absent.
+            // With empty inputs all arguments are absent, so all conditions of rules hold.
             matches!(self.ruling(tool, &Input::new(), context).requirement, Requirement::NeedsApproval)
         };
         let tools =
@@ -71,7 +73,7 @@ impl Gate {
     }
 }
 
-/// Whether the tool takes the digits as a text in place of the integer.
+/// Whether the tool accepts the digits as a text in place of the integer.
 fn takes_text(tool: &Registered, input: &Input, pointer: &str, digits: &str) -> bool {
     let mut changed = Value::Object(input.clone());
     let Some(place) = changed.pointer_mut(pointer) else { return false };
@@ -79,8 +81,8 @@ fn takes_text(tool: &Registered, input: &Input, pointer: &str, digits: &str) -> 
     tool.takes(&changed)
 }
 
-/// Schemas of integers that may be beyond what a double holds exactly: by their format (OpenAPI Format Registry, and
-/// what `schemars` writes of Rust's types), or by a bound.
+/// Collects the schemas of integers that may be beyond the exact range of a double. They are found by their
+/// format (OpenAPI Format Registry, and the formats that `schemars` writes for Rust types), or by a bound.
 fn find_large_integers(pointer: &str, schema: &Value, places: &mut Vec<String>) {
     match schema {
         Value::Object(fields) => {

@@ -1,7 +1,7 @@
-//! The demo tools: list, read, write and delete the files of one folder, for real.
+//! The demo tools. They list, read, write and delete real files in one folder.
 //!
-//! The folder is held as a directory handle and every path is resolved beneath it, so that no path and no
-//! link leads out of it, not even one that somebody swaps while a tool runs.
+//! The folder is held as a directory handle, and every path is resolved beneath it. So no path and no link
+//! leads out of the folder, even if another process swaps a link while a tool runs.
 
 use super::{CancellationToken, Permit, RiskLevel, Tool, ToolCallId, ToolError};
 use cap_std::fs::{Dir, Metadata, OpenOptions};
@@ -12,16 +12,16 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The largest file that is read: what a model can still make something of.
+/// The largest file that the tools read, as a limit for the context of a model.
 const READ_BYTES_MAX: usize = 256 * 1024;
-/// The most files that are listed.
+/// Maximum number of listed files.
 const LISTED_MAX: usize = 1000;
-/// How many bytes are written between two looks at whether the call is cancelled.
+/// Number of bytes written between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Begins the names of files that are still being written. Nobody else may use, or sees, such a name.
+/// The prefix of temporary files. Callers cannot use such names, and the list leaves them out.
 const TEMPORARY: &str = ".holdpoint-";
 
-/// A folder, and the right to use what is in it.
+/// A folder, and the right to use its contents.
 #[derive(Debug, Clone)]
 pub struct Files {
     root: Arc<Dir>,
@@ -43,7 +43,7 @@ pub struct WriteFile(pub Files);
 #[derive(Debug, Clone)]
 pub struct DeleteFile(pub Files);
 
-// The comments on the inputs are read by models: they are the descriptions in the schemas.
+// Models read the doc comments of the inputs: they are the descriptions in the schemas.
 
 /// Nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -104,7 +104,7 @@ impl Tool for WriteFile {
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str = "Writes a text file in the folder, in place of what it held before.";
     const HIL: bool = true;
-    // Writing again would undo what others have written in between.
+    // A repeated write could undo later writes of others.
     const IDEMPOTENT: bool = false;
     const RISK: RiskLevel = RiskLevel::Medium;
     type Input = WriteInput;
@@ -124,7 +124,7 @@ impl Tool for DeleteFile {
     const NAME: &'static str = "delete_file";
     const DESCRIPTION: &'static str = "Deletes a file of the folder. It cannot be brought back.";
     const HIL: bool = true;
-    // Deleting again would delete what others have put there in between.
+    // A repeated deletion could delete a new file of others.
     const IDEMPOTENT: bool = false;
     const RISK: RiskLevel = RiskLevel::High;
     type Input = FileInput;
@@ -137,13 +137,13 @@ impl Tool for DeleteFile {
 }
 
 impl Files {
-    /// The folder at this path, made if there is none. What a server that was killed left of a file that it was writing is
-    /// removed.
+    /// Opens the folder at this path, and creates it if it does not exist. Removes temporary files that a
+    /// killed server left.
     ///
     /// # Errors
-    /// It cannot be made or opened.
+    /// Returns an error if the folder cannot be created or opened.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // The one place where a path of the whole machine is used.
+        // The only use of a path outside of the handle.
         let authority = cap_std::ambient_authority();
         Dir::create_ambient_dir_all(path, authority)?;
         let files = Self { root: Arc::new(Dir::open_ambient_dir(path, authority)?) };
@@ -151,8 +151,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Removes the files of temporary names that no process is writing: one that is being written is locked. What cannot be
-    /// looked at, or removed, stays.
+    /// Removes temporary files that no process writes; a process locks the file that it writes. Files that
+    /// cannot be opened or removed stay.
     fn remove_leftovers(&self, from: PathBuf) {
         let mut ahead = vec![from];
         while let Some(folder) = ahead.pop() {
@@ -172,9 +172,9 @@ impl Files {
                     Err(_being_written) => Ok(false),
                 });
                 match removed {
-                    Ok(true) => tracing::info!("a file that was half written is removed"),
+                    Ok(true) => tracing::info!("removed an incomplete temporary file"),
                     Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "a file that was half written stays"),
+                    Err(error) => tracing::warn!(%error, "could not remove an incomplete temporary file"),
                 }
             }
         }
@@ -182,8 +182,8 @@ impl Files {
 
     fn list(&self, cancellation: &CancellationToken) -> Result<Value, ToolError> {
         let mut files = Vec::new();
-        // The next path is the last one; a folder's ends in '/'. With that sign siblings compare as all that
-        // is in them does, so the walk meets the files in the order of their paths and may stop early.
+        // The next path is the last one. A folder's path ends in '/'. With this '/', siblings sort like all
+        // paths below them, so the walk visits the files in path order and may stop early.
         let mut ahead = self.entries("")?;
         while let Some(path) = ahead.pop() {
             go_on(cancellation)?;
@@ -198,13 +198,13 @@ impl Files {
         Ok(json!({ "files": files }))
     }
 
-    /// The files and folders in a folder, which is "" or ends in '/': the greatest first. Links and names that
-    /// no tool could be given are left out.
+    /// Returns the files and folders in a folder, in descending order. `folder` is "" or ends in '/'. Links
+    /// and names that no tool accepts are left out.
     fn entries(&self, folder: &str) -> Result<Vec<String>, ToolError> {
         let shown = if folder.is_empty() { "." } else { folder };
         let entries = match self.root.read_dir(shown) {
             Ok(entries) => entries,
-            // It was there a moment ago.
+            // The folder was removed after its parent was listed.
             Err(error) if error.kind() == ErrorKind::NotFound && !folder.is_empty() => return Ok(Vec::new()),
             Err(error) => return Err(failure(shown, &error)),
         };
@@ -227,7 +227,7 @@ impl Files {
         let place = locate(path)?.whole();
         let failed = |error| failure(path, &error);
         let metadata = self.root.metadata(&place).map_err(failed)?;
-        // Asked before opening: opening a pipe would wait for a writer.
+        // The check precedes opening, because opening a pipe waits for a writer.
         expect_file(path, &metadata)?;
         let mut bytes = Vec::new();
         let most = u64::try_from(READ_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
@@ -236,14 +236,14 @@ impl Files {
             return Err(wrong(path, "is larger than 256 KiB, the most that can be read"));
         }
         match String::from_utf8(bytes) {
-            // What holds NUL is no text, and a database may not take it.
+            // Content with NUL is not text, and a database may refuse it.
             Ok(content) if !content.contains('\0') => Ok(json!({ "path": path, "content": content })),
             _ => Err(wrong(path, "does not hold text in UTF-8")),
         }
     }
 
-    /// Writes to a file of the temporary name first, which stands in the same folder and is nobody else's, and
-    /// then gives it the name: who reads meanwhile reads the old content or the new.
+    /// Writes to the temporary file first, in the same folder, and then renames it. A concurrent reader sees
+    /// either the old content or the new content.
     fn write(
         &self,
         path: &str,
@@ -269,7 +269,7 @@ impl Files {
         let file =
             folder.open_with(temporary, OpenOptions::new().write(true).create_new(true)).map_err(failed)?;
         let mut file = file.into_std();
-        // So that a server that starts does not take it for a leftover. The lock ends with the process.
+        // The lock shows a starting server that the file is not a leftover. The lock ends with the process.
         let mut written = file.try_lock().map_err(|error| failed(error.into()));
         for chunk in content.as_bytes().chunks(CHUNK_BYTES) {
             written = written
@@ -277,12 +277,13 @@ impl Files {
                 .and_then(|()| file.write_all(chunk).map_err(failed));
         }
         let written = written
-            // Else a power failure could leave the new name on an empty file.
+            // Without the sync, a power failure could leave the new name with an empty file.
             .and_then(|()| file.sync_all().map_err(failed))
             .and_then(|()| go_on(cancellation))
             .and_then(|()| folder.rename(temporary, &folder, &place.name).map_err(failed));
         if let Err(error) = written {
-            // If this fails too the next server that starts removes it; until then the name is not listed.
+            // If the removal fails too, the next server that starts removes the file. Until then the name is
+            // not listed.
             folder.remove_file(temporary).unwrap_or_default();
             return Err(error);
         }
@@ -299,7 +300,7 @@ impl Files {
     }
 }
 
-/// A path that may be used: the folder, "." for the whole one, and the file's name in it.
+/// A valid path: the folder ("." for the root) and the name of the file in it.
 struct Place {
     folder: PathBuf,
     name: String,
@@ -311,8 +312,8 @@ impl Place {
     }
 }
 
-/// Checks a path by its text alone. The handle would refuse most of what is refused here, too, but could not
-/// say it as well; links only the handle can judge.
+/// Checks a path by its text alone. The handle refuses most such paths too, with less precise errors. Only
+/// the handle can judge links.
 fn locate(path: &str) -> Result<Place, ToolError> {
     if path.chars().any(char::is_control) {
         return Err(ToolError::new(format!("{path:?} holds a control character, which no name here may")));
@@ -351,11 +352,11 @@ fn wrong(path: &str, what: &str) -> ToolError {
     ToolError::new(format!("\"{path}\" {what}"))
 }
 
-/// The system's error in words that name no path of the server.
+/// Returns the system's error, without any path of the server.
 fn failure(path: &str, error: &io::Error) -> ToolError {
     match error.kind() {
         ErrorKind::NotFound => ToolError::new(format!("there is no file \"{path}\"")),
-        // The handle's own refusal has no number of the operating system; a mere lack of rights has one.
+        // The handle's own refusal has no error number of the operating system; a missing permission has one.
         ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             wrong(path, "leads out of the folder")
         }
@@ -366,7 +367,7 @@ fn failure(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-/// Does the work on a thread of its own, which may have to be waited for; unless the call is cancelled before.
+/// Runs the work on a blocking thread, unless the call is cancelled before.
 async fn blocking<T: Send + 'static, U: ?Sized>(
     permit: &Permit<U>,
     work: impl FnOnce(&CancellationToken) -> Result<T, ToolError> + Send + 'static,
@@ -377,7 +378,7 @@ async fn blocking<T: Send + 'static, U: ?Sized>(
     done.unwrap_or_else(|_| Err(ToolError::new("the work broke off and may be done in part")))
 }
 
-/// An error if the call is cancelled: nothing has been changed yet.
+/// Returns an error if the call is cancelled. Nothing has been changed at this point.
 fn go_on(cancellation: &CancellationToken) -> Result<(), ToolError> {
     if cancellation.is_cancelled() {
         return Err(ToolError::new("the call was cancelled; nothing was changed"));
@@ -391,7 +392,7 @@ mod tests {
     use std::fs;
     use tempfile::TempDir;
 
-    /// A folder with a neighbour that nothing may touch.
+    /// A folder with a sibling file that must stay untouched.
     struct Ground {
         top: TempDir,
         files: Files,
@@ -417,7 +418,8 @@ mod tests {
             self.files.list(&CancellationToken::new())
         }
 
-        /// What reading, writing and deleting say to this path, after which the neighbourhood is as it was.
+        /// Returns the errors of reading, writing and deleting at this path. Checks that the sibling is
+        /// unchanged.
         fn refusals(&self, path: &str) -> [String; 3] {
             let refusals = [self.files.read(path), self.write(path, "overwritten"), self.files.delete(path)]
                 .map(|refused| refused.unwrap_err().to_string());

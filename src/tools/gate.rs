@@ -1,7 +1,7 @@
-//! The gate: between a model that asks for a call and a tool that runs it.
+//! The gate between a model that makes a call and the tool that runs it.
 //!
-//! It judges every call a model makes (may it run, must a person be asked, can it be run at all), and it is
-//! the one place that runs a tool, which it does only for a [`Permit`].
+//! The gate judges every call of a model: whether the call may run, whether it needs an approval, and whether
+//! it can run at all. The gate is also the one place that runs a tool, and it requires a [`Permit`].
 
 use super::registry::{Does, Registered};
 use super::rules;
@@ -25,7 +25,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest account of what does not fit, in bytes.
+/// Maximum length of the list of errors in an invalid call, in bytes.
 const WHY_BYTES_MAX: usize = 4096;
 
 /// The gate of one server.
@@ -33,41 +33,41 @@ const WHY_BYTES_MAX: usize = 4096;
 pub(crate) struct Gate {
     registry: Arc<ToolRegistry>,
     limits: Limits,
-    /// Longest time a tool may take.
+    /// Maximum run time of a tool.
     timeout: Duration,
-    /// Longest time that a tool may take to return once its call is cancelled.
+    /// Maximum time from the cancellation of a call until its tool returns.
     cancel_grace: Duration,
     policy: Arc<Policy>,
     remembering: Remembering,
-    /// Of tools of which the operator says nothing else.
+    /// The setting for tools without a setting of their own.
     pub(super) exact_numbers: ExactNumbers,
 }
 
-/// For whom a call would run, and where.
+/// The user and the session of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicyContext<'a> {
     /// The roles of the user.
     pub(crate) roles: &'a [String],
-    /// What holds in the session.
+    /// The policy of the session.
     pub(crate) session: &'a SessionPolicy,
     /// The user, as an actor.
     pub(crate) requester: &'a str,
-    /// What was to be remembered in the session, about this tool and maybe others.
+    /// The grants of the session, for this tool and possibly for others.
     pub(crate) grants: &'a [Grant],
 }
 
-/// Whether a call may still run that was let through before.
+/// The result of judging a call again before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recheck {
-    /// As it was said.
+    /// The call may run as decided.
     Yes,
-    /// Nobody was asked, and somebody would be now.
+    /// The call was not held, and would be held now.
     NotUnasked,
-    /// Never, whatever a person said; why.
+    /// The policy forbids the call now, despite any approval. The text is the reason.
     Never(String),
 }
 
-/// A call, judged.
+/// A call with its judgement.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) input: Input,
@@ -95,27 +95,28 @@ impl Gate {
         &self.registry
     }
 
-    /// How this server remembers.
+    /// Returns the settings for grants.
     pub(crate) fn remembering(&self) -> &Remembering {
         &self.remembering
     }
 
-    /// Longest time a tool may take.
+    /// Returns the maximum run time of a tool.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Longest time that a tool may take to return once its call is cancelled.
+    /// Returns the maximum time from the cancellation of a call until its tool returns.
     pub(crate) fn cancel_grace(&self) -> Duration {
         self.cancel_grace
     }
 
-    /// Longest time until a call that runs has ended.
+    /// Returns the maximum time from the start of a call to its end.
     pub(crate) fn longest(&self) -> Duration {
         self.timeout.saturating_add(self.cancel_grace)
     }
 
-    /// Judges one call. `offered` are the tools the model was shown; another is unknown to it.
+    /// Judges one call. `offered` holds for the tools that the model was shown; a call of any other tool is
+    /// invalid.
     pub(crate) fn judge(
         &self,
         tool_name: &str,
@@ -173,7 +174,7 @@ impl Gate {
         self.policy.evaluate(&PolicyRequest { tool, hil, input, roles, may_run, session, remembered })
     }
 
-    /// The grant that is about a call, of somebody whose yes it would take now.
+    /// Returns a grant that covers a call and whose granter could approve the call now.
     fn remembered(
         &self,
         tool: &Registered,
@@ -192,7 +193,7 @@ impl Gate {
         about.find(|grant| tool.honours(grant, requester, handler)).map(|grant| grant.id)
     }
 
-    /// The grant by which nobody is asked about a call.
+    /// Returns the grant that lets a call run without approval.
     pub(crate) fn covering_grant(
         &self,
         tool: &Registered,
@@ -205,7 +206,7 @@ impl Gate {
         }
     }
 
-    /// What would go further under `to` than under `from`.
+    /// Returns what `to` permits and `from` does not, if anything.
     pub(crate) fn loosened<'a>(
         &'a self,
         from: &'a SessionPolicy,
@@ -215,7 +216,7 @@ impl Gate {
         self.policy.loosened(from, to, tools)
     }
 
-    /// What the policy says now of a call that it judged before. Only what is tighter than that counts.
+    /// Judges a stored call again by the current policy. Only a stricter ruling counts.
     pub(crate) fn recheck(
         &self,
         tool: &Registered,
@@ -231,8 +232,9 @@ impl Gate {
         }
     }
 
-    /// What does not fit in the inputs of a call that is to be approved: the tool's schema, and the limits that a
-    /// model's arguments have. Of an edit, also the numbers that a page cannot show; `edited` is what it changes.
+    /// Returns the errors in the inputs of a call that is about to be approved: by the tool's schema, and by
+    /// the limits for a model's arguments. With `edited`, the proposed inputs, the result includes the
+    /// numbers that a page cannot show.
     pub(crate) fn errors(&self, tool: &Registered, input: &Input, edited: Option<&Input>) -> Vec<InputError> {
         let errors = self.unfit(tool, input);
         match edited {
@@ -252,7 +254,7 @@ impl Gate {
         if arguments.len() > self.limits.args_bytes {
             return Err(format!("they are longer than {} bytes", self.limits.args_bytes));
         }
-        // Providers send nothing at all for a tool that takes nothing.
+        // Some providers send nothing for a tool without inputs.
         if arguments.trim().is_empty() {
             return Ok(Input::new());
         }
@@ -263,22 +265,22 @@ impl Gate {
         }
     }
 
-    /// What a child is given to do in place of the permitted call, or why it cannot be; `None` if the tool does the call
-    /// itself.
+    /// Returns the assignment of the child that executes the permitted call, or the error of a sub-agent that
+    /// cannot create one. `None` if the tool executes its calls itself.
     pub(crate) fn assignment(&self, permit: &Permit) -> Option<Result<Assignment, String>> {
         let Does::Delegate(agent) = &self.registry.get(permit.tool_name())?.does else { return None };
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| agent.assignment(permit.input())));
         Some(match made {
             Ok(made) => made.map_err(|error| error.to_string()),
             Err(_panic) => {
-                tracing::error!("a sub-agent's task broke");
+                tracing::error!("the task of a sub-agent panicked");
                 Err("the tool broke".to_owned())
             }
         })
     }
 
-    /// Runs the permitted call, for as long as the tool takes. A tool that panics may have had its effect: the outcome is
-    /// unknown. The panic takes nothing else with it.
+    /// Runs the permitted call, without a time limit. A tool that panics may have had its effect, so the
+    /// outcome is unknown. The panic ends nothing else.
     pub(crate) async fn run(&self, permit: Permit) -> Outcome {
         let tool = match self.registry.get(permit.tool_name()).map(|registered| registered.does.clone()) {
             Some(Does::Execute(tool)) => tool,
@@ -304,8 +306,9 @@ impl Gate {
         }
     }
 
-    /// Asks a tool what became of a call that was cut off. `None` if it does not know, or cannot say now. That it never
-    /// happened only the tool of that schema is believed: another of its name may ask somebody else.
+    /// Asks a tool about the outcome of a call that was cut off. `None` if the tool does not know the
+    /// outcome, or fails to report it now. `NeverHappened` counts only from a tool with the schema of the
+    /// call: another tool of the same name may ask another service.
     pub(crate) async fn verify(
         &self,
         tool_name: &str,
@@ -322,41 +325,41 @@ impl Gate {
                 same.then(|| Outcome::Failed(model_texts::NEVER_HAPPENED.to_owned()))
             }
             Ok(Ok(Ok(Verified::Unknown))) => None,
-            // In which words is no business of a log.
+            // The text of the error must not reach a log.
             Ok(Ok(Err(_))) => {
-                tracing::debug!(tool_call_id = %key, "a tool could not say what became of a call");
+                tracing::debug!(tool_call_id = %key, "a tool failed to verify the outcome of a call");
                 None
             }
             Ok(Err(_panic)) => {
-                tracing::error!(tool_call_id = %key, "a tool broke when it was asked what became of a call");
+                tracing::error!(tool_call_id = %key, "a tool panicked while verifying the outcome of a call");
                 None
             }
             Err(_elapsed) => {
-                tracing::warn!(tool_call_id = %key, "a tool took too long to say what became of a call");
+                tracing::warn!(tool_call_id = %key, "a tool timed out while verifying the outcome of a call");
                 None
             }
         }
     }
 
-    /// The outcome of a call that gave this.
+    /// Returns the outcome of a call with this output.
     pub(crate) fn succeeded(&self, output: Value) -> Outcome {
         Outcome::Succeeded(Output::new(output, self.limits.result_bytes))
     }
 
-    /// The words the model reads of this outcome.
+    /// Returns the text that the model reads for this outcome.
     pub(crate) fn result_text(&self, outcome: &Outcome, asked: &Input, ran: &Input) -> String {
         outcome.words(asked, ran, self.limits.result_bytes)
     }
 }
 
-/// Why a call is invalid, for the model: what is wrong, and where.
+/// Returns the reason why a call is invalid, for the model: each error with its place.
 fn unfit(why: &str, errors: &[InputError]) -> String {
     let mut why = why.to_owned();
     for error in errors {
         let place = if error.pointer.is_empty() { "/" } else { &error.pointer };
         let _infallible = write!(why, " {place}: {};", error.message);
     }
-    // Each error quotes what was wrong.
+    // Each error quotes the faulty value.
     let mut why = cut(why, WHY_BYTES_MAX);
     why.push_str(" the tool did not run.");
     why

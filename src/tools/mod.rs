@@ -1,4 +1,4 @@
-//! Tools: the trait, the registry, and the gate in front of them.
+//! Tools: the trait, the registry, and the gate.
 //!
 //! To add a tool: copy one of `files.rs`, give it a name, and register it in `app::demo_tools`.
 
@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Something a model may ask to have done.
+/// An action that a model may call.
 ///
 /// ```
 /// use holdpoint::tools::{Permit, RiskLevel, Tool, ToolError};
@@ -54,9 +54,10 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 ///
-/// A call can be cancelled while its tool runs ([`Permit::cancellation`]). A tool that takes its time listens, and returns
-/// soon with what is true then: an output if the effect has happened, an error if it has not and will not. An error
-/// means `failed`, "it did not happen", to the model and the person; a tool that does not know lets the grace pass.
+/// A call can be cancelled while its tool runs ([`Permit::cancellation`]). A tool with a long run time
+/// listens, and returns soon with the truth of that moment: an output if the effect has happened, an error if
+/// the effect has not happened and will not. An error becomes `failed`, which means to the model and the user
+/// that the effect did not happen. A tool that does not know returns nothing until the grace time ends.
 ///
 /// ```
 /// # use holdpoint::tools::{Permit, Tool, ToolError};
@@ -81,7 +82,7 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 ///
-/// `HIL` has no default: whoever writes a tool says whether a person is asked.
+/// `HIL` has no default: the author of a tool has to decide whether its calls need an approval.
 ///
 /// ```compile_fail
 /// # use holdpoint::tools::{Permit, Tool, ToolError};
@@ -97,50 +98,52 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 pub trait Tool: Send + Sync + 'static {
-    /// Its name: 1 to 64 of `a-z A-Z 0-9 _ -`, which is what every provider takes.
+    /// The name: 1 to 64 of `a-z A-Z 0-9 _ -`, which every provider accepts.
     const NAME: &'static str;
-    /// What it does, for the model and for the person who is asked.
+    /// The description, for the model and for the approver.
     const DESCRIPTION: &'static str;
-    /// Human in the loop: whether a person has to say yes to each call.
+    /// Human in the loop: whether a person has to approve each call.
     const HIL: bool;
-    /// Whether running a call twice does no more than running it once. Stored with each call. Only such a call is ever
-    /// run again: one that was cut off, at most three times in all, and each time with the same
-    /// [key](Permit::idempotency_key). An earlier attempt may still be under way then, in a process that was only taken
-    /// for dead. So if a later attempt fails nobody knows the call's outcome: it is `interrupted`, not `failed`.
+    /// Whether running a call twice has the same effect as running it once. The value is stored with each
+    /// call. Only idempotent calls run again: a call that was cut off is started at most three times in all,
+    /// each time with the same [key](Permit::idempotency_key). An earlier attempt may still run then, in a
+    /// process that was wrongly taken for dead. So if a later attempt fails, the outcome of the call is
+    /// unknown: the call is `interrupted`, not `failed`.
     const IDEMPOTENT: bool = false;
-    /// How much harm it can do, shown to the person.
+    /// The risk of a call, shown to the approver.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
-    /// What it takes. Its JSON Schema is what the model sees and what edited inputs are checked against; put
-    /// `#[serde(deny_unknown_fields)]` on it.
+    /// The inputs. The model sees their JSON Schema, and edited inputs are checked against it. Put
+    /// `#[serde(deny_unknown_fields)]` on this type.
     type Input: DeserializeOwned + JsonSchema + Send;
-    /// What it gives.
+    /// The output.
     type Output: Serialize + Send;
 
-    /// Does it. The permit is the right to; nobody runs a tool without one. It says on whose behalf the tool runs
-    /// ([`Permit::requester`]), and what that user may not reach the tool should not: who approved may be somebody
-    /// else, and their rights are none of the tool's. The future is not dropped when a
-    /// client goes away, nor when the call is cancelled or its time is up, only when the server leaves.
+    /// Runs the tool. The permit is the right to run; no tool runs without one. The permit names the user on
+    /// whose behalf the tool runs ([`Permit::requester`]). The tool should stay within the rights of this
+    /// user. The approver may be another user, whose rights do not apply. The future is dropped only when the
+    /// server stops, not when a client disconnects, the call is cancelled, or its time is up.
     ///
     /// # Errors
-    /// What went wrong, in words for the model and the person.
+    /// Returns the cause of the failure, in words for the model and the user.
     fn execute(
         &self,
         input: Self::Input,
         permit: Permit<Self>,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// Says what became of a call that was cut off: whoever ran it went away, gave it up, or took too long, and nobody
-    /// saw its end. It finds that out by the [key](Permit::idempotency_key) that the call had, and on behalf of the
-    /// same user ([`IdempotencyKey::requester`]).
+    /// Reports the outcome of a call that was cut off: the process that ran the call is gone, gave the call
+    /// up, or exceeded the time limit, and the end of the call is unknown. The tool finds the outcome by the
+    /// [key](Permit::idempotency_key) of the call, on behalf of the same user
+    /// ([`IdempotencyKey::requester`]).
     ///
-    /// It is asked again and again, for as long as `approval.start_deadline` after the call was given up, until it
-    /// knows; by several processes perhaps, and perhaps while the call is still under way in a process that was only
-    /// taken for dead. It must change nothing, and has the time of a call: `tools.timeout`. A tool that has no way to
-    /// find out leaves it as it is, and the call stays `interrupted` until its own late outcome or an operator settles
-    /// it.
+    /// The server calls this repeatedly, up to `approval.start_deadline` after the call was given up, until
+    /// the tool knows the outcome. Several processes may call it, also while the call still runs in a process
+    /// that was wrongly taken for dead. The method must change nothing, and its time limit is that of a call:
+    /// `tools.timeout`. A tool that cannot find the outcome keeps the default. Its call stays `interrupted`
+    /// until its own late outcome or an operator settles it.
     ///
     /// # Errors
-    /// It cannot be found out now. It is asked again.
+    /// The outcome cannot be found now. The server asks again.
     fn verify(
         &self,
         _key: &IdempotencyKey,
@@ -149,20 +152,21 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// What a tool knows of a call that was cut off.
+/// The outcome of a call that was cut off, as its tool reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verified<Output> {
-    /// It happened, and this is what it gave: the call succeeded.
+    /// The effect happened, with this output: the call succeeded.
     Happened(Output),
-    /// It did not happen and never will: the call failed. Not merely that nothing is to be seen of it yet: the process
-    /// that ran it may only have been paused, and come back. So only where whoever would have to do it has promised to
-    /// refuse this key from now on. Not believed of a tool whose schema is another than when the call was asked for.
+    /// The effect did not happen and never will: the call failed. A missing effect alone is not enough,
+    /// because the process that ran the call may only be paused and may resume. Return this only if the
+    /// service has promised to refuse this key from now on. The server ignores this answer from a tool whose
+    /// schema differs from the schema at the time of the call.
     NeverHappened,
-    /// Neither is known: it is asked again.
+    /// The outcome is unknown. The server asks again.
     Unknown,
 }
 
-/// A tool's failure, in words that the model and the person may read.
+/// The failure of a tool, in words that the model and the user may read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -170,7 +174,7 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// A failure in these words.
+    /// Creates a failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

@@ -1,4 +1,4 @@
-//! What a tool of a type gives, as JSON.
+//! The output of a typed tool, as JSON.
 
 use crate::domain::output::{DEPTH_MAX, not_json, too_deep};
 use serde::Serialize;
@@ -9,11 +9,11 @@ use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::thread;
 
-/// The stack on which a deep output is dropped. Only what is used of it takes memory.
+/// The stack of the thread that drops a deep output. Only the used part of it takes memory.
 const LARGE_STACK: usize = 256 * 1024 * 1024;
 
-/// The output as JSON, or words that say why it is missing. A `Value` comes back as it is: it can be measured, and taken
-/// apart, without recursion.
+/// Returns the output as JSON, or a text that explains why the output is missing. A `Value` is returned
+/// unchanged, because its depth can be measured, and the value dropped, without recursion.
 pub(super) fn as_json<O: Serialize + Send + 'static>(output: O) -> Value {
     let mut output = Some(output);
     if let Some(value) = (&mut output as &mut dyn Any).downcast_mut::<Option<Value>>() {
@@ -22,7 +22,7 @@ pub(super) fn as_json<O: Serialize + Send + 'static>(output: O) -> Value {
     let mut measuring = serde_json::Serializer::with_formatter(io::sink(), Levels(0));
     match output.serialize(&mut measuring) {
         Ok(()) => serde_json::to_value(&output).unwrap_or_else(|error| Value::String(not_json(&error))),
-        // The one thing that fails in writing to nowhere.
+        // Writing to a sink fails only at the depth limit.
         Err(error) if error.is_io() => {
             drop_deep(output);
             Value::String(too_deep())
@@ -31,16 +31,17 @@ pub(super) fn as_json<O: Serialize + Send + 'static>(output: O) -> Value {
     }
 }
 
-/// Drops what may be nested deeper than the stack of this thread is for. Without a thread it is not dropped at all.
+/// Drops a value that may be too deep for the stack of the current thread. If no thread can be spawned, the
+/// value is leaked.
 fn drop_deep<O: Send + 'static>(deep: O) {
     let deep = ManuallyDrop::new(deep);
     let dropping = thread::Builder::new().stack_size(LARGE_STACK);
     if let Err(error) = dropping.spawn(move || drop(ManuallyDrop::into_inner(deep))) {
-        tracing::error!(%error, "an output that is too deep could not be dropped");
+        tracing::error!(%error, "could not drop an output that is too deep");
     }
 }
 
-/// Counts levels, and fails at the first that is too many.
+/// A formatter that counts levels and fails at the first level beyond the limit.
 struct Levels(usize);
 
 impl Levels {

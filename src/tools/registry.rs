@@ -1,4 +1,4 @@
-//! The tools a server knows, by name.
+//! The registry: the tools of a server, by name.
 
 use super::output::as_json;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
@@ -16,25 +16,26 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What is known of a tool without running it.
+/// The static properties of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
-    /// Whether a person has to say yes to each call.
+    /// Whether a person has to approve each call.
     pub hil: bool,
-    /// Whether running a call twice does no more than running it once.
+    /// Whether running a call twice has the same effect as running it once.
     pub idempotent: bool,
-    /// How much harm it can do.
+    /// The risk of a call.
     pub risk: RiskLevel,
-    /// What it takes: a JSON Schema of an object.
+    /// The JSON Schema of the inputs, which are an object.
     pub input_schema: Value,
 }
 
 impl ToolSpec {
-    /// A tool known only at run time. Nobody vouched for it, so it asks, is of high risk and is not run again.
+    /// Creates the spec of a tool that is known only at run time. Its properties are unverified, so the tool
+    /// requires approval, has high risk, and is never run again.
     pub fn unclassified(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -62,7 +63,7 @@ impl ToolSpec {
     }
 }
 
-/// The schema of what a tool takes.
+/// Returns the schema of a tool's inputs.
 pub(super) fn schema_of<I: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -75,15 +76,16 @@ pub(super) fn schema_of<I: JsonSchema>() -> Value {
     input_schema
 }
 
-/// A tool without its types, for those known only at run time.
+/// A tool without its types, for tools that are known only at run time.
 pub trait DynTool: Send + Sync + 'static {
-    /// What is known of it. Read once, when it is registered.
+    /// Returns the spec. The registry reads it once, at registration.
     fn spec(&self) -> ToolSpec;
 
-    /// Does it, with the permit's inputs.
+    /// Runs the tool with the permit's inputs.
     fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>>;
 
-    /// Says what became of a call that was cut off: [`Tool::verify`]. Knows nothing, unless it is told how to find out.
+    /// Reports the outcome of a call that was cut off: [`Tool::verify`]. The default reports that the outcome
+    /// is unknown.
     fn verify<'a>(&'a self, _key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
         async { Ok(Verified::Unknown) }.boxed()
     }
@@ -122,43 +124,43 @@ impl<T: Tool> DynTool for Typed<T> {
     }
 }
 
-/// Nobody reads more errors of one input than this.
+/// Maximum number of reported errors for one input.
 pub(super) const ERRORS_MAX: usize = 16;
-/// Longest message of one of them, in bytes: it quotes what was wrong.
+/// Maximum length of one error message, in bytes. The message quotes the faulty value.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// Why a tool cannot be registered.
+/// The reason why a tool cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// Its name is not 1 to 64 of `a-z A-Z 0-9 _ -`.
+    /// The name is not 1 to 64 of `a-z A-Z 0-9 _ -`.
     #[error("tool name {0:?}: expected 1 to 64 of a-z, A-Z, 0-9, _ and -")]
     Name(String),
     /// Another tool has the name.
     #[error("tool {0:?} is registered twice")]
     Twice(String),
-    /// It is a sub-agent, and a tool that it names is not there.
+    /// The sub-agent names a tool that is not registered.
     #[error("sub-agent {0:?}: there is no tool {1:?}")]
     NoTool(String, String),
-    /// Its input schema is no schema, or not one of an object.
+    /// The input schema is not a valid schema, or not a schema of an object.
     #[error("tool {0:?}: the input schema {1}")]
     Schema(String, String),
 }
 
-/// An edited or proposed input that does not fit, field by field.
+/// One error in proposed or edited inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InputError {
-    /// Where: a JSON pointer (RFC 6901).
+    /// The place: a JSON pointer (RFC 6901).
     pub(crate) pointer: String,
-    /// What was expected there.
+    /// The expectation that the value does not meet.
     pub(crate) message: String,
 }
 
-/// What a permit for a tool is for. No tool has both.
+/// The way in which a tool's calls are done. Each tool has one.
 #[derive(Clone)]
 pub(super) enum Does {
-    /// The tool does it.
+    /// The tool executes the call.
     Execute(Arc<dyn DynTool>),
-    /// A child thread does it.
+    /// A child thread executes the call.
     Delegate(Arc<dyn DynSubAgent>),
 }
 
@@ -166,14 +168,14 @@ pub(super) enum Does {
 pub(crate) struct Registered {
     pub(crate) spec: ToolSpec,
     pub(crate) schema_hash: String,
-    /// What the operator says of it.
+    /// The operator's rules for the tool.
     pub(super) rules: ToolRules,
     pub(super) does: Does,
     validator: jsonschema::Validator,
 }
 
 impl Registered {
-    /// What does not fit in these inputs.
+    /// Returns the errors in these inputs.
     pub(crate) fn errors(&self, input: &Input) -> Vec<InputError> {
         self.validator
             .iter_errors(&Value::Object(input.clone()))
@@ -185,13 +187,13 @@ impl Registered {
             .collect()
     }
 
-    /// Whether the tool takes this.
+    /// Whether the inputs fit the tool's schema.
     pub(super) fn takes(&self, input: &Value) -> bool {
         self.validator.is_valid(input)
     }
 }
 
-/// The tools a server knows.
+/// The tools of a server.
 #[derive(Default)]
 pub struct ToolRegistry {
     pub(super) tools: BTreeMap<String, Registered>,
@@ -204,7 +206,7 @@ impl fmt::Debug for ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// No tools.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
@@ -212,24 +214,24 @@ impl ToolRegistry {
     /// Adds a tool.
     ///
     /// # Errors
-    /// Its name or its schema is unusable, or the name is taken.
+    /// Returns an error if the name or the schema is unusable, or if the name is taken.
     pub fn register<T: Tool>(&mut self, tool: T) -> Result<(), RegistryError> {
         self.register_dyn(Arc::new(Typed(tool)))
     }
 
-    /// Adds a tool known only at run time.
+    /// Adds a tool that is known only at run time.
     ///
     /// # Errors
-    /// As [`register`](Self::register).
+    /// Returns the errors of [`register`](Self::register).
     pub fn register_dyn(&mut self, tool: Arc<dyn DynTool>) -> Result<(), RegistryError> {
         let spec = tool.spec();
         self.insert(spec, Does::Execute(tool))
     }
 
-    /// Adds a tool whose calls a child thread does.
+    /// Adds a tool whose calls are executed by a child thread.
     ///
     /// # Errors
-    /// As [`register`](Self::register).
+    /// Returns the errors of [`register`](Self::register).
     pub fn register_sub_agent<T: SubAgent>(&mut self, agent: T) -> Result<(), RegistryError> {
         self.insert(sub_agent::spec::<T>(), Does::Delegate(Arc::new(TypedSubAgent(agent))))
     }
@@ -256,7 +258,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Whether all that sub-agents name is there; of use once all are.
+    /// Checks that every tool that a sub-agent names is registered. Call this after all registrations.
     pub(crate) fn check(&self) -> Result<(), RegistryError> {
         for (name, registered) in &self.tools {
             let Does::Delegate(agent) = &registered.does else { continue };
@@ -268,12 +270,12 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// What is known of every tool, by name.
+    /// Returns the specs of all tools, by name.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().map(|registered| &registered.spec)
     }
 
-    /// The names of the tools that do their calls themselves.
+    /// Returns the names of the tools that execute their calls themselves.
     pub(crate) fn executing(&self) -> impl Iterator<Item = &String> {
         let executing = |(_, tool): &(&String, &Registered)| matches!(tool.does, Does::Execute(_));
         self.tools.iter().filter(executing).map(|(name, _)| name)

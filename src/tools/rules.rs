@@ -1,9 +1,9 @@
-//! The operator's policy, as the configuration has it.
+//! The policy, built from the configuration.
 
 use crate::config::{Approval, ApprovalMode, ApprovalRule, RuleCondition, RuleEffect};
 use crate::domain::policy::{Condition, Effect, Mode, Policy, Rule, Test, Tools};
 
-/// The policy of a server.
+/// Returns the policy of a server.
 pub(super) fn policy(config: &Approval) -> Policy {
     let mode = match config.mode {
         ApprovalMode::Manual => Mode::Manual,
@@ -35,7 +35,7 @@ fn rule(config: &ApprovalRule) -> Rule {
     }
 }
 
-/// The one test that a condition has.
+/// Returns the condition with its one test.
 fn condition(config: &RuleCondition) -> Option<Condition> {
     let RuleCondition { argument, above, below, equals, not_in, matches, matches_none } = config.clone();
     let test = above

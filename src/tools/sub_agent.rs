@@ -1,4 +1,4 @@
-//! Sub-agents: tools whose calls a child thread does.
+//! Sub-agents: tools whose calls are executed by a child thread.
 
 use super::{Input, RiskLevel, ToolError, ToolSpec};
 use crate::domain::assignment::Assignment;
@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A tool that does nothing itself: a model in a thread of its own does what a call of it asks for, below the thread of
-/// the call, and what it says last is the call's result.
+/// A tool that delegates its calls. For each call, a model works in a child thread of the call's thread. The
+/// final answer of the child is the result of the call.
 ///
 /// ```
 /// use holdpoint::tools::SubAgent;
@@ -33,13 +33,13 @@ use serde_json::Value;
 /// }
 /// ```
 ///
-/// The child acts in the name of the same user, with the same roles, in the same session: what is asked there of a person
-/// is in the session's inbox, and what was remembered there holds. Nothing waits in memory meanwhile. There is no permit
-/// in it, because it begins nothing: whoever holds the permit of its call begins the child.
+/// The child acts on behalf of the same user, with the same roles, in the same session. Its held calls are in
+/// the session's inbox, and the session's grants apply. No task waits in memory meanwhile. A sub-agent gets
+/// no permit, because it starts nothing: the owner of the call's permit starts the child.
 ///
 /// ```compile_fail
 /// # use holdpoint::tools::SubAgent;
-/// // Whoever writes one says whether a person is asked before it begins.
+/// // The author of a sub-agent has to decide whether a person approves its calls.
 /// struct Forgetful;
 /// impl SubAgent for Forgetful {
 ///     const NAME: &'static str = "forgetful";
@@ -51,33 +51,33 @@ use serde_json::Value;
 /// }
 /// ```
 pub trait SubAgent: Send + Sync + 'static {
-    /// Its name, as a tool's; and the title of its threads.
+    /// The name of the tool, which is also the title of its threads.
     const NAME: &'static str;
-    /// What it does, for the model and for the person who is asked.
+    /// The description, for the model and for the approver.
     const DESCRIPTION: &'static str;
-    /// Human in the loop: whether a person has to say yes before it begins. What its tools want of a person they want in
-    /// any case.
+    /// Human in the loop: whether a person has to approve each call. The sub-agent's own tools require their
+    /// approvals in either case.
     const HIL: bool;
-    /// How much harm it can do, shown to the person.
+    /// The risk of the sub-agent, shown to the approver.
     const RISK: RiskLevel = if Self::HIL { RiskLevel::High } else { RiskLevel::Low };
-    /// The names of the tools that it may use, of those that the model has which calls it; `None` is all of these. Each
-    /// has to be registered.
+    /// The names of the tools that the sub-agent may use, a subset of the tools that the calling model has.
+    /// `None`: all tools of that model. Each tool has to be registered.
     const TOOLS: Option<&'static [&'static str]> = None;
-    /// What its model is told of itself, in place of `model.system_prompt`.
+    /// The instructions for the sub-agent's model, in place of `model.system_prompt`.
     const INSTRUCTIONS: Option<&'static str> = None;
-    /// What it takes, as of a [`Tool`](super::Tool).
+    /// The inputs, as for a [`Tool`](super::Tool).
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// What it is asked to do, in words: the user message of its thread.
+    /// Returns the task in words: the user message of the child thread.
     fn task(&self, input: Self::Input) -> String;
 }
 
 /// A sub-agent without its types.
 pub(super) trait DynSubAgent: Send + Sync {
-    /// The tools that it may use, if not all.
+    /// Returns the names of the tools that the sub-agent may use, if not all.
     fn tools(&self) -> Option<&'static [&'static str]>;
 
-    /// What a call with these inputs gives it to do.
+    /// Returns the assignment for a call with these inputs.
     fn assignment(&self, input: &Input) -> Result<Assignment, ToolError>;
 }
 
@@ -100,8 +100,8 @@ impl<T: SubAgent> DynSubAgent for TypedSubAgent<T> {
     }
 }
 
-/// What is known of a sub-agent. That it is begun again does no harm: who was cut off before its child was there has
-/// begun nothing, and behind that the child does the call.
+/// Returns the spec of a sub-agent. A repeated attempt does no harm: an attempt that was cut off before the
+/// commit of its child started nothing, and after that commit the child executes the call.
 pub(super) fn spec<T: SubAgent>() -> ToolSpec {
     ToolSpec {
         name: T::NAME.to_owned(),

@@ -1,27 +1,28 @@
-//! What in the operator's policy is about no tool, or about no argument of its tools.
+//! Parts of the operator's policy that match no tool, or no argument of the matching tools.
 
 use super::ToolRegistry;
 use crate::config::{Approval, ConfigError};
 use crate::domain::policy::Tools;
 use serde_json::Value;
 
-/// How deep a schema is followed; one that names itself has no end.
+/// Maximum depth to which a schema is followed. A schema that refers to itself has no end.
 const DEPTH_MAX: usize = 64;
 
-/// A part of the policy that matches less than it says.
+/// A part of the policy that matches less than it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unmatched {
-    /// Its key.
+    /// The configuration key.
     pub(crate) key: String,
-    /// What it does not match.
+    /// The reason, with the names that do not match.
     pub(crate) why: String,
 }
 
 impl ToolRegistry {
-    /// What in the policy matches nothing. A pattern may be about tools of another build.
+    /// Returns the parts of the policy that match nothing. A pattern may name tools of another build.
     ///
     /// # Errors
-    /// A name, without `*` and `?`, that no tool has: it is misspelt, and what it forbids would run.
+    /// Returns an error for a name, without `*` and `?`, that no tool has. The name is misspelt, and the tool
+    /// that it should forbid would run.
     pub(crate) fn check_policy(&self, policy: &Approval) -> Result<Vec<Unmatched>, ConfigError> {
         let mut unmatched = self.check_names("approval.always_deny", &policy.always_deny)?;
         unmatched.extend(self.check_names("approval.always_allow", &policy.always_allow)?);
@@ -63,7 +64,8 @@ impl ToolRegistry {
     }
 }
 
-/// Whether nothing that fits the schema has a value at this pointer. Where that cannot be said for certain it may have one.
+/// Whether no value that fits the schema has a member at this pointer. If this is uncertain, the result is
+/// false.
 fn excludes(schema: &Value, pointer: &str) -> bool {
     let unescaped = |token: &str| token.replace("~1", "/").replace("~0", "~");
     let path: Vec<String> = pointer.split('/').skip(1).map(unescaped).collect();
@@ -83,7 +85,7 @@ impl Walk<'_> {
         }
         let excluded_by = |schema: &Value| self.excludes(schema, path, depth + 1);
         if let Some(at) = fields.get("$ref").and_then(Value::as_str) {
-            // Old drafts heed nothing beside it.
+            // Old drafts ignore all keywords next to `$ref`.
             return at.strip_prefix('#').and_then(|at| self.root.pointer(at)).is_some_and(excluded_by);
         }
         let all_of = |name: &str| fields.get(name).and_then(Value::as_array);
@@ -106,7 +108,7 @@ impl Walk<'_> {
             None => fields.get("additionalProperties").is_some_and(below),
         };
         let no_item = || match first.parse::<usize>() {
-            // As JSON pointers write indexes.
+            // The form of array indexes in JSON pointers.
             Ok(index) if index.to_string() == *first => {
                 let listed = fields.get("prefixItems").and_then(|items| items.get(index));
                 listed.or(fields.get("items").filter(|items| !items.is_array())).is_some_and(below)

@@ -1,7 +1,7 @@
--- How much a thread holds, counted where it is written. The same as in counts_sqlite.sql.
+-- Counts of the messages and bytes of a thread, updated with each write. Equivalent to counts_sqlite.sql.
 
--- Rows that are inserted are counted once for each statement: an update of the thread for each row would leave as many
--- versions of it behind, and each of them is looked at by the next.
+-- Inserted rows are counted once for each statement. An update of the thread for each row would leave one
+-- dead version of the thread per row, and each later update reads all of these versions.
 CREATE FUNCTION holdpoint_messages_counted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE threads SET messages = threads.messages + counted.rows, bytes = threads.bytes + counted.bytes
@@ -19,7 +19,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What is being written counts once it is whole, or broken off.
+-- A step counts once it is complete or interrupted, not while it streams.
 CREATE FUNCTION holdpoint_step_counted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE threads

@@ -1,4 +1,4 @@
--- How much a thread holds, counted where it is written. The same as in counts_postgres.sql.
+-- Counts of the messages and bytes of a thread, updated with each write. Equivalent to counts_postgres.sql.
 
 CREATE TRIGGER messages_counted AFTER INSERT ON messages
 BEGIN
@@ -13,7 +13,7 @@ BEGIN
     WHERE thread_id = NEW.thread_id;
 END;
 
--- What is being written counts once it is whole, or broken off.
+-- A step counts once it is complete or interrupted, not while it streams.
 CREATE TRIGGER message_steps_counted AFTER UPDATE OF status, parts, provider_state ON message_steps
 WHEN NEW.status <> 'streaming'
 BEGIN

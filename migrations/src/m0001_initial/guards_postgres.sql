@@ -26,7 +26,7 @@ CREATE FUNCTION holdpoint_tool_call_moves() RETURNS trigger LANGUAGE plpgsql AS 
 DECLARE
     erasing BOOLEAN := OLD.finished_at IS NOT NULL AND OLD.erased_at IS NULL AND NEW.erased_at IS NOT NULL;
 BEGIN
-    -- What is erased stays erased, and erasing changes nothing but payloads.
+    -- An erased row stays erased. The erasing update changes only payloads.
     IF OLD.erased_at IS NOT NULL OR (NEW.erased_at IS NOT NULL AND (NOT erasing OR OLD.state <> NEW.state))
     THEN RAISE EXCEPTION 'only what has ended is erased, once'; END IF;
 
@@ -139,11 +139,11 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- In which order the events of a thread were written, as SQLite knows it by the rowid: the clocks of two processes do
--- not say that.
+-- The order in which the events of a thread were written. On SQLite the rowid gives this order. The clocks of
+-- two processes do not.
 ALTER TABLE events ADD COLUMN place BIGINT GENERATED ALWAYS AS IDENTITY;
 
--- The sequencer and the chain fill their columns once; the facts stay.
+-- The columns seq, hash and prev_hash are set once. The other columns never change.
 CREATE FUNCTION holdpoint_event_fixed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF (OLD.event_id, OLD.type, OLD.at, OLD.actor, OLD.tenant_id, OLD.user_id, OLD.held_tool, OLD.session_id,
@@ -213,7 +213,7 @@ CREATE TRIGGER messages_fixed BEFORE UPDATE ON messages
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
     FOR EACH ROW EXECUTE FUNCTION holdpoint_never_deleted();
 
--- TRUNCATE deletes without the DELETE triggers.
+-- TRUNCATE deletes rows without firing the DELETE triggers.
 CREATE TRIGGER messages_whole BEFORE TRUNCATE ON messages
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
 CREATE TRIGGER tool_calls_whole BEFORE TRUNCATE ON tool_calls
@@ -225,7 +225,7 @@ CREATE TRIGGER sent_answers_whole BEFORE TRUNCATE ON sent_answers
 CREATE TRIGGER events_whole BEFORE TRUNCATE ON events
     FOR EACH STATEMENT EXECUTE FUNCTION holdpoint_never_deleted();
 
--- Numbers are given once, and none is taken back.
+-- Each number is given once, and no number is taken back.
 CREATE FUNCTION holdpoint_sequence_grows() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.id <> OLD.id OR NEW.last < OLD.last

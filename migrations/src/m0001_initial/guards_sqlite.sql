@@ -57,7 +57,7 @@ CREATE TRIGGER tool_calls_born_alone BEFORE INSERT ON tool_calls
 WHEN NEW.child_run_id IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'a running call is delegated once, to a child thread of its own'); END;
 
--- That no other call has the child is said here too: UPDATE OR REPLACE would delete that one.
+-- The last condition refuses a child that another call has: UPDATE OR REPLACE would delete the other call.
 CREATE TRIGGER tool_calls_delegated BEFORE UPDATE ON tool_calls
 WHEN NEW.child_run_id IS NOT OLD.child_run_id AND NOT (OLD.child_run_id IS NULL
   AND OLD.state = 'executing' AND NEW.state = 'executing' AND EXISTS (
@@ -105,7 +105,7 @@ BEGIN SELECT RAISE(ABORT, 'what the model was told does not change'); END;
 CREATE TRIGGER sent_answers_kept BEFORE DELETE ON sent_answers
 BEGIN SELECT RAISE(ABORT, 'what the model was told is never deleted'); END;
 
--- The sequencer and the chain fill their columns once; the facts stay.
+-- The columns seq, hash and prev_hash are set once. The other columns never change.
 CREATE TRIGGER events_fixed BEFORE UPDATE ON events
 WHEN OLD.event_id IS NOT NEW.event_id OR OLD.type IS NOT NEW.type OR OLD.at IS NOT NEW.at
   OR OLD.actor IS NOT NEW.actor OR OLD.tenant_id IS NOT NEW.tenant_id
@@ -118,7 +118,7 @@ BEGIN SELECT RAISE(ABORT, 'events never change'); END;
 CREATE TRIGGER events_kept BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
 
--- What is erased stays erased, and erasing changes nothing but payloads.
+-- An erased row stays erased. The erasing update changes only payloads.
 CREATE TRIGGER tool_calls_erased BEFORE UPDATE ON tool_calls
 WHEN OLD.erased_at IS NOT NULL
   OR (NEW.erased_at IS NOT NULL AND (OLD.finished_at IS NULL OR OLD.state IS NOT NEW.state))
@@ -142,7 +142,7 @@ BEGIN SELECT RAISE(ABORT, 'what was said does not change'); END;
 CREATE TRIGGER messages_kept BEFORE DELETE ON messages
 BEGIN SELECT RAISE(ABORT, 'messages are never deleted'); END;
 
--- INSERT OR REPLACE deletes without the DELETE triggers.
+-- INSERT OR REPLACE deletes rows without firing the DELETE triggers.
 CREATE TRIGGER tool_calls_new BEFORE INSERT ON tool_calls
 WHEN EXISTS (SELECT 1 FROM tool_calls WHERE tool_call_id = NEW.tool_call_id
     OR (thread_id = NEW.thread_id AND wire_call_id = NEW.wire_call_id)
@@ -192,7 +192,7 @@ WHEN EXISTS (SELECT 1 FROM grants WHERE grant_id = NEW.grant_id
         AND process_id IS NEW.process_id))
 BEGIN SELECT RAISE(ABORT, 'grants are never replaced'); END;
 
--- Numbers are given once, and none is taken back.
+-- Each number is given once, and no number is taken back.
 CREATE TRIGGER event_sequence_grows BEFORE UPDATE ON event_sequence
 WHEN NEW.id <> OLD.id OR NEW.last < OLD.last
 BEGIN SELECT RAISE(ABORT, 'the numbers of events only grow'); END;

@@ -36,7 +36,7 @@ impl MigrationTrait for Initial {
         Ok(())
     }
 
-    /// There is no way back: these rows are the record of what people allowed.
+    /// Always fails. The rows are the record of what people approved, so this migration cannot be undone.
     async fn down(&self, _manager: &SchemaManager) -> Result<(), DbErr> {
         Err(DbErr::Migration("the first migration cannot be undone".to_owned()))
     }

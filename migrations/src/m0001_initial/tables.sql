@@ -1,5 +1,6 @@
--- Types are the ones SQLite and Postgres share. Times are microseconds since 1970. JSON is TEXT: jsonb
--- rewrites numbers and refuses the escape \u0000, and what was shown must be what runs, byte for byte.
+-- The types are those that SQLite and Postgres share. Times are microseconds since 1970. JSON is TEXT,
+-- because jsonb rewrites numbers and refuses the escape \u0000. The shown inputs must be the inputs that run,
+-- byte for byte.
 
 CREATE TABLE threads (
     thread_id   TEXT NOT NULL PRIMARY KEY,
@@ -10,19 +11,19 @@ CREATE TABLE threads (
     client_id   TEXT,
     title       TEXT NOT NULL,
     policy      TEXT,
-    -- How many messages it has, and how many bytes its words, arguments and results have, counted by triggers.
+    -- Number of messages, and bytes of texts, arguments and results. Triggers count both.
     messages    BIGINT NOT NULL DEFAULT 0,
     bytes       BIGINT NOT NULL DEFAULT 0,
     created_at  BIGINT NOT NULL,
     updated_at  BIGINT NOT NULL,
     deleted_at  BIGINT,
-    -- When the payloads of everything in it were erased.
+    -- When the payloads of the whole thread were erased.
     erased_at   BIGINT,
-    -- What calls refer to.
+    -- The target of the foreign key of tool_calls.
     UNIQUE (thread_id, tenant_id),
     CHECK (client_id IS NULL OR length(client_id) BETWEEN 1 AND 64),
     CHECK ((parent_id IS NULL) = (session_id = thread_id)),
-    -- A session has one policy, that of its root.
+    -- A session has one policy, which the root thread stores.
     CHECK (policy IS NULL OR parent_id IS NULL),
     CHECK (messages >= 0 AND bytes >= 0),
     CHECK (erased_at IS NULL OR deleted_at IS NOT NULL)
@@ -50,7 +51,7 @@ CREATE TABLE messages (
     CHECK ((role = 'user') = (content IS NOT NULL)),
     CHECK (role = 'assistant' OR status IN ('complete', 'superseded'))
 );
--- A retry of a message finds the one already stored, unless that one was cut off since.
+-- A retry of a message finds the stored message, unless that message is superseded.
 CREATE UNIQUE INDEX messages_client_id ON messages (thread_id, client_id)
     WHERE client_id IS NOT NULL AND status <> 'superseded';
 
@@ -81,7 +82,7 @@ CREATE TABLE runs (
     status               TEXT NOT NULL,
     model                TEXT,
     tools                TEXT,
-    -- What the model is told of itself, where that is not the server's own.
+    -- The instructions for the model, if they differ from those of the server.
     instructions         TEXT,
     roles                TEXT NOT NULL,
     owner                TEXT,
@@ -107,7 +108,7 @@ CREATE INDEX runs_resumed ON runs (run_id) WHERE server_resumes AND status IN ('
 CREATE TABLE tool_calls (
     tool_call_id        TEXT NOT NULL PRIMARY KEY,
     thread_id           TEXT NOT NULL,
-    -- Its thread's, so that the lists of a tenant's calls are read from an index.
+    -- The tenant of the thread, copied so that lists of the calls of a tenant use an index.
     tenant_id           TEXT NOT NULL,
     message_id          TEXT NOT NULL,
     step                INTEGER NOT NULL,
@@ -134,7 +135,7 @@ CREATE TABLE tool_calls (
     exec_attempt        INTEGER NOT NULL,
     lease_until         BIGINT,
     started_at          BIGINT,
-    -- The run of a child thread that does what the call asked for. It ends the call, and nobody's lease does.
+    -- The run of the child thread that executes the call. The child run ends the call, and no lease does.
     child_run_id        TEXT UNIQUE REFERENCES runs (run_id),
     cancel_requested_at BIGINT,
     output              TEXT,
@@ -156,9 +157,9 @@ CREATE TABLE tool_calls (
     CHECK (validated IS NOT FALSE OR state IN ('rejected', 'expired', 'cancelled', 'invalid')),
     CHECK ((validated IS NULL) = (decided_by IS NULL)),
     CHECK ((decided_by IS NULL) = (decided_at IS NULL)),
-    -- A call that a person was asked about can only run on a person's yes.
+    -- A held call runs only after the approval of a person or a handler, never of the system.
     CHECK (NOT held OR validated IS NOT TRUE OR decided_by NOT LIKE 'system:%'),
-    -- Nobody is asked about a duplicate, and without being asked nothing else is withdrawn.
+    -- A duplicate is never held. A call that is not held is cancelled only as a duplicate.
     CHECK ((state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')),
     CHECK (state NOT IN ('pending', 'expired') OR (held AND expires_at IS NOT NULL)),
     CHECK (state <> 'approved' OR start_deadline IS NOT NULL),
@@ -169,12 +170,12 @@ CREATE TABLE tool_calls (
     CHECK (state NOT IN ('executing', 'succeeded', 'interrupted') OR exec_id IS NOT NULL),
     CHECK (state NOT IN ('pending', 'rejected', 'expired', 'cancelled', 'invalid') OR exec_id IS NULL),
     CHECK (child_run_id IS NULL OR state IN ('executing', 'succeeded', 'failed', 'interrupted')),
-    -- Whoever runs it says that they live, or a child does it; never both.
+    -- An executing call has either a lease or a child run, never both.
     CHECK (lease_until IS NULL OR (state = 'executing' AND child_run_id IS NULL)),
     CHECK (state <> 'executing' OR lease_until IS NOT NULL OR child_run_id IS NOT NULL),
     CHECK (exec_attempt BETWEEN 0 AND 3 AND (idempotent OR exec_attempt <= 1)),
     CHECK ((state IN ('pending', 'approved', 'executing')) = (finished_at IS NULL)),
-    -- Whatever ended has words for the model, and nothing else has.
+    -- A call has a text for the model if and only if the call has ended.
     CHECK ((finished_at IS NULL) = (result IS NULL)),
     CHECK ((state = 'succeeded') = (output IS NOT NULL))
 );
@@ -200,7 +201,7 @@ CREATE TABLE decisions (
     surface      TEXT NOT NULL,
     source       TEXT,
     at           BIGINT NOT NULL,
-    -- Where several people have to say yes, each says so, and the last one's decides.
+    -- With a quorum, each approval is a row. The approval that completes the quorum is the final row.
     CHECK (final OR verdict = 'approve'),
     CHECK (verdict IN ('approve', 'reject', 'expire', 'cancel')),
     CHECK (remember IS NULL OR (remember = 'session' AND verdict = 'approve' AND final)),
@@ -233,8 +234,8 @@ CREATE TABLE events (
     type         TEXT NOT NULL,
     at           BIGINT NOT NULL,
     actor        TEXT NOT NULL,
-    -- Its thread's tenant and user, and the tool of its call where a person is or was asked about that: so the events
-    -- that a reader may see are read from an index. Whether the reader may see them, thread and call say.
+    -- Copies of the tenant and the user of the thread, and the tool of a held call, so that reads of visible
+    -- events use an index. The rows of the thread and of the call determine the visibility.
     tenant_id    TEXT NOT NULL,
     user_id      TEXT NOT NULL,
     held_tool    TEXT,
@@ -249,8 +250,8 @@ CREATE TABLE events (
     CHECK (hash IS NULL OR seq IS NOT NULL),
     CHECK (held_tool IS NULL OR tool_call_id IS NOT NULL)
 );
--- For each way to choose what is read, in the order of the numbers. An event without a number is in none of them that
--- is for readers alone: on Postgres each event is written twice, and so only once there.
+-- One index for each filter of a reader, in the order of the numbers. The indexes that only readers use leave
+-- out events without a number. On Postgres each event is written twice, and so enters these indexes once.
 CREATE INDEX events_run ON events (run_id, seq);
 CREATE INDEX events_tenant ON events (tenant_id, seq) WHERE seq IS NOT NULL;
 CREATE INDEX events_user ON events (tenant_id, user_id, seq) WHERE seq IS NOT NULL;
@@ -260,8 +261,8 @@ CREATE INDEX events_call ON events (tool_call_id, seq) WHERE seq IS NOT NULL AND
 CREATE INDEX events_held ON events (tenant_id, held_tool, seq) WHERE seq IS NOT NULL AND held_tool IS NOT NULL;
 CREATE INDEX events_unnumbered ON events (event_id) WHERE seq IS NULL;
 
--- The highest seq that an event has. Who numbers events holds this row's lock, so that a reader who has seen a number
--- never finds a lower one later.
+-- The highest seq of all events. The transaction that numbers events locks this row, so a reader that has
+-- seen a number never finds a lower number later.
 CREATE TABLE event_sequence (
     id   INTEGER NOT NULL PRIMARY KEY,
     last BIGINT NOT NULL,
@@ -270,7 +271,7 @@ CREATE TABLE event_sequence (
 );
 INSERT INTO event_sequence (id, last) VALUES (1, 0);
 
--- The key that tickets are signed with, the same for all servers: 256 random bits in hexadecimal.
+-- The key that signs tickets, the same for all servers: 256 random bits in hexadecimal.
 CREATE TABLE ticket_keys (
     id          INTEGER NOT NULL PRIMARY KEY,
     signing_key TEXT NOT NULL,
@@ -278,7 +279,7 @@ CREATE TABLE ticket_keys (
     CHECK (length(signing_key) = 64)
 );
 
--- The tickets that were used. A row is kept for longer than its ticket could be used.
+-- Used tickets. A row outlives the time in which its ticket is valid.
 CREATE TABLE used_tickets (
     ticket_id  TEXT NOT NULL PRIMARY KEY,
     expires_at BIGINT NOT NULL,
@@ -292,9 +293,9 @@ CREATE TABLE grants (
     session_id   TEXT NOT NULL REFERENCES threads (thread_id),
     tool_name    TEXT NOT NULL,
     schema_hash  TEXT NOT NULL,
-    -- Only calls with these inputs; without it, with any.
+    -- If set, the grant covers only calls with these inputs. Otherwise the grant covers any inputs.
     input_hash   TEXT,
-    -- Only in this process, and gone with it.
+    -- If set, the grant holds only in this process, and ends with the process.
     process_id   TEXT,
     granted_by   TEXT NOT NULL,
     roles        TEXT NOT NULL,

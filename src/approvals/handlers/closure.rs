@@ -5,7 +5,7 @@ use futures::FutureExt;
 use std::fmt;
 use std::future::Future;
 
-/// Asks an async closure.
+/// A handler that calls an async closure.
 ///
 /// ```
 /// use holdpoint::handlers::{Closure, HandlerAnswer};
@@ -22,7 +22,7 @@ pub struct Closure<F> {
 }
 
 impl<F> Closure<F> {
-    /// Known by this name.
+    /// Creates a handler with this name.
     pub fn new<Answering>(name: impl Into<String>, ask: F) -> Self
     where
         F: Fn(ApprovalRequest) -> Answering,

@@ -1,12 +1,13 @@
-//! Approval handlers: who is asked first, in this process, about a call that is held.
+//! Approval handlers: the server asks them first, in this process, about a held call.
 //!
-//! A handler is given when an app is built. Behind a hold, once the calls are stored as pending and that is told, it is
-//! asked about each of them, for at most `approval.handler_timeout`; meanwhile the stream stays open, and the routes decide as
-//! ever. Whoever decides first wins. A call that the handler leaves to the routes is decided there, and only there.
+//! An app takes its handler when it is built. After a hold, the calls are stored as pending and the client is
+//! notified. Then the handler is asked about each of them, for at most `approval.handler_timeout`. Meanwhile
+//! the stream stays open, and the routes accept decisions as usual. The first decision wins. A call that the
+//! handler leaves to the routes can only be decided there.
 //!
-//! - [`Deferred`] leaves every call to the routes: what the server uses.
-//! - [`Closure`] asks an async closure.
-//! - [`Terminal`] asks whoever sits at a terminal.
+//! - [`Deferred`] leaves every call to the routes. The server uses it.
+//! - [`Closure`] calls an async closure.
+//! - [`Terminal`] asks the user of a terminal.
 
 mod closure;
 mod reply;
@@ -27,14 +28,15 @@ use futures::FutureExt;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// The longest name of a handler.
+/// The maximum length of a handler's name.
 const NAME_MAX: usize = 64;
 
-/// What is asked about held calls.
+/// A handler that is asked about held calls.
 ///
-/// Its word goes the way of everybody's: the policy is asked once more, inputs that it changes have to fit the tool, a
-/// call is decided once. It is one voice where a tool wants several. It is a part of the program, so no role binds it; who
-/// decides is written down as `handler:<name>`.
+/// An answer is treated as any other decision: the policy is checked again, edited inputs have to fit the
+/// tool, and a call is decided once. If a tool needs several approvals, the handler's approval counts as one.
+/// A handler is part of the program, so no role restricts it. Decisions record the handler as
+/// `handler:<name>`.
 ///
 /// ```
 /// use holdpoint::handlers::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
@@ -58,18 +60,19 @@ const NAME_MAX: usize = 64;
 /// }
 /// ```
 pub trait ApprovalHandler: Send + Sync + 'static {
-    /// What it is known by in decisions and events: 1 to 64 of `a-z A-Z 0-9 _ -`. Who has another name is somebody else: what
-    /// was remembered on its word counts no more.
+    /// Returns the name of the handler in decisions and events: 1 to 64 of `a-z A-Z 0-9 _ -`. A handler with
+    /// another name is another actor: grants under the old name no longer count.
     fn name(&self) -> &str;
 
-    /// Whether it may answer anything but [`HandlerAnswer::Deferred`]. One that does not is never asked.
+    /// Whether the handler may answer anything but [`HandlerAnswer::Deferred`]. If false, the handler is
+    /// never asked.
     fn asks(&self) -> bool {
         true
     }
 
-    /// Asks about one held call. Several may be asked about at once. It must not block its thread; what it waits for
-    /// is dropped when its time is over, somebody else decides, the run is cancelled or the process is about to leave.
-    /// An error, or a panic, leaves the call to the routes.
+    /// Asks about one held call. Several calls may be asked about at once. The future must not block its
+    /// thread. It is dropped when its time is over, another decider decides, the run is cancelled, or the
+    /// process is about to stop. An error or a panic leaves the call to the routes.
     fn ask(&self, request: ApprovalRequest) -> BoxFuture<'_, Result<HandlerAnswer, HandlerError>>;
 }
 
@@ -79,37 +82,37 @@ impl fmt::Debug for dyn ApprovalHandler {
     }
 }
 
-/// Why a handler could not ask. It goes to the log of the server, and to nobody else.
+/// An error of a handler. Only the log of the server contains it.
 pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A held call, as a handler is asked about it.
+/// A held call, as its handler receives it.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
     /// The call.
     pub tool_call_id: ToolCallId,
-    /// The thread in which the model asks for it.
+    /// The thread in which the model made the call.
     pub thread_id: ThreadId,
-    /// The root thread of its session.
+    /// The root thread of the session.
     pub session_id: ThreadId,
-    /// Its run.
+    /// The run of the call.
     pub run_id: RunId,
-    /// Its tool.
+    /// The name of the tool.
     pub tool_name: String,
-    /// What it would run with.
+    /// The inputs that the call would run with.
     pub input: Input,
     /// How much harm the tool can do.
     pub risk: RiskLevel,
-    /// Why somebody is asked.
+    /// Why the call is held.
     pub reason: Option<String>,
-    /// On whose behalf it would run.
+    /// The user on whose behalf the call would run.
     pub requester: Requester,
-    /// When the time to answer is over that people have, by the database's clock.
+    /// When the time for a decision is over, by the clock of the database.
     pub expires_at: Option<SystemTime>,
 }
 
 impl fmt::Debug for ApprovalRequest {
-    /// Without the inputs, which are no business of a log.
+    /// Omits the inputs, which do not belong in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApprovalRequest")
             .field("tool_call_id", &self.tool_call_id)
@@ -138,43 +141,44 @@ impl ApprovalRequest {
     }
 }
 
-/// What a handler says of a held call.
+/// The answer of a handler about a held call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HandlerAnswer {
-    /// It runs.
+    /// The call runs.
     Approved {
-        /// Inputs in place of the model's, if they are to be others.
+        /// Inputs that replace the model's, if edited.
         inputs: Option<Input>,
-        /// How far the yes reaches beyond the call, if it does.
+        /// How far the approval extends beyond the call, if it is remembered.
         remember: Option<Remember>,
     },
-    /// It does not run.
+    /// The call does not run.
     Denied {
-        /// Why, for the model and the record.
+        /// The reason, for the model and the record.
         reason: Option<String>,
     },
-    /// It is withdrawn, and nobody has said no.
+    /// The call is withdrawn without a rejection.
     Cancelled {
-        /// Why, for the model and the record.
+        /// The reason, for the model and the record.
         reason: Option<String>,
     },
-    /// It is left to the routes.
+    /// The call is left to the routes.
     Deferred,
 }
 
 impl HandlerAnswer {
-    /// A yes to this one call, as it was proposed.
+    /// Returns an approval of this one call, as it was proposed.
     pub const fn approved() -> Self {
         Self::Approved { inputs: None, remember: None }
     }
 
-    /// A no, for this reason.
+    /// Returns a rejection for this reason.
     pub fn denied(reason: impl Into<String>) -> Self {
         Self::Denied { reason: Some(reason.into()) }
     }
 }
 
-/// Leaves every call to the routes, where a person decides whenever they come: nothing waits in the process meanwhile.
+/// Leaves every call to the routes, where a person decides at any time. Meanwhile nothing waits in the
+/// process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deferred;
 
@@ -192,7 +196,7 @@ impl ApprovalHandler for Deferred {
     }
 }
 
-/// A handler, as decisions and events name it.
+/// Returns the actor of a handler, for decisions and events.
 pub(crate) fn actor(handler: &dyn ApprovalHandler) -> String {
     format!("handler:{}", handler.name())
 }

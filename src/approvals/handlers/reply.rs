@@ -1,11 +1,12 @@
-//! What somebody at a terminal types as an answer.
+//! Answers that a user types at a terminal.
 
 use super::{HandlerAnswer, Remember};
 
-/// The question behind what is asked about.
+/// The question after the details of the call.
 pub(super) const QUESTION: &str = "[y]es, [s]ession, [n]o [why], [c]ancel, [l]ater? ";
 
-/// The answer in a line, if it is one. Only what begins with a word of the question is: a slip decides nothing.
+/// Parses an answer. Only a line that begins with a word of the question is an answer: a typing error decides
+/// nothing.
 pub(super) fn answer(line: &str) -> Option<HandlerAnswer> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

@@ -1,4 +1,4 @@
-//! A handler that asks whoever sits at a terminal.
+//! A handler that asks the user of a terminal.
 
 use super::reply::{self, QUESTION};
 use super::{ApprovalHandler, ApprovalRequest, BoxFuture, HandlerAnswer, HandlerError};
@@ -13,28 +13,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, oneshot};
 
-/// Asks whoever sits at a terminal, one question at a time. What is typed before a question is shown, or to one that is
-/// over, decides nothing; where nobody can type any more, calls are left to the routes.
+/// Asks the user of a terminal, one question at a time. Input that is typed before a question appears, or for
+/// a question that is over, decides nothing. At the end of the input, calls are left to the routes.
 pub struct Terminal<R = BufReader<Stdin>, W = Stderr> {
-    /// Who has it asks, until a line was read.
+    /// The holder of this lock asks, until it has read a line.
     lines: Arc<Turn<R>>,
     shown: Arc<Mutex<W>>,
-    /// Discards what was typed and not read yet.
+    /// Discards input that was typed and not read yet.
     discard: fn(&mut R) -> io::Result<()>,
 }
 
 impl Terminal {
-    /// The terminal of this process: it is asked on its error output, and reads its input.
+    /// Returns a handler for the terminal of this process: it asks on standard error and reads standard
+    /// input.
     pub fn new() -> Self {
         Self { discard: discard_typed, ..Self::between(BufReader::new(io::stdin()), io::stderr()) }
     }
 }
 
-/// What comes over a pipe is no answer that was typed too early.
+/// Input over a pipe is kept: it is not an answer that was typed too early.
 fn discard_typed(lines: &mut BufReader<Stdin>) -> io::Result<()> {
     if lines.get_ref().is_terminal() {
         tcflush(lines.get_ref(), QueueSelector::IFlush)?;
-        // `Stdin` has a buffer too, and fills it only for pieces that are smaller than this one's.
+        // `Stdin` has its own buffer, and fills it only for reads that are smaller than this buffer.
         let read_ahead = lines.buffer().len();
         lines.consume(read_ahead);
     }
@@ -48,7 +49,8 @@ impl Default for Terminal {
 }
 
 impl<R, W> Terminal<R, W> {
-    /// One whose lines are read here, and whose questions are written there. Lines that come before a question answer it.
+    /// Returns a handler that reads lines from `lines` and writes questions to `shown`. A line that arrives
+    /// before a question answers it.
     pub fn between(lines: R, shown: W) -> Self {
         Self { lines: Arc::new(Turn::new(lines)), shown: Arc::new(Mutex::new(shown)), discard: |_| Ok(()) }
     }
@@ -72,9 +74,10 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
             let (said, answer) = oneshot::channel();
             let (shown, over, discard) = (question.shown.clone(), question.over.clone(), self.discard);
             let asked = Asked { lines, shown, over, discard };
-            // A thread of its own: one of the runtime's would keep the process from leaving until somebody types.
+            // A thread of its own: a thread of the runtime would keep the process from exiting until a line
+            // is typed.
             std::thread::Builder::new().name("terminal".to_owned()).spawn(move || {
-                // Nobody waits for it any more, perhaps.
+                // The receiver may be gone.
                 let _gone = said.send(asked.until_answered(&request));
             })?;
             let answer = answer.await?;
@@ -85,7 +88,7 @@ impl<R: BufRead + Send + 'static, W: Write + Send + 'static> ApprovalHandler for
     }
 }
 
-/// A question while somebody waits for its answer.
+/// A question whose caller waits for an answer.
 struct Question<W: Write> {
     shown: Arc<Mutex<W>>,
     over: Arc<AtomicBool>,
@@ -116,7 +119,7 @@ impl<R: BufRead, W: Write> Asked<R, W> {
         let why = request.reason.as_deref().map(visible).unwrap_or_default();
         self.show(&format!("\n{tool} ({risk:?} risk) wants to run with\n  {}\n{why}\n", visible(&input)))?;
         loop {
-            // After the inputs are shown, and before the prompt: what was typed until then answers nothing.
+            // After the inputs are shown, and before the prompt: earlier input answers nothing.
             (self.discard)(&mut self.lines)?;
             self.show(QUESTION)?;
             let mut line = String::new();

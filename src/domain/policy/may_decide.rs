@@ -1,38 +1,38 @@
-//! Who may have a tool run, and who may answer for a call.
+//! The rights of users: to have a tool run, and to decide a held call.
 
-/// Whether a tool runs on behalf of somebody with these roles: for who has one of its own, or for everybody where it has
-/// none. For others it does not exist.
+/// Whether a tool runs on behalf of a user with these roles. The user needs one of `run_roles`; a tool
+/// without `run_roles` runs for every user. For all other users the tool does not exist.
 pub(crate) fn may_run(roles: &[String], run_roles: &[String]) -> bool {
     run_roles.is_empty() || roles.iter().any(|role| run_roles.contains(role))
 }
 
-/// How somebody stands to a held call.
+/// The relation of a user to a held call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Relation {
-    /// Whether it is of a thread of theirs: the same tenant and user, with whatever token they come.
+    /// Whether the call is in one of the user's threads: same tenant and same user, with any token.
     pub(crate) requester: bool,
-    /// Whether its tool runs on their behalf.
+    /// Whether the tool of the call runs on the user's behalf.
     pub(crate) may_run: bool,
-    /// Whether they have a role that approves its tool's calls.
+    /// Whether the user has a role that approves calls of the tool.
     pub(crate) approver: bool,
-    /// Whether its tool wants another person than the requester.
+    /// Whether the tool requires an approver other than the requester.
     pub(crate) other_person: bool,
 }
 
-/// What somebody may say about a held call.
+/// The decisions that a user may make about a held call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MayDecide {
-    /// Yes or no.
+    /// Approve or reject.
     ApproveOrReject,
-    /// No, and not yes. A rejection runs nothing and hurts nobody, so the requester may always take back what was
-    /// asked in their name.
+    /// Reject only. A rejection runs nothing and does no harm, so the requester may always withdraw a call.
     OnlyReject,
-    /// Nothing: they see it at most.
+    /// Neither. The user can see the call at most.
     Nothing,
 }
 
-/// What who stands so may say. The tool runs on the requester's behalf, so nothing but their being allowed to run it
-/// makes up for their own yes; a role that approves is for the calls of others.
+/// Returns the decisions that this relation permits. The tool runs on the requester's behalf, so a requester
+/// may approve only with the right to run the tool. A role that approves applies only to calls of other
+/// users.
 pub(crate) fn may_decide(standing: Relation) -> MayDecide {
     match standing {
         Relation { requester: true, may_run: true, other_person: false, .. } => MayDecide::ApproveOrReject,

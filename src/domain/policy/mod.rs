@@ -1,4 +1,4 @@
-//! Who has to be asked before a tool runs, and who may answer.
+//! The policy: which calls need an approval, and which users may decide them.
 
 mod may_decide;
 mod rule;
@@ -12,117 +12,117 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a server, by its operator's word, says of calls before anybody is asked.
+/// The operator's policy of a server, which applies before any person decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Policy {
-    /// What becomes of tools that ask.
+    /// The effect on calls of tools that require approval.
     pub(crate) mode: Mode,
     /// Tools that never run.
     pub(crate) always_deny: Tools,
-    /// Tools about which nobody is asked.
+    /// Tools that run without approval.
     pub(crate) always_allow: Tools,
     /// Rules on inputs, in the operator's order.
     pub(crate) rules: Vec<Rule>,
 }
 
-/// What becomes of the calls of tools that ask.
+/// The effect on calls of tools that require approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// A person decides each.
+    /// A person decides each call.
     #[default]
     Manual,
-    /// They run.
+    /// The calls run.
     AutoApprove,
-    /// They do not run.
+    /// The calls do not run.
     AutoDeny,
 }
 
-/// What holds in one session beside the operator's policy.
+/// The policy of one session, in addition to the operator's policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionPolicy {
-    /// In place of the server's mode.
+    /// The mode that replaces the server's mode.
     pub(crate) mode: Option<Mode>,
-    /// For single tools, by their names.
+    /// Policies for single tools, by tool name.
     pub(crate) tools: BTreeMap<String, ToolPolicy>,
 }
 
-/// What a session says of one tool.
+/// The policy of a session for one tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ToolPolicy {
-    /// Nobody is asked.
+    /// The tool runs without approval.
     Allow,
-    /// A person is asked.
+    /// A call needs an approval.
     Ask,
-    /// It does not run.
+    /// The tool does not run.
     Deny,
 }
 
-/// A call about which the policy is asked.
+/// A call for the policy to evaluate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PolicyRequest<'a> {
-    /// The tool's name.
+    /// The name of the tool.
     pub(crate) tool: &'a str,
-    /// Whether the tool itself asks.
+    /// Whether the tool itself requires approval.
     pub(crate) hil: bool,
-    /// What it would run with.
+    /// The inputs that would run.
     pub(crate) input: &'a Input,
-    /// The roles of the user on whose behalf it would run.
+    /// The roles of the user on whose behalf the call would run.
     pub(crate) roles: &'a [String],
-    /// Whether the tool runs on behalf of who has these.
+    /// Whether the tool runs on behalf of a user with these roles.
     pub(crate) may_run: bool,
-    /// What holds in its session.
+    /// The policy of the call's session.
     pub(crate) session: &'a SessionPolicy,
-    /// The choice that somebody had remembered for such calls, by its id.
+    /// The id of a grant that covers the call.
     pub(crate) remembered: Option<GrantId>,
 }
 
-/// What the policy says of a call.
+/// The policy's ruling on a call.
 #[derive(Debug)]
 pub(crate) struct Ruling {
-    /// What is required.
+    /// The requirement.
     pub(crate) requirement: Requirement,
-    /// What says so.
+    /// The part of the policy that ruled.
     pub(crate) source: Source,
-    /// Why, for the person who is asked and for the model.
+    /// The reason, for the approver and for the model.
     pub(crate) reason: String,
 }
 
-/// What the policy requires of a call.
+/// The requirement of the policy for a call.
 #[derive(Debug)]
 pub(crate) enum Requirement {
-    /// Nobody is asked.
+    /// The call runs without approval.
     Skip(Cleared),
-    /// A person is asked.
+    /// The call needs an approval.
     NeedsApproval,
-    /// It does not run, whatever anybody says.
+    /// The call does not run. No approval changes that.
     Forbidden,
 }
 
-/// What of the policy answered.
+/// The part of the policy that ruled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The operator's list of what never runs.
+    /// The operator's list of tools that never run.
     AlwaysDeny,
-    /// The operator's list of what nobody is asked about.
+    /// The operator's list of tools that run without approval.
     AlwaysAllow,
-    /// A rule of the operator's, by its name.
+    /// An operator's rule, by name.
     Rule(String),
     /// The roles for which the tool runs.
     Role,
-    /// A choice that was to be remembered, by its id.
+    /// A grant, by id.
     Remembered(GrantId),
     /// The session's policy.
     Session,
-    /// The tool's own word.
+    /// The tool's own setting.
     Tool,
     /// The mode.
     Mode,
 }
 
 impl fmt::Display for Source {
-    /// The source's word on the wire and in the table.
+    /// Writes the name of the source on the wire and in the table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlwaysDeny => f.write_str("always_deny"),
@@ -137,39 +137,40 @@ impl fmt::Display for Source {
     }
 }
 
-/// What becomes of a call that a model asks for.
+/// The judgement on a call that the model makes.
 #[derive(Debug)]
 pub(crate) enum Judgement {
-    /// It runs now.
+    /// The call runs now.
     Cleared(Cleared, Source),
-    /// The marker that stands where its execution would: it waits for a person.
+    /// The call is held: it waits for a person instead of executing.
     Held {
-        /// Why, for the person.
+        /// The reason, for the approver.
         reason: String,
-        /// What of the policy asks.
+        /// The part of the policy that requires the approval.
         source: Source,
     },
-    /// The policy forbids it, and nobody is asked.
+    /// The policy forbids the call. There is no approval.
     Blocked {
-        /// Why, for the model.
+        /// The reason, for the model.
         reason: String,
-        /// What of the policy forbids it.
+        /// The part of the policy that forbids the call.
         source: Source,
     },
-    /// It repeats this call, about which a person is being asked: nobody is asked again.
+    /// The call repeats this pending call. It is not held a second time.
     Duplicate(ToolCallId),
-    /// It cannot be run; why, for the model.
+    /// The call cannot run. The reason is for the model.
     Invalid(String),
 }
 
-/// Evidence that the policy said a call may run without a person. Only [`Policy::evaluate`] makes one, and without
-/// one no call is stored as executing when the model asks for it.
+/// Evidence that the policy lets a call run without approval. Only [`Policy::evaluate`] creates it. Without
+/// it, no new call is stored as executing.
 #[derive(Debug)]
 pub(crate) struct Cleared(());
 
 impl Policy {
-    /// The first that answers: what never runs, a rule that forbids it, roles for which it does not run, the session
-    /// where it forbids it, what nobody is asked about, a rule that asks, a choice that is remembered, the session, the tool under the mode.
+    /// Rules on a call. The first match counts, in this order: `always_deny`, a rule that denies, the roles
+    /// of the tool, a session that denies the tool, `always_allow`, a rule that asks, a grant, the session's
+    /// policy for the tool, the tool's own setting, the mode.
     pub(crate) fn evaluate(&self, call: &PolicyRequest<'_>) -> Ruling {
         let PolicyRequest { tool, hil, session, .. } = *call;
         let rule = |effect| self.rules.iter().find(|rule| rule.effect == effect && rule.holds(call));
@@ -221,10 +222,12 @@ impl Policy {
 }
 
 impl Policy {
-    /// What would go further under `to` than under `from`, of these tools, each with whether it asks, and of others: the
-    /// words of a session are about tools of other processes and builds too, and of those nothing is known here. So the
-    /// words themselves may not get weaker, also where something else hides them now. Rules do not count: whatever a
-    /// session says, they hold.
+    /// Returns what `to` permits and `from` does not, if anything.
+    ///
+    /// `tools` are the registered tools, each with whether it requires approval. A session's policy may also
+    /// name tools of other processes and builds, about which this process knows nothing. So no entry of the
+    /// session may get weaker, even if another part of the policy hides the entry now. Rules are ignored:
+    /// they apply whatever a session permits.
     pub(crate) fn loosened<'a>(
         &self,
         from: &'a SessionPolicy,
@@ -257,23 +260,24 @@ impl Policy {
         if let Some((tool, _)) = tools.find(|(tool, hil)| strict(tool, *hil, to) < strict(tool, *hil, from)) {
             return Some(Loosened::Tool(tool));
         }
-        // Without a mode of its own the session has that of each server, which need not be that of this one.
+        // A session without a mode uses the mode of each server, which may differ from the mode of this
+        // server.
         let dropped = to.mode.is_none() && from.mode.is_some_and(|mode| mode != Mode::AutoApprove);
         let in_force = |session: &SessionPolicy| session.mode.unwrap_or(self.mode).strength();
         (dropped || in_force(to) < in_force(from)).then_some(Loosened::Mode)
     }
 }
 
-/// What would go further in a session than before.
+/// The part of a session's policy that got weaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loosened<'a> {
-    /// This tool.
+    /// The policy for this tool.
     Tool(&'a str),
-    /// The mode: tools that ask.
+    /// The mode, which applies to tools that require approval.
     Mode,
 }
 
-/// How far a word about a tool, or none, tightens.
+/// Returns how strict a session's entry for a tool is. A missing entry ranks between `Allow` and `Ask`.
 fn strength(word: Option<&ToolPolicy>) -> u8 {
     match word {
         Some(ToolPolicy::Allow) => 0,
@@ -284,7 +288,7 @@ fn strength(word: Option<&ToolPolicy>) -> u8 {
 }
 
 impl Mode {
-    /// How far it tightens.
+    /// Returns how strict the mode is.
     const fn strength(self) -> u8 {
         match self {
             Self::AutoApprove => 0,

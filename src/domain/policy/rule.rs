@@ -1,6 +1,7 @@
-//! Rules: what an operator says of calls by their tool, their inputs and whom they are for.
+//! Rules: the operator's conditions on calls, by tool, inputs and roles.
 //!
-//! A rule only ever tightens: it asks a person or forbids. So where it cannot be told whether a condition holds, it does.
+//! A rule only tightens the policy: it asks a person or forbids. So a condition that cannot be evaluated
+//! holds.
 
 use super::{PolicyRequest, Source};
 use crate::domain::canonical::{compare_numbers, same};
@@ -9,78 +10,78 @@ use serde_json::{Number, Value};
 use std::mem::discriminant;
 use wildmatch::WildMatch;
 
-/// Tools by their names; `*` stands for any characters, `?` for one.
+/// Patterns of tool names; `*` matches any characters, `?` matches one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Tools(Vec<WildMatch>);
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rule {
-    /// Its name, which decisions and events give as their source.
+    /// The name, which decisions and events give as their source.
     pub(crate) name: String,
-    /// What it does.
+    /// The effect.
     pub(crate) effect: Effect,
-    /// The tools that it is about.
+    /// The tools that the rule is about.
     pub(crate) tools: Tools,
-    /// What has to be so of the inputs, all of it.
+    /// The conditions on the inputs. All of them have to hold.
     pub(crate) when: Vec<Condition>,
-    /// For whom alone it holds: who has one of these roles; everybody if there are none.
+    /// The rule applies only to users with a role of this list; to all users if the list is empty.
     pub(crate) roles: Vec<String>,
-    /// For whom it does not hold: who has one of these roles.
+    /// The rule does not apply to users with a role of this list.
     pub(crate) unless_roles: Vec<String>,
-    /// Why, for people and the model.
+    /// The reason, for people and the model.
     pub(crate) reason: String,
 }
 
-/// What a rule does.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// A person is asked.
+    /// The call needs an approval.
     Ask,
     /// The call does not run.
     Deny,
 }
 
-/// Something that may be so of an argument.
+/// A condition on an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {
-    /// Which: a JSON pointer (RFC 6901) into the inputs.
+    /// The argument: a JSON pointer (RFC 6901) into the inputs.
     pub(crate) argument: String,
-    /// What.
+    /// The test of the argument.
     pub(crate) test: Test,
 }
 
-/// What may be so of an argument.
+/// A test of an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Test {
-    /// It is more.
+    /// The argument is greater.
     Above(Number),
-    /// It is less.
+    /// The argument is less.
     Below(Number),
-    /// It is this.
+    /// The argument equals this value.
     Equals(Value),
-    /// It is none of these.
+    /// The argument equals no value of the list.
     NotIn(Vec<Value>),
-    /// It is a text of this shape, with `*` and `?`.
+    /// The argument is a text that matches this pattern, with `*` and `?`.
     Matches(String),
-    /// It is not a text of any of these shapes.
+    /// The argument is not a text that matches a pattern of the list.
     MatchesNone(Vec<String>),
 }
 
 impl Tools {
-    /// Tools by these names.
+    /// Creates the patterns from these names.
     pub(crate) fn new(names: &[String]) -> Self {
         Self(names.iter().map(|name| WildMatch::new(name)).collect())
     }
 
-    /// Whether this is the name of one.
+    /// Whether a pattern matches this name.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|pattern| pattern.matches(name))
     }
 }
 
 impl Rule {
-    /// Whether it is about this call.
+    /// Whether the rule applies to this call.
     pub(super) fn holds(&self, call: &PolicyRequest<'_>) -> bool {
         let has_one_of = |roles: &[String]| call.roles.iter().any(|role| roles.contains(role));
         self.tools.contains(call.tool)
@@ -95,7 +96,7 @@ impl Rule {
 }
 
 impl Condition {
-    /// Of an argument that is not there the tool may take anything for it, so whatever it is holds.
+    /// A condition on an absent argument holds, because the tool may use any default for it.
     fn holds(&self, call: &PolicyRequest<'_>) -> bool {
         pointer::find(call.input, &self.argument).is_none_or(|found| self.test.holds(found))
     }
@@ -112,13 +113,14 @@ impl Test {
             (Self::MatchesNone(shapes), Value::String(text)) => {
                 !shapes.iter().any(|shape| WildMatch::new(shape).matches(text))
             }
-            // Of another JSON type: the tool may read anything into it.
+            // The value has another JSON type, which the tool may interpret in any way.
             (Self::Above(_) | Self::Below(_) | Self::Matches(_) | Self::MatchesNone(_), _) => true,
         }
     }
 }
 
-/// Whether a tool may take `found` for `value`: it is the same, or it differs only where it is of another JSON type.
+/// Whether a tool may take `found` for `value`: the values are the same, or they differ only where `found`
+/// has another JSON type.
 fn may_be(found: &Value, value: &Value) -> bool {
     match (found, value) {
         (Value::Array(found), Value::Array(value)) => {

@@ -1,4 +1,4 @@
-//! The order in which the policy answers, and what rules hold of.
+//! The order in which the parts of the policy rule, and the conditions under which rules hold.
 
 use super::*;
 use serde_json::{Value, json};
@@ -30,12 +30,12 @@ fn when(argument: &str, test: Test) -> Condition {
     Condition { argument: argument.to_owned(), test }
 }
 
-/// What is said of a call of `pay`: the first letter of what is required, and what says so.
+/// Evaluates a call of `pay`. Returns the requirement and its source, in words.
 fn says(policy: &Policy, session: &SessionPolicy, hil: bool, remembered: Option<GrantId>) -> String {
     said(policy, session, hil, true, remembered)
 }
 
-/// The same, where the tool runs for who asked, or does not.
+/// Does the same with a given `may_run`: whether the tool runs for the requester.
 fn said(
     policy: &Policy,
     session: &SessionPolicy,
@@ -57,7 +57,7 @@ fn said(
 #[test]
 fn the_first_that_answers_is_the_one_that_counts() {
     let session = |word| SessionPolicy { mode: None, tools: [("pay".to_owned(), word)].into() };
-    // Each layer, the strongest first; with one and all behind it, it is the one that answers.
+    // Each layer, the strongest first. Each layer rules over all layers after it.
     let layers =
         ["always_deny", "deny", "role", "session deny", "always_allow", "ask", "remembered", "session allow"];
     let expected = [
@@ -113,7 +113,7 @@ fn a_mode_is_about_tools_that_ask_and_the_sessions_is_before_the_servers() {
     assert_eq!(says(&policy, &manual, true, None), "asks tool");
 }
 
-/// Whether a rule with this condition holds of these inputs.
+/// Whether a rule with this condition applies to these inputs.
 fn holds(condition: Condition, input: &Value) -> bool {
     let policy = Policy { rules: vec![rule(Effect::Deny, vec![condition])], ..Policy::default() };
     let (input, session) = (input.as_object().unwrap(), SessionPolicy::default());
@@ -210,7 +210,7 @@ fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
         (&none, session(Some(Mode::Manual), &[]), None),
         (&none, session(Some(Mode::AutoApprove), &[]), tool("pay")),
         (&none, session(None, &[("look", ToolPolicy::Ask)]), None),
-        // A later build may have it ask.
+        // A later build may require approval for `look`.
         (&none, session(None, &[("look", ToolPolicy::Allow)]), tool("look")),
         (&none, session(None, &[("pay", ToolPolicy::Allow)]), tool("pay")),
         (&none, session(Some(Mode::AutoDeny), &[("pay", ToolPolicy::Ask)]), None),
@@ -227,7 +227,7 @@ fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
         ),
         (&session(None, &[("pay", ToolPolicy::Allow)]), session(None, &[]), None),
         (&session(None, &[("pay", ToolPolicy::Ask)]), session(None, &[]), tool("pay")),
-        // About what is not here, or hidden.
+        // Tools that are not registered, or that another part of the policy hides.
         (&deny(None), deny(None), None),
         (&deny(None), deny(Some(Mode::AutoDeny)), None),
         (&deny(None), session(None, &[("gone", ToolPolicy::Ask)]), tool("gone")),

@@ -1,22 +1,24 @@
-//! From what a token claims to who that is.
+//! The claims of a token, and the principal that they name.
 
 use super::unknown::Unknown;
 use crate::config::Auth;
 use crate::domain::Principal;
 use serde_json::{Map, Value};
 
-/// Longest name of a user or a tenant, in characters.
+/// Maximum length of the name of a user or a tenant, in characters.
 const NAME_CHARS_MAX: usize = 256;
 /// Claims that only ID tokens have (OpenID Connect Core, 3.1.3.6 and 3.3.2.11).
 const OF_ID_TOKENS: [&str; 2] = ["at_hash", "c_hash"];
-/// What ID tokens have (OpenID Connect Core, 2), and the access tokens of some issuers, which say that they are some.
+/// A claim of ID tokens (OpenID Connect Core, 2) that the access tokens of some issuers have too. Such an
+/// access token names its purpose.
 const OF_SIGN_INS: &str = "nonce";
-/// Claims in which some issuers say what a token is for, and what it says in those that are for access or are not.
+/// Claims in which some issuers name the purpose of a token. `ACCESS` lists the values of access tokens,
+/// `OTHER_PURPOSES` the values of other tokens.
 const PURPOSES: [&str; 2] = ["token_use", "typ"];
 const ACCESS: [&str; 2] = ["access", "bearer"];
 const OTHER_PURPOSES: [&str; 4] = ["id", "refresh", "offline", "logout"];
 
-/// Which claims say what.
+/// The names of the claims for the user, the tenant and the roles.
 #[derive(Debug)]
 pub(super) struct Claims {
     user: String,
@@ -35,7 +37,7 @@ impl Claims {
         }
     }
 
-    /// Who the claims of a checked token speak of.
+    /// Returns the principal that the claims of a checked token name.
     pub(super) fn principal(&self, claims: &Map<String, Value>) -> Result<Principal, Unknown> {
         check_purpose(claims)?;
         let user_id = match claims.get(&self.user) {
@@ -58,7 +60,7 @@ impl Claims {
     }
 }
 
-/// An ID or a refresh token is no access token, where that can be seen.
+/// Refuses an ID token and a refresh token, where the claims show the kind of the token.
 fn check_purpose(claims: &Map<String, Value>) -> Result<(), Unknown> {
     let says = |words: &[&str]| {
         let mut purposes = PURPOSES.iter().filter_map(|claim| claims.get(*claim)?.as_str());
@@ -75,7 +77,7 @@ fn check_purpose(claims: &Map<String, Value>) -> Result<(), Unknown> {
 }
 
 fn name(claim: &Value) -> Option<String> {
-    // What is named here stands in rows, in headers of others and in logs.
+    // The name appears in rows, in headers and in logs.
     let usable = |name: &&str| {
         !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && !name.contains(char::is_control)
     };

@@ -1,12 +1,16 @@
-//! Requests of this machine.
+//! Checks that a request comes from this machine.
 //!
-//! Without authentication everybody who reaches the server is its one user, so only this machine may reach
-//! it: the connection has to come from there, whatever listens, the `Host` has to name the loopback, or a page elsewhere could reach it by a name that resolves here
-//! (DNS rebinding), and so has an `Origin` that the configuration does not name, or any page in the user's browser
-//! could decide for them. What a page elsewhere asks for without an `Origin`, as for an image, browsers say in
-//! `Sec-Fetch-Site` (Fetch Metadata); a link to the documentation may stand anywhere. A proxy on this machine calls by
-//! its name for whoever asks it; what it says of them has to name this machine as well, as a page's development server
-//! does.
+//! Without authentication, every caller is the one local user, so only this machine may reach the server:
+//!
+//! - The connection comes from this machine, whatever address the server listens on.
+//! - `Host` names the loopback. Otherwise a page on another machine could reach the server by a name that
+//!   resolves to this machine (DNS rebinding).
+//! - `Origin` names the loopback, or the configuration lists it. Otherwise any page in the user's browser
+//!   could decide for the user.
+//! - Without `Origin`, as for an image, `Sec-Fetch-Site` names a page of this server (Fetch Metadata), where
+//!   the browser sends it. Any page may link to the documentation.
+//! - A proxy on this machine connects from this machine for all of its clients. The forwarding headers that
+//!   it sets must name this machine too, as those of a page's development server do.
 
 use crate::http::cors::AllowedOrigin;
 use crate::http::error::ApiError;
@@ -21,7 +25,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Refuses a request that did not come from this machine by this machine's name.
+/// Refuses a request that does not come from this machine, or that names the server by another name than this
+/// machine's.
 pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
     if !is_of_this_machine(request.remote_addr()) {
         let message =
@@ -38,7 +43,7 @@ pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
     }
     if comes_from_elsewhere(request) {
         let message = "Forwarded, X-Forwarded-For, X-Forwarded-Host: expected none, or this machine alone; \
-                       without authentication nobody else may be let in.";
+                       without authentication no other machine may be let in.";
         return Err(ApiError::forbidden(message));
     }
     if request.data::<AllowedOrigin>().is_some() {
@@ -56,7 +61,7 @@ pub(in crate::http) fn check(request: &Request) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Whether the peer is on this machine. Of an address that is neither of a network nor of a file it is not known.
+/// Whether the peer is on this machine. A custom address counts as another machine.
 fn is_of_this_machine(RemoteAddr(peer): &RemoteAddr) -> bool {
     match peer {
         Addr::SocketAddr(peer) => peer.ip().to_canonical().is_loopback(),
@@ -65,7 +70,7 @@ fn is_of_this_machine(RemoteAddr(peer): &RemoteAddr) -> bool {
     }
 }
 
-/// Whether a proxy says that it asks for somebody who is not on this machine.
+/// Whether the headers of a proxy name a client on another machine. `Forwarded` always counts as such.
 fn comes_from_elsewhere(request: &Request) -> bool {
     let headers = request.headers();
     let is_elsewhere = |name: &HeaderName| {
@@ -77,7 +82,7 @@ fn comes_from_elsewhere(request: &Request) -> bool {
     headers.contains_key(FORWARDED) || is_elsewhere(&X_FORWARDED_FOR) || is_elsewhere(&X_FORWARDED_HOST)
 }
 
-/// Whether this is an address or a name of this machine. Addresses of IPv6 come without brackets, too.
+/// Whether this is an address or a name of this machine. An IPv6 address may lack its brackets.
 fn is_here(named: &str) -> bool {
     match named.parse::<IpAddr>() {
         Ok(ip) => ip.to_canonical().is_loopback(),
@@ -85,20 +90,21 @@ fn is_here(named: &str) -> bool {
     }
 }
 
-/// Whether a browser says that a page of another site has it ask. Other clients do not say.
+/// Whether the browser reports that a page of another site caused the request. Other clients do not report
+/// this.
 fn is_of_another_page(request: &Request) -> bool {
     let site = header(request, &SEC_FETCH_SITE);
     request.headers().contains_key(SEC_FETCH_SITE) && !matches!(site, Some("same-origin" | "none"))
 }
 
-/// Whether somebody goes to the documentation by a link. It tells nothing of anybody, and begins nothing.
+/// Whether a user follows a link to the documentation, which reveals no user data and starts nothing.
 fn follows_a_link(request: &Request) -> bool {
     request.method() == Method::GET
         && header(request, &SEC_FETCH_MODE) == Some("navigate")
         && matches!(request.uri().path(), "/" | "/docs" | "/docs/")
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header that occurs exactly once.
 fn header<'a>(request: &'a Request, name: &HeaderName) -> Option<&'a str> {
     let mut values = request.headers().get_all(name).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
@@ -110,7 +116,7 @@ fn names_loopback(authority: &str) -> bool {
         Some(rest) => rest.split_once(']').unwrap_or_default(),
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
-    // Behind the host there is a port or nothing, not the rest of another name.
+    // After the host there is a port or nothing, never the rest of another name.
     let port = rest.strip_prefix(':').unwrap_or(rest);
     if !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return false;

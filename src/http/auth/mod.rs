@@ -1,4 +1,4 @@
-//! Who is calling. The front asks for every request, before it reads its body.
+//! Authentication. The middleware authenticates each request before it reads the body.
 
 mod claims;
 mod jwks;
@@ -24,26 +24,26 @@ use tokio::time::Instant;
 use unknown::AuthFailure;
 pub(in crate::http) use unknown::Unknown;
 
-/// How callers are known.
+/// How the server authenticates callers.
 #[derive(Debug)]
 pub(crate) enum Authenticator {
-    /// Everybody is the one user.
+    /// Every caller is the one local user.
     Local {
         /// Whether only this machine may call.
         loopback_only: bool,
     },
-    /// By a bearer token, or by a ticket that was got with one.
+    /// By a bearer token, or by a ticket that a caller got with a token.
     Tokens(Box<Tokens>, Tickets),
 }
 
-/// Whether anybody may ask for this: what tells nothing of anybody. Whole paths, so that nothing behind one of them
-/// is open as well.
+/// Whether a path is open without credentials, because its responses reveal no user data. Only whole paths
+/// match, so that no path below an open path is open.
 pub(super) fn is_open(path: &str) -> bool {
     matches!(path, "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/docs" | "/docs/")
 }
 
 impl Authenticator {
-    /// The one that the configuration names, or what is in its way.
+    /// Returns the authenticator that the configuration selects, or the reason why that fails.
     pub(crate) fn new(
         config: &Config,
         clock: Arc<dyn Clock>,
@@ -57,19 +57,19 @@ impl Authenticator {
         }
     }
 
-    /// Gets what will be needed; the server begins without it.
+    /// Starts to fetch the issuer's keys. The server starts without waiting for them.
     pub(crate) fn prepare(&self) {
         if let Self::Tokens(tokens, _) = self {
             tokens.prepare();
         }
     }
 
-    /// Who sends this request; `None` where anybody may, and it is not asked who. The database is not asked: requests
-    /// without valid credentials cost it nothing.
+    /// Returns the caller of this request, or `None` for an open path, where the server checks no
+    /// credentials. The database is not used, so requests without valid credentials do not load it.
     pub(super) async fn known(&self, request: &Request) -> Result<Option<Known>, ApiError> {
         let (tokens, tickets) = match self {
             Self::Local { loopback_only } => {
-                // Probes come by any name, and learn nothing.
+                // Probes use any host name, and their responses reveal nothing.
                 let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
                 if *loopback_only && !probe {
                     loopback::check(request)?;
@@ -94,22 +94,22 @@ impl Authenticator {
     }
 }
 
-/// A caller who is known.
+/// An authenticated caller.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) principal: Principal,
-    /// For how long that may be believed.
+    /// How long the authentication is valid.
     pub(super) expiry: Expiry,
-    /// What they are known by, if it is good once only: it has still to be used up.
+    /// The ticket of the caller, which still has to be used up.
     pub(super) ticket: Option<Unused>,
 }
 
-/// Until when a caller is known: streams end then. The front puts it there.
+/// When the authentication of a caller ends. Streams end at this time. The middleware sets it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expiry(pub(super) Option<Timestamp>);
 
 impl Expiry {
-    /// The same moment, as timers know it.
+    /// Returns the same moment as an instant of timers.
     pub(super) fn instant(self, clock: &dyn Clock) -> Option<Instant> {
         Some(Instant::now() + self.0?.since(clock.now()))
     }
@@ -121,10 +121,11 @@ impl<'a> FromRequest<'a> for Expiry {
     }
 }
 
-/// The caller of a request, as the front has seen them. Every route takes one, so that the document says so.
+/// The caller of a request, as the middleware authenticated them. Every route takes this extractor, so that
+/// the OpenAPI document lists the security scheme.
 pub(super) struct Caller(pub(super) Principal);
 
-/// The name of the scheme in the document.
+/// The name of the security scheme in the OpenAPI document.
 const SCHEME: &str = "bearer";
 
 impl<'a> ApiExtractor<'a> for Caller {

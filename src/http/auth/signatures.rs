@@ -1,5 +1,5 @@
-//! Signatures of tokens, checked by `ring`, which rustls brings: the library's own check of an RSA signature takes ten
-//! times as long, and anyone may send a token with a false one.
+//! Signatures of tokens, checked by `ring`, which is a dependency of rustls. The check of an RSA signature by
+//! `jsonwebtoken` takes ten times as long, and any client can send a token with a false signature.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, rust_crypto};
 use jsonwebtoken::errors::Error as TokenError;
@@ -13,13 +13,14 @@ use std::sync::LazyLock;
 static PROVIDER: LazyLock<CryptoProvider> =
     LazyLock::new(|| CryptoProvider { verifier_factory: verifier, ..rust_crypto::DEFAULT_PROVIDER.clone() });
 
-/// Has all tokens of this process checked so, unless an app that this server is a part of has chosen otherwise.
+/// Installs `ring` for all tokens of this process, unless an app that embeds this server installed a provider
+/// before.
 pub(super) fn check_with_ring() {
-    // The error is a provider that was there before.
+    // The error means that a provider was installed before.
     let _chosen_before = PROVIDER.install_default();
 }
 
-/// What checks signatures of this algorithm with this key.
+/// Returns the verifier of this algorithm with this key.
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, TokenError> {
     let family = match algorithm {
         Algorithm::RS256 => AlgorithmFamily::Rsa,
@@ -28,7 +29,7 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
         _ => return (rust_crypto::DEFAULT_PROVIDER.verifier_factory)(algorithm, key),
     };
     if key.family() != family {
-        // The library has the error for that.
+        // The default provider returns the error for a key of another family.
         return (rust_crypto::DEFAULT_PROVIDER.verifier_factory)(algorithm, key);
     }
     Ok(Box::new(Ring { algorithm: *algorithm, key: key.clone() }))

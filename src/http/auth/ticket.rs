@@ -1,8 +1,8 @@
-//! Tickets in the place of tokens: in the query of the two routes that browsers send no header to.
+//! Tickets: a replacement for tokens in the query of the two routes to which browsers cannot send a header.
 //!
-//! A ticket says itself for whom it is and until when, and is signed: one that is not good is refused without the
-//! database, which knows the tickets that were used, and no others. A ticket is in no line of the log: there is the path
-//! of a request, and never its query.
+//! A ticket contains its principal and its expiry, and is signed. The server refuses an invalid ticket
+//! without the database, which stores only used tickets. No line of the log contains a ticket, because the
+//! log has the path of a request but never the query.
 
 use super::unknown::Unknown;
 use super::{Expiry, Known};
@@ -23,38 +23,38 @@ use sha2::Sha256;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a ticket is good: it is made for what comes next.
+/// How long a ticket is valid. A client gets a ticket immediately before it connects.
 const LASTS: Duration = Duration::from_secs(30);
 
-/// What a ticket says.
+/// The content of a ticket.
 #[derive(Serialize, Deserialize)]
 struct Content {
     ticket_id: TicketId,
     tenant_id: String,
     user_id: String,
     roles: Vec<String>,
-    /// Microseconds since 1970, by the clock of the process that made it.
+    /// Microseconds since 1970, by the clock of the process that made the ticket.
     expires_at: i64,
-    /// When the token expires that it was got with, if that was a token.
+    /// When the token expires with which the client got the ticket, if the client used a token.
     known_until: Option<i64>,
 }
 
-/// Makes tickets, and knows them again.
+/// Makes and checks tickets.
 #[derive(Debug, Clone)]
 pub(crate) struct Tickets {
-    /// All servers of a database have the same.
+    /// The key, the same for all servers of a database.
     key: SecretString,
     clock: Arc<dyn Clock>,
 }
 
-/// A ticket that is good, if it was not used before.
+/// A valid ticket that may have been used before.
 #[derive(Debug)]
 pub(in crate::http) struct Unused {
     id: TicketId,
     expires_at: Timestamp,
 }
 
-/// The ticket of a request that has no token, where one may stand in for it.
+/// Returns the ticket of a request without a token, on the routes that accept tickets.
 pub(super) fn of(request: &Request) -> Option<String> {
     let path = request.uri().path();
     let takes_tickets = matches!(path.strip_prefix("/api").unwrap_or(path), "/events" | "/ws");
@@ -68,12 +68,12 @@ pub(super) fn of(request: &Request) -> Option<String> {
 }
 
 impl Tickets {
-    /// Signs with this key.
+    /// Creates tickets signed with this key.
     pub(crate) fn new(key: SecretString, clock: Arc<dyn Clock>) -> Self {
         Self { key, clock }
     }
 
-    /// A ticket for this principal, who is known until then, and when it is over.
+    /// Returns a ticket for this principal, authenticated until `known_until`, and the expiry of the ticket.
     pub(in crate::http) fn make(
         &self,
         principal: &Principal,
@@ -94,7 +94,7 @@ impl Tickets {
         Ok((format!("{content}.{}", URL_SAFE_NO_PAD.encode(signature)), expires_at))
     }
 
-    /// Whose ticket this is. It has still to be used up.
+    /// Returns the caller that the ticket names. The ticket still has to be used up.
     pub(super) fn read(&self, ticket: &str) -> Result<Known, Unknown> {
         let content = self.verified(ticket).ok_or(Unknown::TicketForged)?;
         let expires_at = Timestamp::from_micros(content.expires_at);
@@ -109,11 +109,11 @@ impl Tickets {
         })
     }
 
-    /// What a ticket says that is signed with the key.
+    /// Returns the content of a ticket if its signature is valid.
     fn verified(&self, ticket: &str) -> Option<Content> {
         let (content, signature) = ticket.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        // In constant time; nothing is read before.
+        // Verified in constant time, before the content is parsed.
         self.mac(content)?.verify_slice(&signature).ok()?;
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(content).ok()?).ok()
     }
@@ -126,7 +126,7 @@ impl Tickets {
 }
 
 impl Unused {
-    /// Uses the ticket up: of several requests with the same ticket, in whatever process, one can.
+    /// Uses the ticket up. Of all requests with the same ticket, in any process, one succeeds.
     pub(in crate::http) async fn use_up(self, store: &Store) -> Result<(), ApiError> {
         let write = store.write().await?;
         if !write.use_ticket(self.id, self.expires_at).await? {
@@ -137,8 +137,8 @@ impl Unused {
     }
 }
 
-/// Refuses a page of another origin that the configuration does not name: browsers let any page open a WebSocket, and
-/// leave it to the server to look whose it is (RFC 6455, 10.2).
+/// Refuses a page of another origin that the configuration does not list. Browsers let any page open a
+/// WebSocket, and the server has to check the origin (RFC 6455, 10.2).
 pub(super) fn check_origin(request: &Request) -> Result<(), ApiError> {
     let mut origins = request.headers().get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return Ok(()) };

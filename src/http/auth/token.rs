@@ -1,7 +1,7 @@
 //! Bearer tokens (RFC 6750) that are JWTs (RFC 7519).
 //!
-//! Nothing in a token says how it is to be checked: its `alg` only has to be one that is allowed and that fits the
-//! key, and what its header has of keys and of where to find them is not looked at.
+//! A token does not control how the server checks it. Its `alg` must be an accepted algorithm that matches
+//! the key. The server ignores keys, and addresses of keys, in the header of a token.
 
 use super::claims::Claims;
 use super::jwks::Jwks;
@@ -18,12 +18,12 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// By how much clocks may differ, in seconds.
+/// Accepted difference between clocks, in seconds.
 pub(super) const LEEWAY_SECONDS: u64 = 60;
-/// What an access token says that it is, if it says so (RFC 9068, 2.1).
+/// The accepted values of `typ`, if a token has one (RFC 9068, 2.1).
 const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
 
-/// Knows callers by their tokens.
+/// Authenticates callers by their tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     keys: Keys,
@@ -33,12 +33,12 @@ pub(crate) struct Tokens {
     clock: Arc<dyn Clock>,
 }
 
-/// What signatures are checked with.
+/// The keys that check signatures.
 #[derive(Debug)]
 enum Keys {
-    /// A secret that the issuer has too.
+    /// A secret shared with the issuer.
     Secret(DecodingKey),
-    /// What the issuer publishes.
+    /// The keys that the issuer publishes.
     Published(Jwks),
 }
 
@@ -59,14 +59,14 @@ impl Tokens {
         })
     }
 
-    /// Gets what will be needed, so that the first caller need not wait for it.
+    /// Starts to fetch the issuer's keys, so that the first caller need not wait for them.
     pub(super) fn prepare(&self) {
         if let Keys::Published(jwks) = &self.keys {
             jwks.freshen();
         }
     }
 
-    /// Who sends a request with these headers.
+    /// Returns the caller of a request with these headers.
     pub(super) async fn known(&self, headers: &HeaderMap) -> Result<Known, AuthFailure> {
         let token = bearer(headers)?;
         let header = jsonwebtoken::decode_header(token).map_err(Unknown::from)?;
@@ -79,7 +79,7 @@ impl Tokens {
         Ok(Known { principal, expiry: Expiry(Some(taken_until(&claims))), ticket: None })
     }
 
-    /// The key that this has to be signed with, and how.
+    /// Returns the key and the algorithm that check a token with this header.
     async fn key(&self, header: &Header) -> Result<(DecodingKey, Algorithm), AuthFailure> {
         match &self.keys {
             Keys::Secret(key) => Ok((key.clone(), Algorithm::HS256)),
@@ -97,9 +97,9 @@ impl Tokens {
         validation
     }
 
-    /// What the library does not look at.
+    /// Checks the claims that the library does not check.
     fn check_more(&self, claims: &Map<String, Value>) -> Result<(), Unknown> {
-        // It takes a list of issuers too, which the issuer's name is one of.
+        // The library also accepts a list of issuers that contains the issuer's name.
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
             return Err(Unknown::Issuer);
         }
@@ -114,14 +114,14 @@ impl Tokens {
     }
 }
 
-/// When a token with these claims, which have been looked at, is not taken any more.
+/// Returns when the server stops accepting a token with these checked claims.
 fn taken_until(claims: &Map<String, Value>) -> Timestamp {
     let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
     let micros = (seconds + LEEWAY_SECONDS as f64) * 1e6;
     Timestamp::from_micros(micros as i64)
 }
 
-/// The one token of a request.
+/// Returns the one token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Unknown> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let only = all.next().ok_or(Unknown::NoToken)?;
@@ -137,8 +137,8 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Unknown> {
 }
 
 fn check_header(header: &Header) -> Result<(), Unknown> {
-    // Whoever does not understand what is critical must not take the token (RFC 7515, 4.1.11), and there is nothing
-    // of that kind that is understood here.
+    // A receiver must refuse a token with critical header parameters that it does not understand (RFC 7515,
+    // 4.1.11). This server understands no critical parameters.
     if header.crit.is_some() {
         return Err(Unknown::Critical);
     }

@@ -1,18 +1,18 @@
-//! Why it is not known who calls.
+//! The reasons for which the caller of a request is unknown.
 
 use jsonwebtoken::errors::{Error, ErrorKind};
 
-/// Why a request is not answered.
+/// Why the server does not authenticate a request.
 #[derive(Debug)]
 pub(super) enum AuthFailure {
-    /// It is not known who calls.
+    /// The caller is unknown.
     NotKnown(Unknown),
-    /// Nor can it be, as long as the issuer cannot be asked.
+    /// The caller may be known, but the issuer's keys are unavailable.
     KeysUnavailable,
 }
 
-/// Why it is not known who calls: fixed words, for the log and for the caller. They have nothing of a token or a ticket
-/// in them; the names of claims are those of the configuration.
+/// Why the caller of a request is unknown. The texts are fixed, for the log and for the caller. They contain
+/// nothing of a token or a ticket. The names of claims come from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(in crate::http) enum Unknown {
     #[error("No token was sent.")]
@@ -68,7 +68,7 @@ pub(in crate::http) enum Unknown {
 }
 
 impl Unknown {
-    /// Whether the request had no credentials that could be looked at. Then there is nothing to say of them (RFC 6750,
+    /// Whether the request had no credentials to check. The response then has no error for them (RFC 6750,
     /// 3.1).
     pub(in crate::http) fn is_without_credentials(&self) -> bool {
         matches!(self, Self::NoToken | Self::OtherScheme)
@@ -89,13 +89,13 @@ impl From<Error> for Unknown {
             ErrorKind::ImmatureSignature => Self::NotYetValid,
             ErrorKind::InvalidAudience => Self::Audience,
             ErrorKind::InvalidIssuer => Self::Issuer,
-            // The names are those of the registered claims that are asked for.
+            // The names are those of the registered claims that the validation requires.
             ErrorKind::MissingRequiredClaim(claim) => Self::NoClaim(claim),
             ErrorKind::InvalidClaimFormat(claim) => Self::ClaimForm(claim),
             ErrorKind::InvalidAlgorithm
             | ErrorKind::InvalidAlgorithmName
             | ErrorKind::UnsupportedAlgorithm => Self::Algorithm,
-            // Among them the errors of parsers, whose words may repeat what was read.
+            // Includes the errors of parsers, whose texts may repeat parts of the token.
             _ => Self::Unreadable,
         }
     }

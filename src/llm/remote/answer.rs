@@ -1,4 +1,4 @@
-//! An answer while it is read: the wires put into it what they read, and it ends them all alike.
+//! An answer while it is read. Each wire adds the content that it reads. The end is the same for all wires.
 
 use super::transport::sentence;
 use crate::domain::call::cut;
@@ -11,51 +11,51 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 
-/// Longest id of a call that is kept. Some servers put what they want back into it.
+/// The longest id of a call that is kept. Some servers encode a state into the id.
 const ID_BYTES_MAX: usize = 2048;
-/// Longest name of a tool that is kept.
+/// The longest name of a tool that is kept.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Reads one answer of a wire.
+/// The reader of one answer on one wire.
 pub(super) trait Reading: Send {
     /// Reads the data of one event.
     fn read(&mut self, data: &str, answer: &mut Answer) -> Result<(), ModelError>;
 
-    /// What the server wants back with this answer; asked once, at its end.
+    /// Returns the state that the server wants back with this answer. Called once, at the end of the answer.
     fn state(&mut self) -> Option<Value>;
 }
 
-/// What was read so far.
+/// The content that was read so far.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// What is not told yet.
+    /// Events that are not emitted yet.
     pub(super) events: VecDeque<ModelEvent>,
-    /// Whether the arguments of each call have ended.
+    /// Whether the arguments of each call are complete.
     calls: Vec<bool>,
     reason: Option<FinishReason>,
     usage: Option<Usage>,
-    /// Whether there is nothing more to read.
+    /// Whether the stream has no further content.
     over: bool,
-    /// Whether its end is told.
+    /// Whether the end is among the events.
     ended: bool,
 }
 
 impl Answer {
-    /// More words.
+    /// Adds text.
     pub(super) fn text(&mut self, text: String) {
         if !text.is_empty() {
             self.events.push_back(ModelEvent::Text(text));
         }
     }
 
-    /// More thoughts.
+    /// Adds reasoning.
     pub(super) fn reasoning(&mut self, text: String) {
         if !text.is_empty() {
             self.events.push_back(ModelEvent::Reasoning(text));
         }
     }
 
-    /// A page of the web that the words go back to. What is no text is not there.
+    /// Adds a web page that the text refers to. A URL or a title that is not a string counts as absent.
     pub(super) fn source(&mut self, url: Option<&Value>, title: Option<&Value>) {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         if let Some(url) = text(url) {
@@ -63,18 +63,18 @@ impl Answer {
         }
     }
 
-    /// A file, in Base64.
+    /// Adds a file, which is in Base64.
     pub(super) fn file(&mut self, media_type: String, data: &str) -> Result<(), ModelError> {
-        let unreadable = |error| ModelError::Malformed(format!("a file of it: {error}"));
+        let unreadable = |error| ModelError::Malformed(format!("a file cannot be decoded: {error}"));
         let data = STANDARD.decode(data).map_err(unreadable)?;
         self.events.push_back(ModelEvent::File { media_type, data });
         Ok(())
     }
 
-    /// A call begins; its index. An id that is empty is none.
+    /// Starts a call and returns its index. An empty id counts as absent.
     pub(super) fn call(&mut self, id: Option<String>, name: &str) -> Result<usize, ModelError> {
         if name.is_empty() {
-            return Err(ModelError::Malformed("a call of it names no tool".to_owned()));
+            return Err(ModelError::Malformed("a call names no tool".to_owned()));
         }
         let index = self.calls.len();
         if index >= CALLS_MAX {
@@ -83,30 +83,30 @@ impl Answer {
         self.calls.push(false);
         self.events.push_back(ModelEvent::CallStarted {
             index,
-            // What is longer is no id that can be kept.
+            // A longer id cannot be kept.
             provider_call_id: id.filter(|id| id.len() <= ID_BYTES_MAX).unwrap_or_default(),
-            // Nor is it a tool's name, and none is called so.
+            // A longer name is cut. No tool has such a name.
             tool_name: cut(name.to_owned(), NAME_BYTES_MAX),
         });
         Ok(index)
     }
 
-    /// More of a call's arguments.
+    /// Adds a piece of the arguments of a call.
     pub(super) fn arguments(&mut self, index: usize, delta: String) {
         if !delta.is_empty() {
             self.events.push_back(ModelEvent::CallArguments { index, delta });
         }
     }
 
-    /// A call's arguments have ended.
+    /// Ends the arguments of a call.
     pub(super) fn call_ends(&mut self, index: usize) {
         if let Some(ended) = self.calls.get_mut(index) {
             *ended = true;
         }
     }
 
-    /// A call that came in one piece; its index. The arguments are as they were written: whether they can be read, and
-    /// in one way only, is for the gate to say.
+    /// Adds a call that arrived in one piece, and returns its index. The arguments stay as the server wrote
+    /// them. The gate checks that they are valid and unambiguous.
     pub(super) fn whole_call(
         &mut self,
         id: Option<String>,
@@ -121,7 +121,7 @@ impl Answer {
         Ok(index)
     }
 
-    /// What it cost so far; what is not told stays.
+    /// Sets the tokens so far. An absent value keeps the previous one.
     pub(super) fn usage(&mut self, input_tokens: Option<u64>, output_tokens: Option<u64>) {
         if input_tokens.is_some() || output_tokens.is_some() {
             let known = self.usage.unwrap_or_default();
@@ -132,17 +132,17 @@ impl Answer {
         }
     }
 
-    /// Why it ends. More may follow: the cost, the end of the stream.
+    /// Sets the reason of the end. The usage and the end of the stream may follow.
     pub(super) fn ends(&mut self, reason: FinishReason) {
         self.reason = Some(reason);
     }
 
-    /// There is nothing more to read.
+    /// Marks the end of the content.
     pub(super) fn over(&mut self) {
         self.over = true;
     }
 
-    /// Whether it has said why it ends.
+    /// Returns whether the server has given the reason of the end.
     pub(super) fn is_whole(&self) -> bool {
         self.reason.is_some()
     }
@@ -155,12 +155,12 @@ impl Answer {
         self.ended
     }
 
-    /// Tells the end. Without a reason from the server there is none: it broke off.
+    /// Adds the final events. An answer without a reason from the server broke off, which is an error.
     pub(super) fn end(&mut self, state: Option<Value>) -> Result<(), ModelError> {
         let reason =
             self.reason.ok_or_else(|| ModelError::Malformed("it broke off before its end".to_owned()))?;
         if reason == FinishReason::ToolCalls && self.calls.is_empty() {
-            return Err(ModelError::Malformed("it ended for calls and made none".to_owned()));
+            return Err(ModelError::Malformed("it ended with tool calls and made none".to_owned()));
         }
         let ended = self.calls.iter().enumerate().filter(|(_, ended)| **ended);
         self.events.extend(ended.map(|(index, _)| ModelEvent::CallFinished { index }));
@@ -170,14 +170,14 @@ impl Answer {
     }
 }
 
-/// What is not what the wire says.
+/// Converts a parse error of an event.
 pub(super) fn unreadable(error: serde_json::Error) -> ModelError {
     ModelError::Malformed(error.to_string())
 }
 
-/// An error that stands in the stream, where `error` is one.
+/// Returns the error in an event, if `error` contains one.
 pub(super) fn error_in_stream(error: Option<&Value>) -> Result<(), ModelError> {
-    /// Words by which servers say that they have too much to do.
+    /// Words in error codes that indicate a temporary failure.
     const FOR_NOW: [&str; 6] =
         ["overloaded", "rate_limit", "unavailable", "server_error", "api_error", "exhausted"];
 
@@ -187,7 +187,7 @@ pub(super) fn error_in_stream(error: Option<&Value>) -> Result<(), ModelError> {
         Some(Value::Object(error)) if error.is_empty() => return Ok(()),
         Some(error) => error,
     };
-    let said = sentence(error).or_else(|| error.as_str()).unwrap_or("without a word");
+    let said = sentence(error).or_else(|| error.as_str()).unwrap_or("no message");
     let why = format!("error in the stream: {said}");
     let kinds = ["type", "code", "status"].iter().filter_map(|field| error.get(field)?.as_str());
     let kinds: Vec<_> = kinds.map(str::to_ascii_lowercase).collect();

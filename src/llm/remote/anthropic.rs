@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The field must be there. What models of the last years can write at least; `model.options` sets another.
+/// The default of the required field `max_tokens`. All recent models support it. `model.options` sets another
+/// value.
 const MAX_TOKENS: u64 = 8192;
-/// More blocks than this in one answer are no mistake any more but a broken server.
+/// The most blocks in one answer. A server that sends more is faulty.
 const BLOCKS_MAX: usize = 4096;
 
 /// The body of a request.
@@ -36,7 +37,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
         body.insert("tools".to_owned(), tools.into());
         return body;
     }
-    // A conversation with calls in it is refused without their tools.
+    // The server refuses a conversation with calls if the request has no tools. Stubs replace the tools.
     let called: BTreeSet<_> = entries
         .iter()
         .flat_map(|entry| match entry {
@@ -133,7 +134,7 @@ pub(super) struct Reader {
     input_tokens: Option<u64>,
 }
 
-/// A block that began.
+/// A block of the answer.
 enum Said {
     Text(String),
     Thinking {
@@ -141,7 +142,7 @@ enum Said {
         signature: String,
     },
     Redacted(String),
-    /// `input` is what it began with, which counts if no piece follows.
+    /// `input` is the input in the first event of the block. It counts if no pieces follow.
     Call {
         index: usize,
         input: Option<Value>,
@@ -185,18 +186,19 @@ impl Reading for Reader {
             "message_stop" => answer.over(),
             "error" => {
                 error_in_stream(event.error.as_ref())?;
-                return Err(ModelError::Upstream("error in the stream: without a word".to_owned()));
+                return Err(ModelError::Upstream("error in the stream: no message".to_owned()));
             }
-            // A ping, or what is new.
+            // A ping or an unknown event.
             _ => {}
         }
         Ok(())
     }
 
-    /// The blocks in their order, if there are thoughts among them: they are signed, and wanted back as they were.
+    /// Returns the blocks in their order, if they contain thinking. Thinking is signed, and goes back
+    /// unchanged.
     fn state(&mut self) -> Option<Value> {
         let blocks = std::mem::take(&mut self.blocks);
-        // How far the blocks are, and how many of them go back: thoughts with nothing behind them are refused.
+        // Counts the blocks that go back. The server refuses thinking at the end of a message.
         let (mut signed, mut standing) = (false, 0);
         let mut kept: Vec<Value> = Vec::new();
         for (_, block) in blocks {
@@ -226,13 +228,13 @@ impl Reading for Reader {
 }
 
 impl Reader {
-    /// Tokens read from a cache, or written to one, were read.
+    /// Input tokens include tokens that were read from a cache or written to a cache.
     fn usage(&mut self, usage: Option<&Value>, answer: &mut Answer) {
         let Some(usage) = usage else { return };
         let tokens = |field: &str| usage.get(field).and_then(Value::as_u64);
         let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
         let cached = cached.into_iter().filter_map(tokens).fold(0, u64::saturating_add);
-        // The last message of them repeats those of the input, or leaves them out.
+        // The last of the usage messages repeats the input tokens or omits them.
         if let Some(input) = tokens("input_tokens") {
             self.input_tokens = self.input_tokens.max(Some(input.saturating_add(cached)));
         }
@@ -244,7 +246,7 @@ impl Reader {
             return Err(ModelError::Malformed(format!("more than {BLOCKS_MAX} blocks")));
         }
         if self.blocks.iter().any(|(begun, _)| *begun == index) {
-            return Err(ModelError::Malformed(format!("block {index} of it begins twice")));
+            return Err(ModelError::Malformed(format!("block {index} begins twice")));
         }
         let said = match block.r#type.as_str() {
             "text" => {
@@ -275,7 +277,7 @@ impl Reader {
         let (_, block) = begun.ok_or_else(|| ModelError::Malformed(format!("block {index} never began")))?;
         match block {
             Said::Text(_) | Said::Thinking { .. } if delta.partial_json.is_some() => {
-                return Err(ModelError::Malformed(format!("arguments in block {index}, which is no call")));
+                return Err(ModelError::Malformed(format!("block {index} has arguments but is no call")));
             }
             Said::Text(text) => {
                 let more = delta.text.unwrap_or_default();
@@ -306,5 +308,5 @@ impl Reader {
 }
 
 fn lacks(what: &str) -> ModelError {
-    ModelError::Malformed(format!("an event of it lacks its {what}"))
+    ModelError::Malformed(format!("an event lacks its {what}"))
 }

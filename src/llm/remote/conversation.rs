@@ -1,7 +1,7 @@
-//! The conversation as every wire writes it: a person's words, and steps of a model with their answers.
+//! The conversation in the form that all wires write: user messages, and steps of a model with their answers.
 //!
-//! What other models made up is written so that this server takes it: one that refuses a name or an id would refuse
-//! the conversation for ever.
+//! Names and ids of other models are rewritten so that this server accepts them. Otherwise one refused name
+//! or id would block the conversation permanently.
 
 use crate::llm::{Input, ModelCall, ModelMessage, Speaker};
 use serde_json::Value;
@@ -9,26 +9,26 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Longest name of a tool that every server takes.
+/// The longest name of a tool that every server accepts.
 const NAME_MAX: usize = 64;
-/// Longest id of a call that every server takes.
+/// The longest id of a call that every server accepts.
 const ID_MAX: usize = 40;
-/// Longest id that servers take which are particular about its letters, and make none of others.
+/// The longest id that servers with strict ids accept. Such servers make only ids of this form themselves.
 const PLAIN_ID_MAX: usize = 64;
-/// In a state, the place of a call among what stands around it: its number.
+/// The key in a state that holds the index of a call, at the place of the call.
 pub(super) const CALL: &str = "call";
 
-/// A piece of the conversation.
+/// An entry of the conversation.
 pub(super) enum Entry<'a> {
     User(&'a str),
     Step(Step<'a>),
 }
 
-/// What a model said in one step, and what it was answered.
+/// One step of a model, with the answers of its calls.
 pub(super) struct Step<'a> {
     pub(super) text: &'a str,
     pub(super) calls: Vec<Call<'a>>,
-    /// One for each call, in their order.
+    /// The answers, one for each call, in the order of the calls.
     pub(super) answers: Vec<Told<'a>>,
     pub(super) speaker: &'a Speaker,
 }
@@ -45,12 +45,12 @@ pub(super) struct Told<'a> {
     pub(super) text: &'a str,
 }
 
-/// Which ids of calls a server takes.
+/// The ids of calls that a server accepts.
 #[derive(Clone, Copy)]
 pub(super) enum Ids {
-    /// Any that it made itself: some mean something to it.
+    /// Any id that the server made itself, because the id may carry a meaning. Plain ids otherwise.
     Own,
-    /// Plain ones only, and its own are.
+    /// Plain ids only. The ids of the server itself are plain.
     Plain,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn entries(messages: &[ModelMessage], ids: Ids) -> Vec<Entry<'_>> {
 }
 
 impl Step<'_> {
-    /// What the server wants back with this step.
+    /// Returns the state that the server wants back with this step.
     pub(super) fn state(&self) -> Option<&Value> {
         match self.speaker {
             Speaker::Same { provider_state } => provider_state.as_ref(),
@@ -83,8 +83,8 @@ impl Step<'_> {
         }
     }
 
-    /// The parts of a state that is a list, with the calls in their places. One that the state does not name stands
-    /// behind them, because its answer follows.
+    /// Returns the parts of a state that is a list, with the calls in their places. A call that the state
+    /// does not name is placed at the end, because its answer follows.
     pub(super) fn placed(&self, write: impl Fn(&Call<'_>, Option<&Value>) -> Value) -> Option<Vec<Value>> {
         let kept = self.state()?.as_array()?;
         let mut named = vec![false; self.calls.len()];
@@ -116,7 +116,7 @@ fn is_plain(it: char) -> bool {
     it.is_ascii_alphanumeric() || matches!(it, '_' | '-')
 }
 
-/// A tool's name; models make some up.
+/// Returns the name of a tool in a form that servers accept. Models can invent names.
 fn name(name: &str) -> Cow<'_, str> {
     if !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(is_plain) {
         return Cow::Borrowed(name);
@@ -126,7 +126,7 @@ fn name(name: &str) -> Cow<'_, str> {
     Cow::Owned(if fitting.is_empty() { "_".to_owned() } else { fitting })
 }
 
-/// A call's id as the server takes it; the same id is always written the same.
+/// Returns the id of a call in a form that the server accepts. The same id always gets the same form.
 pub(super) fn id_for<'a>(id: &'a str, speaker: &Speaker, ids: Ids) -> Cow<'a, str> {
     let plain = |longest| (1..=longest).contains(&id.len()) && id.chars().all(is_plain);
     let fits = match (ids, speaker) {
@@ -145,7 +145,8 @@ pub(super) fn id_for<'a>(id: &'a str, speaker: &Speaker, ids: Ids) -> Cow<'a, st
     Cow::Owned(fitting)
 }
 
-/// Words that are never blank: some servers refuse a conversation with a blank message in it.
+/// Returns the text, or a placeholder for a blank text. Some servers refuse a conversation with a blank
+/// message.
 pub(super) fn spoken(words: &str) -> &str {
     if words.trim().is_empty() { "(blank)" } else { words }
 }

@@ -1,7 +1,7 @@
-//! Bytes to events: server-sent events (WHATWG HTML, "Server-sent events") and lines of JSON.
+//! Framing: server-sent events (WHATWG HTML, "Server-sent events") and JSON lines.
 //!
-//! What is held of an event without an end has a limit. Of the fields of an event only `data` is read: the wires
-//! that name their events repeat the name in it.
+//! The size of an unfinished event is limited. The reader uses only the field `data` of an event, because
+//! wires with named events repeat the name in the data.
 
 use crate::egress::chain;
 use crate::llm::ModelError;
@@ -11,29 +11,29 @@ use std::io;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 use tokio_util::io::StreamReader;
 
-/// No server has a reason to send more in one event; without a limit one without an end fills the memory.
+/// The longest event. No server needs more, and an endless event would fill the memory.
 const EVENT_BYTES_MAX: usize = 8 << 20;
 
-/// How a stream is cut into events.
+/// The framing of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Sse,
     JsonLines,
 }
 
-/// What was read next.
+/// One frame of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// An event's data.
+    /// The data of an event.
     Event(String),
     /// A sign of life.
     Comment,
 }
 
-/// Why there is no frame.
+/// The error of a stream without a next frame.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The connection ended it.
+    /// The connection broke.
     Stream(String),
     /// An event cannot be read.
     Event(&'static str),
@@ -50,11 +50,11 @@ impl From<Broken> for ModelError {
 
 type Chunks = BoxStream<'static, io::Result<Bytes>>;
 
-/// A stream that is cut into events.
+/// A stream of frames.
 pub(super) struct Frames {
     lines: FramedRead<StreamReader<Chunks, Bytes>, LinesCodec>,
     framing: Framing,
-    /// Lines of data of an event that has not ended.
+    /// The data lines of an unfinished event.
     data: Option<String>,
     begun: bool,
 }
@@ -69,7 +69,7 @@ impl Frames {
         Self { lines: FramedRead::new(StreamReader::new(chunks), lines), framing, data: None, begun: false }
     }
 
-    /// The next frame; none at the end of the stream.
+    /// Returns the next frame. Returns `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<Result<Frame, Broken>> {
         loop {
             match self.lines.next().await {
@@ -80,12 +80,12 @@ impl Frames {
                 },
                 Some(Err(LinesCodecError::MaxLineLengthExceeded)) => return Some(Err(too_long())),
                 Some(Err(LinesCodecError::Io(error))) if error.kind() == io::ErrorKind::InvalidData => {
-                    return Some(Err(Broken::Event("an event of it is no text")));
+                    return Some(Err(Broken::Event("an event is not valid text")));
                 }
                 Some(Err(LinesCodecError::Io(error))) => {
                     return Some(Err(Broken::Stream(format!("the stream broke: {error}"))));
                 }
-                // Some servers end without the blank line.
+                // Some servers end the stream without a blank line.
                 None => return self.data.take().map(|data| Ok(Frame::Event(data))),
             }
         }
@@ -125,5 +125,5 @@ impl Frames {
 }
 
 fn too_long() -> Broken {
-    Broken::Event("an event of it is too long")
+    Broken::Event("an event is too long")
 }

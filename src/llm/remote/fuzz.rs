@@ -1,5 +1,5 @@
-//! The fuzz target over the upstream parser: answers as servers of each wire could send them, whole and damaged,
-//! in any cuts.
+//! The fuzz target for the parser of model answers: answers as servers of each wire send them, complete and
+//! damaged, in any chunks.
 
 use super::tests::{Read, read};
 use super::*;
@@ -13,7 +13,7 @@ use serde_json::json;
 const WIRES: [Wire; 5] =
     [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini, Wire::Ollama];
 
-/// What a model says.
+/// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
 enum Said {
     Text(String),
@@ -33,7 +33,7 @@ impl Said {
     }
 }
 
-/// Numbers that decide what is left open: where a text is cut, whether a comment stands between two events.
+/// The random choices of a case: where a text is cut, and whether a comment separates two events.
 #[derive(Debug, Clone)]
 struct Dice(Vec<u8>, usize);
 
@@ -113,7 +113,7 @@ fn answers() -> impl Strategy<Value = (Vec<Said>, Dice)> {
     (prop::collection::vec(said(), 0..8), dice)
 }
 
-/// The answer as a server of this wire streams it.
+/// Returns the answer as a server of this wire streams it.
 fn stream_of(wire: Wire, answer: &[Said], dice: &mut Dice) -> Vec<u8> {
     let calls = answer.iter().any(|said| matches!(said, Said::Call { .. }));
     let mut events = Vec::new();
@@ -189,7 +189,7 @@ fn chat(said: &Said, number: usize, dice: &mut Dice, events: &mut Vec<Value>) {
         }
         Said::Call { id, name, arguments } => {
             let place = if dice.roll(3) == 0 { Value::Null } else { number.into() };
-            // An id names the call where nothing else does.
+            // The id identifies the call if the piece has no index.
             let id = format!("{id}{number}");
             let function = json!({ "name": name, "arguments": "" });
             push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
@@ -322,7 +322,7 @@ fn ollama(said: &Said, dice: &mut Dice, events: &mut Vec<Value>) {
     }
 }
 
-/// What was said as it is put together: words that follow each other are one text.
+/// Joins adjacent texts, and adjacent pieces of reasoning.
 fn folded<'a>(answer: impl IntoIterator<Item = &'a Said>) -> Vec<Said> {
     let mut folded: Vec<Said> = Vec::new();
     for said in answer {
@@ -337,7 +337,7 @@ fn folded<'a>(answer: impl IntoIterator<Item = &'a Said>) -> Vec<Said> {
     folded
 }
 
-/// What was read, put together in the same way. Ids are left out: some wires have none.
+/// Returns the parts that were read, joined in the same way. Ids are left out, because some wires have none.
 fn told(read: &Read) -> Vec<Said> {
     let mut told: Vec<Said> = Vec::new();
     let mut calls: Vec<(usize, String)> = Vec::new();
@@ -364,9 +364,9 @@ fn told(read: &Read) -> Vec<Said> {
     folded(&told)
 }
 
-/// What holds of any answer, however damaged.
+/// Checks the properties of any answer, also of a damaged one.
 fn is_in_order(read: &Read) -> Result<(), String> {
-    // `finished` is one more than the last call that was told as whole.
+    // `finished` is the index of the last complete call plus one.
     let (mut begun, mut finished, mut over) = (0, 0, false);
     for event in &read.events {
         let in_order = !over
@@ -445,7 +445,7 @@ fn fuzz_upstream_damaged_answers_end_in_order_and_alike_in_any_cuts() {
                 1 => bytes.insert(at, byte),
                 2 => drop(bytes.remove(at)),
                 3 => bytes.truncate(at),
-                // A piece is there twice.
+                // Duplicates a piece.
                 4 => {
                     let piece = bytes[at..].iter().copied().take(usize::from(byte)).collect::<Vec<_>>();
                     bytes.splice(at..at, piece);

@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 const SIGNATURE: &str = "thoughtSignature";
-/// What Google names for calls that another model made ("Thought signatures", FAQ). Models from the third generation on
-/// refuse a conversation in which the first call of a step has no signature.
+/// The signature that Google defines for calls of another model ("Thought signatures", FAQ). Models from the
+/// third generation on refuse a conversation in which the first call of a step has no signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
-/// Models that want none.
+/// Models that need no signatures.
 const WITHOUT_SIGNATURES: [&str; 2] = ["gemini-1", "gemini-2"];
 
 /// The body of a request.
@@ -44,7 +44,7 @@ fn contents(entries: &[Entry<'_>], signs: bool) -> Value {
             }
             Entry::Step(step) => {
                 contents.push(json!({ "role": "model", "parts": said(step, signs) }));
-                // As many as there are calls, in one content.
+                // One content holds the answers of all calls.
                 let answer = |answer: &Told<'_>| {
                     let Told { id, name, text } = answer;
                     json!({ "functionResponse": { "id": id, "name": name, "response": { "result": text } } })
@@ -134,8 +134,8 @@ struct FunctionCall {
 /// Reads an answer.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// What goes back: its parts in their order. Words without a signature are put together, thoughts without one
-    /// are left out.
+    /// The parts that go back, in their order. Text without a signature is joined. Thoughts without a
+    /// signature are left out.
     parts: Vec<Value>,
     signed: bool,
     calls: bool,
@@ -167,7 +167,7 @@ impl Reading for Reader {
         }
         match candidate.finish_reason.as_deref() {
             None | Some("" | "FINISH_REASON_UNSPECIFIED") => {}
-            // A call that it could not write is told as no call.
+            // Google has no finish reason for calls: an answer with calls ends with `STOP`.
             Some("STOP") if self.calls => answer.ends(FinishReason::ToolCalls),
             Some("STOP") => answer.ends(FinishReason::Stop),
             Some("MAX_TOKENS") => answer.ends(FinishReason::Length),
@@ -192,7 +192,7 @@ impl Reader {
         let Part { text, thought, thought_signature: signature, function_call, inline_data } = part;
         let thought = thought.unwrap_or(false);
         if let Some(InlineData { mime_type, data }) = inline_data {
-            // It does not go back, and so its signature does not either. What was drawn in thought is a draft.
+            // A file and its signature do not go back. A file in a thought is a draft.
             if !thought {
                 answer.file(mime_type.unwrap_or_default(), &data.unwrap_or_default())?;
             }

@@ -1,16 +1,18 @@
-//! Models behind a server: one HTTP request, one streamed answer.
+//! Models on remote servers: one HTTP request, one streamed answer.
 //!
-//! A [`Wire`] is what kind of server it is. Each has a file with two halves: the body of the request, written from
-//! the conversation, and a reader that makes our events of the events of its stream. What they share:
+//! A [`Wire`] is a protocol of model servers. The file of a wire has two halves: a writer of the request body
+//! from the conversation, and a reader that turns the events of the stream into [`ModelEvent`]s. The wires
+//! share these modules:
 //!
-//! - `transport` sends, and tells a server that cannot be had now from one that said no. The key goes into the
-//!   request and nowhere else: no error's text and no `Debug` has it.
-//! - `conversation` is what all wires write, with the names and ids that servers take.
-//! - `frames` cuts the bytes into events.
-//! - `answer` is what was read so far: the wires put words and calls into it, and it ends them all alike.
+//! - `transport` sends requests, and separates unavailable servers from refused requests. The key goes only
+//!   into the request: no error text and no `Debug` output contains it.
+//! - `conversation` prepares the conversation for all wires, with names and ids that servers accept.
+//! - `frames` splits the bytes into events.
+//! - `answer` collects the content of the answer. Wires add text and calls, and the end is the same for all
+//!   wires.
 //!
-//! The conversation goes out as it is stored, in its order. How a message is written depends on that message
-//! alone, so that no byte that was sent once changes and prompt caches keep working.
+//! The conversation is sent as it is stored, in its order. The form of a message depends only on that
+//! message. So sent bytes never change, and prompt caches work.
 
 mod answer;
 mod anthropic;
@@ -39,12 +41,12 @@ use std::fmt;
 use std::time::Duration;
 use transport::Http;
 
-/// What kind of server a model is behind.
+/// The protocol of a model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// `{base_url}/chat/completions`, as OpenAI began it and many servers speak it.
+    /// `{base_url}/chat/completions`, which OpenAI defined and many servers offer.
     OpenAiChat,
-    /// `{base_url}/responses` of OpenAI. Nothing is stored there: reasoning comes back encrypted.
+    /// `{base_url}/responses` of OpenAI. The server stores nothing, and reasoning arrives encrypted.
     OpenAiResponses,
     /// `{base_url}/messages` of Anthropic.
     Anthropic,
@@ -55,7 +57,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The word for it in the configuration.
+    /// Returns the name of the wire in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai",
@@ -66,7 +68,7 @@ impl Wire {
         }
     }
 
-    /// Where its servers are by default; none for a wire that anybody's server speaks.
+    /// Returns the address of the wire's own servers, or `None` for a wire that many servers offer.
     const fn default_base_url(self) -> Option<&'static str> {
         match self {
             Self::OpenAiChat => None,
@@ -88,7 +90,7 @@ impl Wire {
         }
     }
 
-    /// The headers of its own.
+    /// Returns the headers of the wire, with the key.
     fn headers(self, key: Option<&str>) -> Result<HeaderMap, RemoteError> {
         let (name, scheme) = match self {
             Self::OpenAiChat | Self::OpenAiResponses | Self::Ollama => (AUTHORIZATION, "Bearer "),
@@ -136,37 +138,36 @@ impl Wire {
     }
 }
 
-/// Which server, and which of its models.
+/// The settings of a remote model.
 #[derive(Debug, Clone)]
 pub struct RemoteConfig {
-    /// What kind of server.
+    /// The protocol.
     pub wire: Wire,
-    /// The model's name, sent as it is; clients choose it by the same name.
+    /// The name of the model, sent unchanged. Clients choose the model by the same name.
     pub id: String,
-    /// Where the server is, with its `/v1`; if absent, where the wire's own servers are.
+    /// The address of the server, with its `/v1`. Defaults to the address of the wire's own servers.
     pub base_url: Option<String>,
-    /// The key; local servers often have none.
+    /// The key. Local servers often need none.
     pub api_key: Option<SecretString>,
-    /// Fields of the request's body that the operator adds, or puts in place of ours; `null` takes one out.
+    /// Fields of the request body that the operator adds or replaces. `null` removes a field.
     pub options: Map<String, Value>,
 }
 
-/// Why there is no such model: the setting that is wrong, and what is wrong with it. Neither the URL nor the key is in
-/// the text.
+/// The error of invalid settings. The text contains neither the URL nor the key.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// `base_url`
+    /// An invalid `base_url`.
     #[error("{0}")]
     BaseUrl(&'static str),
-    /// `api_key`
-    #[error("it has characters that no header can carry")]
+    /// An invalid `api_key`.
+    #[error("the key has characters that a header cannot carry")]
     ApiKey,
-    /// The client for HTTP could not be made.
+    /// The HTTP client cannot be created.
     #[error("{0}")]
     Client(String),
 }
 
-/// A model behind a server.
+/// A model on a remote server.
 pub struct Remote {
     wire: Wire,
     id: String,
@@ -178,20 +179,23 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Prepares the client; nothing is sent. Installs ring as the process's TLS provider if it has none.
+    /// Prepares the client and sends nothing. Installs ring as the TLS provider of the process if it has
+    /// none.
     ///
     /// # Errors
-    /// There is no base URL or it is not a plain one of HTTP, the key cannot stand in a header.
+    /// The base URL is missing, or is not a plain HTTP URL. The key contains characters that a header cannot
+    /// carry.
     pub fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         let RemoteConfig { wire, id, base_url, api_key, options } = config;
         let base_url = base_url.as_deref().or(wire.default_base_url());
-        let base_url = base_url.ok_or(RemoteError::BaseUrl("there is none"))?;
-        let unreadable = |_| RemoteError::BaseUrl("it cannot be read as a URL");
+        let base_url = base_url.ok_or(RemoteError::BaseUrl("the URL is missing"))?;
+        let unreadable = |_| RemoteError::BaseUrl("it is not a valid URL");
         let base = Url::parse(base_url).map_err(unreadable)?;
         if !matches!(base.scheme(), "http" | "https") {
-            return Err(RemoteError::BaseUrl("it is not one of HTTP"));
+            return Err(RemoteError::BaseUrl("it is not an HTTP URL"));
         }
-        // A path is put behind it, and a secret in it would get around the care taken of the key.
+        // The path of the wire is appended to the URL. A secret in the URL would not be protected like the
+        // key.
         let bare = base.query().is_none() && base.fragment().is_none();
         if !bare || !base.username().is_empty() || base.password().is_some() {
             return Err(RemoteError::BaseUrl("it has a query, a fragment or a password"));
@@ -253,15 +257,16 @@ impl LanguageModel for Remote {
     }
 }
 
-/// The longest answer, in bytes of its events: some 150,000 tokens of the most verbose wire. What a server wants back
-/// is held until then, and one that does not end has to be ended.
+/// The longest answer, in bytes of its events: about 150,000 tokens on the most verbose wire. The reader
+/// holds the state for the server until the end, so an endless answer must fail.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How long a server that said why it ends has to tell the cost and end its stream.
+/// The time after the reason of the end in which the server may send the usage and end its stream.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long a server that said all has to end its stream, so that its connection can serve again.
+/// The time after the last content in which the server may end its stream, so that the connection can be
+/// reused.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// What a stream of bytes says on this wire.
+/// Returns the events of a byte stream on this wire.
 fn events(
     wire: Wire,
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
@@ -272,19 +277,19 @@ fn events(
     stream::try_unfold(exchange, Exchange::next)
 }
 
-/// An answer, and where it comes from.
+/// An answer and its source.
 struct Exchange {
     frames: Frames,
-    /// How many bytes of events were read.
+    /// The number of event bytes that were read.
     bytes: usize,
-    /// Whether anything was told.
+    /// Whether an event was emitted.
     told: bool,
     reading: Box<dyn Reading>,
     answer: Answer,
 }
 
 impl Exchange {
-    /// The next event and the rest of the answer; none behind the last.
+    /// Returns the next event and the rest of the answer. Returns `None` after the last event.
     async fn next(mut self) -> Result<Option<(ModelEvent, Self)>, ModelError> {
         loop {
             if let Some(event) = self.answer.events.pop_front() {
@@ -299,14 +304,14 @@ impl Exchange {
             let frame = if self.answer.is_over() {
                 None
             } else if self.answer.is_whole() {
-                // Whatever breaks now, the answer is there.
+                // The answer is complete. A broken stream does not matter any more.
                 let last = tokio::time::timeout(LAST_WORDS, self.frames.next()).await;
                 last.ok().flatten().filter(Result::is_ok)
             } else {
                 self.frames.next().await
             };
             match frame {
-                // It has not been had: it may be asked again.
+                // No event was emitted, so a retry is possible.
                 Some(Err(Broken::Stream(why))) if !self.told => {
                     return Err(ModelError::Unavailable { why, retry_after: None });
                 }

@@ -1,4 +1,4 @@
-//! `{base_url}/api/chat` of Ollama (its API reference, "Generate a chat completion"): one JSON object a line.
+//! `{base_url}/api/chat` of Ollama (API reference, "Generate a chat completion"): one JSON object per line.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{Step, Told};
@@ -110,7 +110,7 @@ impl Reading for Reader {
         Ok(())
     }
 
-    /// Thoughts of a step with calls belong to the work that goes on behind them.
+    /// Returns the thinking of a step with calls. The model needs this thinking to continue after the calls.
     fn state(&mut self) -> Option<Value> {
         let thinking = std::mem::take(&mut self.thinking);
         (self.calls && !thinking.is_empty()).then(|| json!({ THINKING: thinking }))

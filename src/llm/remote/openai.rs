@@ -1,5 +1,5 @@
-//! `{base_url}/chat/completions` (OpenAI API reference, "Chat Completions"; the fields of DeepSeek, vLLM, OpenRouter
-//! and of Google's endpoint of this kind beside it).
+//! `{base_url}/chat/completions` (OpenAI API reference, "Chat Completions"; also the fields of DeepSeek,
+//! vLLM, OpenRouter and the compatible endpoint of Google).
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, Entry, Ids, Step, Told, entries};
@@ -9,9 +9,9 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-/// Where a call has what is not of OpenAI's own format.
+/// The field of a call with data that is not part of OpenAI's format.
 const EXTRA: &str = "extra_content";
-/// Fields of a message in which servers put thoughts.
+/// The fields of a message in which servers send reasoning.
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 const THOUGHT_DETAILS: &str = "reasoning_details";
 
@@ -33,7 +33,8 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     body
 }
 
-/// The conversation as this wire and Ollama's order it; how each writes a step and an answer is its own.
+/// Returns the conversation in the order of this wire and of Ollama. Each wire writes steps and answers
+/// itself.
 pub(super) fn messages(
     request: &ModelRequest,
     said: impl Fn(&Step<'_>) -> Value,
@@ -56,7 +57,8 @@ pub(super) fn messages(
 }
 
 fn said(step: &Step<'_>) -> Value {
-    // `null` where there are calls only: some servers put an empty text into the model's prompt.
+    // The content is `null` for a step of calls only. Some servers put an empty text into the prompt of the
+    // model.
     let silent = step.text.is_empty() && !step.calls.is_empty();
     let content = if silent { Value::Null } else { step.text.into() };
     let mut said = Map::new();
@@ -82,7 +84,7 @@ fn said(step: &Step<'_>) -> Value {
     Value::Object(said)
 }
 
-/// A tool as this wire and Ollama's describe it.
+/// Returns the description of a tool for this wire and for Ollama.
 pub(super) fn function(tool: &ToolDefinition) -> Value {
     let ToolDefinition { name, description, input_schema } = tool;
     let function = json!({ "name": name, "description": description, "parameters": input_schema });
@@ -102,7 +104,7 @@ struct Chunk {
 struct Choice {
     index: Option<u64>,
     delta: Option<Delta>,
-    /// In servers that send all at once, and in some that send it beside each delta.
+    /// The complete message. Some servers send only this field, and some send it beside each delta.
     message: Option<Delta>,
     finish_reason: Option<String>,
 }
@@ -111,7 +113,7 @@ struct Choice {
 struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
-    /// The outer one says whether the field is there.
+    /// The outer option is set if the field is present.
     #[serde(default, deserialize_with = "present")]
     reasoning_content: Option<Option<String>>,
     reasoning: Option<String>,
@@ -124,7 +126,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<S
     Option::deserialize(deserializer).map(Some)
 }
 
-/// Words, or words and thoughts as Mistral sends them.
+/// Text, or text and reasoning in the form of Mistral.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -132,7 +134,7 @@ enum Content {
     Parts(Vec<Value>),
 }
 
-/// A piece of a call.
+/// A piece of a call in a chunk.
 #[derive(Deserialize)]
 struct Piece {
     index: Option<u64>,
@@ -151,12 +153,12 @@ struct Function {
 #[derive(Default)]
 pub(super) struct Reader {
     calls: Vec<Call>,
-    /// The thoughts, by the field they stood in.
+    /// The reasoning, with the field in which it arrived.
     thoughts: Option<(&'static str, String)>,
     details: Vec<Value>,
 }
 
-/// A call that began.
+/// A call of the answer.
 struct Call {
     index: usize,
     place: Option<u64>,
@@ -184,7 +186,7 @@ impl Reading for Reader {
             error_in_stream(chunk.message.as_ref())?;
         }
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            // Beside a delta the message repeats its words; its sources may stand there alone.
+            // Beside a delta the message repeats the text, but its annotations may be only there.
             let both = [&choice.delta, &choice.message].into_iter().flatten();
             let annotations: Vec<_> = both.filter_map(|said| said.annotations.clone()).collect();
             if let Some(delta) = choice.delta.or(choice.message) {
@@ -240,7 +242,7 @@ impl Reader {
     fn delta(&mut self, delta: Delta, answer: &mut Answer) -> Result<(), ModelError> {
         let [content_field, field] = THOUGHTS;
         if delta.reasoning_content.is_some() {
-            // Some servers want the field back with each step of a model that thinks, also where it is empty.
+            // Some servers want the field back with each step of a reasoning model, even if it is empty.
             self.thoughts.get_or_insert((content_field, String::new()));
         }
         let given = [(content_field, delta.reasoning_content.flatten()), (field, delta.reasoning)];
@@ -273,7 +275,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Pieces of one detail are told one after the other, and wanted back as one.
+    /// Merges a detail into the last one. Servers send a detail in pieces, and want it back whole.
     fn detail(&mut self, detail: Value) {
         let same = |field: &str, last: &Value| last.get(field) == detail.get(field);
         if let Some(Value::Object(last)) = self.details.last_mut().filter(|last| {
@@ -297,7 +299,7 @@ impl Reader {
         }
     }
 
-    /// Puts a piece to the call it is meant for.
+    /// Adds a piece to its call.
     fn piece(&mut self, piece: Piece, answer: &mut Answer) -> Result<(), ModelError> {
         let text = |text: Option<String>| text.filter(|text| !text.is_empty());
         let Piece { index: place, id, function, extra_content } = piece;
@@ -305,7 +307,8 @@ impl Reader {
         let (id, name) = (text(id), text(name));
         let meant = match place {
             Some(_) => self.calls.iter().rposition(|call| call.place == place),
-            // Of one that does not say where it belongs: a known id's call, else a new one if it has a name.
+            // Without an index, a piece belongs to the call with its id. Otherwise a piece with a name starts a
+            // new call, and a piece without a name belongs to the last call.
             None => {
                 let known = self.calls.iter().rposition(|call| id.is_some() && call.id == id);
                 known.or_else(|| name.is_none().then(|| self.calls.len().checked_sub(1)).flatten())
@@ -313,21 +316,21 @@ impl Reader {
         };
         let meant = meant.and_then(|at| self.calls.get_mut(at));
         let call = match (meant, name) {
-            // Some servers put one call after the other in the same place, and some of them give no ids.
+            // Some servers send several calls in sequence under one index, and some of these send no ids.
             (Some(call), Some(name))
                 if if id.is_some() && call.id.is_some() { call.id != id } else { call.has_all() } =>
             {
                 self.begin(place, id, name, answer)?
             }
             (Some(call), Some(name)) if call.name != name => {
-                let why = "a call of it has two names".to_owned();
+                let why = "a call has two names".to_owned();
                 return Err(ModelError::Malformed(why));
             }
             (Some(call), Some(_)) => {
                 call.id = call.id.take().or(id);
                 call
             }
-            // Some servers make up an id for each piece.
+            // Some servers invent an id for each piece.
             (Some(call), None) => call,
             (None, Some(name)) => self.begin(place, id, name, answer)?,
             (None, None) => {
@@ -354,15 +357,15 @@ impl Reader {
         answer: &mut Answer,
     ) -> Result<&mut Call, ModelError> {
         let index = answer.call(id.clone(), &name)?;
-        // They have ended when the answer has.
+        // The arguments end with the answer.
         answer.call_ends(index);
         self.calls.push(Call { index, place, id, name, arguments: String::new(), extra: None });
-        let none = || ModelError::Malformed("a call of it is lost".to_owned());
+        let none = || ModelError::Malformed("a call is lost".to_owned());
         self.calls.last_mut().ok_or_else(none)
     }
 }
 
-/// The pages of the web among these annotations.
+/// Adds the web pages among these annotations.
 fn sources(annotations: &Value, answer: &mut Answer) {
     for annotation in annotations.as_array().into_iter().flatten() {
         if let Some(page) = annotation.get("url_citation") {

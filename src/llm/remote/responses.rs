@@ -1,7 +1,7 @@
 //! `{base_url}/responses` of OpenAI (API reference, "Responses" and "Streaming events").
 //!
-//! The server is asked to store nothing: the conversation is here. What a model reasoned comes encrypted, and goes
-//! back with the step it belongs to.
+//! The request asks the server to store nothing, because holdpoint stores the conversation. Reasoning arrives
+//! encrypted, and goes back with its step.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, CALL, Entry, Ids, Step, Told, entries};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Models that do not reason, and refuse to be asked for it; what is new does.
+/// Models that do not reason, and refuse a request for reasoning. All newer models reason.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 /// The body of a request.
@@ -94,21 +94,21 @@ struct Event<'a> {
 /// Reads an answer.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The calls, by the place of their items.
+    /// The calls, by the output index of their items.
     calls: BTreeMap<u64, Call>,
-    /// What goes back, by the place of the items.
+    /// The items that go back, by their output index.
     items: BTreeMap<u64, Value>,
-    /// Whether there is something among them that the server wants back.
+    /// Whether the server wants one of the items back.
     wanted: bool,
-    /// Whether words were told since the last item of words was whole.
+    /// Whether text was read since the last complete message item.
     words: bool,
-    /// Whether thoughts were told since the last summary of them began.
+    /// Whether reasoning was read since the last start of a summary part.
     thoughts: bool,
 }
 
 struct Call {
     index: usize,
-    /// Whether there were pieces of its arguments.
+    /// Whether pieces of the arguments were read.
     pieces: bool,
 }
 
@@ -135,7 +135,7 @@ impl Reading for Reader {
                 self.thoughts = true;
                 answer.reasoning(words(event.delta));
             }
-            // One summary is a paragraph; they are told one behind the other.
+            // Each summary part is a paragraph.
             "response.reasoning_summary_part.added" if std::mem::take(&mut self.thoughts) => {
                 answer.reasoning("\n\n".to_owned());
             }
@@ -145,7 +145,7 @@ impl Reading for Reader {
                 }
             }
             "response.function_call_arguments.delta" => {
-                let none = || ModelError::Malformed(format!("arguments of item {place}, which is no call"));
+                let none = || ModelError::Malformed(format!("item {place} has arguments but is no call"));
                 let call = self.calls.get_mut(&place).ok_or_else(none)?;
                 call.pieces = true;
                 answer.arguments(call.index, words(event.delta));
@@ -175,16 +175,17 @@ impl Reading for Reader {
                 let flat = json!({ "code": event.code, "message": event.message });
                 error_in_stream(Some(&flat))?;
             }
-            // What is only about the answer, or new.
+            // An event about the response itself, or an unknown event.
             _ => {}
         }
         Ok(())
     }
 
-    /// The items in their order, if the server wants one back and all that was told is among them.
+    /// Returns the items in their order, if the server wants one back and the items contain all of the
+    /// answer.
     fn state(&mut self) -> Option<Value> {
         let mut items: Vec<_> = std::mem::take(&mut self.items).into_values().collect();
-        // Reasoning with nothing behind it is refused.
+        // The server refuses reasoning that no other item follows.
         let stands = |item: &Value| item.get("type").is_none_or(|kind| kind != "reasoning");
         items.truncate(items.iter().rposition(stands).map_or(0, |last| last.saturating_add(1)));
         let calls = items.iter().filter(|item| item.get(CALL).is_some()).count();
@@ -199,7 +200,7 @@ impl Reader {
             return Ok(());
         }
         if self.calls.contains_key(&place) {
-            return Err(ModelError::Malformed(format!("item {place} of it begins twice")));
+            return Err(ModelError::Malformed(format!("item {place} begins twice")));
         }
         let field = |name: &str| item.get(name).and_then(Value::as_str);
         let id = field("call_id").filter(|id| !id.is_empty()).map(str::to_owned);
@@ -211,7 +212,7 @@ impl Reader {
     fn done(&mut self, place: u64, item: Value, answer: &mut Answer) -> Result<(), ModelError> {
         let kept = match item.get("type").and_then(Value::as_str) {
             Some("reasoning") => {
-                // Without its content, what the server stored nothing of cannot be named to it either.
+                // An item without its encrypted content cannot go back, because the server has not stored it.
                 if item.get("encrypted_content").is_none_or(Value::is_null) {
                     return Ok(());
                 }

@@ -1,11 +1,11 @@
-//! What is read of given bytes, and what is written of given conversations.
+//! Tests of the readers with given bytes, and of the writers with given conversations.
 
 use super::*;
 use crate::llm::{ModelCall, ModelMessage, Speaker};
 use serde_json::json;
 use std::fmt::Write as _;
 
-/// What was read of a stream.
+/// The result of reading a stream.
 #[derive(Debug, PartialEq)]
 pub(super) struct Read {
     pub(super) events: Vec<ModelEvent>,
@@ -17,14 +17,14 @@ thread_local! {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 }
 
-/// Reads these pieces as a server of this wire sends them.
+/// Reads these chunks as a response on this wire.
 pub(super) fn read(wire: Wire, pieces: Vec<Bytes>) -> Read {
     let told = events(wire, stream::iter(pieces).map(Ok)).collect::<Vec<_>>();
     let told = RUNTIME.with(|runtime| runtime.block_on(told));
     let mut read = Read { events: Vec::new(), error: None };
     for event in told {
         match event {
-            // Nothing follows, so the last counts.
+            // No item follows an error, so this is the only one.
             Err(error) => read.error = Some(error.to_string()),
             Ok(ModelEvent::Alive) => {}
             Ok(event) => read.events.push(event),
@@ -33,7 +33,8 @@ pub(super) fn read(wire: Wire, pieces: Vec<Bytes>) -> Read {
     read
 }
 
-/// The same, in a line: words as they are, `<n` where call n begins, `n:` its arguments, `n>` its end.
+/// Returns the events as one line: text as it is, `<n` for the start of call n, `n:` for its arguments, `n>`
+/// for its end.
 fn line(wire: Wire, text: &str) -> String {
     let read = read(wire, vec![Bytes::copy_from_slice(text.as_bytes())]);
     let mut line = String::new();
@@ -62,7 +63,7 @@ fn line(wire: Wire, text: &str) -> String {
     line
 }
 
-/// A chat answer of pieces of calls, `index,id,name,arguments` each, of finish reasons and of JSON.
+/// Returns a chat answer of call pieces (`index,id,name,arguments` each), of finish reasons and of JSON.
 #[rustfmt::skip]
 fn chat(events: &str) -> String {
     let events = events.split(' ').map(|event| match *event.split(',').collect::<Vec<_>>() {
@@ -84,10 +85,10 @@ fn pieces_of_chat_calls_go_to_the_call_they_are_meant_for() {
         (r#",a,go, ,,,{"n": ,,,1} ,b,go,{} tool_calls"#, r#"<0 go#a 0:{"n": 0:1} <1 go#b 1:{} 0> 1> tool-calls"#.to_owned()),
         (r#"0,a,go, 0,b,,{"n":1} 1,a,go,{} stop"#, r#"<0 go#a 0:{"n":1} <1 go#a 1:{} 0> 1> stop"#.to_owned()),
         ("0,a,go,{} 0,b,go,{} tool_calls", "<0 go#a 0:{} <1 go#b 1:{} 0> 1> tool-calls".to_owned()),
-        ("0,a,go, 0,a,_on,{} tool_calls", format!("<0 go#a {MALFORMED} a call of it has two names")),
+        ("0,a,go, 0,a,_on,{} tool_calls", format!("<0 go#a {MALFORMED} a call has two names")),
         ("0,a,,{} tool_calls", format!("{MALFORMED} arguments of a call that has no name")),
         ("0,a,go,{ [DONE]", format!("<0 go#a 0:{{ {MALFORMED} it broke off before its end")),
-        ("tool_calls [DONE]", format!("{MALFORMED} it ended for calls and made none")),
+        ("tool_calls [DONE]", format!("{MALFORMED} it ended with tool calls and made none")),
     ] {
         assert_eq!(chat(events), told);
     }
@@ -99,12 +100,12 @@ fn errors_in_a_stream_tell_whether_asking_again_may_help() {
     let error = |wire, data: &str| line(wire, &format!("{data}\n\n"));
     for (told, starts) in [
         (error(Wire::OpenAiChat, r#"data: {"error":{"message":"no","code":"invalid"},"choices":[{}]}"#), "the model's server failed: "),
-        (error(Wire::OpenAiChat, r#"data: {"error":{"message":"no","code":502}}"#), "the model's server cannot be had now: "),
-        (error(Wire::Anthropic, r#"data: {"type":"error","error":{"type":"overloaded_error","message":"no"}}"#), "the model's server cannot be had now: "),
+        (error(Wire::OpenAiChat, r#"data: {"error":{"message":"no","code":502}}"#), "the model's server is unavailable: "),
+        (error(Wire::Anthropic, r#"data: {"type":"error","error":{"type":"overloaded_error","message":"no"}}"#), "the model's server is unavailable: "),
         (error(Wire::Anthropic, r#"data: {"type":"error","error":{"type":"invalid_request_error","message":"no"}}"#), "the model's server failed: "),
-        (error(Wire::OpenAiResponses, r#"data: {"type":"response.failed","response":{"error":{"code":"server_error","message":"no"}}}"#), "the model's server cannot be had now: "),
+        (error(Wire::OpenAiResponses, r#"data: {"type":"response.failed","response":{"error":{"code":"server_error","message":"no"}}}"#), "the model's server is unavailable: "),
         (error(Wire::OpenAiResponses, r#"data: {"type":"error","code":"bad","message":"no"}"#), "the model's server failed: "),
-        (error(Wire::Gemini, r#"data: {"error":{"code":503,"status":"UNAVAILABLE","message":"no"}}"#), "the model's server cannot be had now: "),
+        (error(Wire::Gemini, r#"data: {"error":{"code":503,"status":"UNAVAILABLE","message":"no"}}"#), "the model's server is unavailable: "),
         (error(Wire::Ollama, r#"{"error":"no"}"#), "the model's server failed: "),
     ] {
         assert_eq!(told, format!("{starts}error in the stream: no"));
@@ -297,7 +298,7 @@ fn a_state_has_nothing_that_a_server_refuses_and_hides_no_call() {
         let begun = (0..).zip(blocks).map(|(index, it)| block(index, it.clone()));
         state(Wire::Anthropic, &begun.chain(ended.clone()).collect::<Vec<_>>())
     };
-    // Thoughts with nothing behind them.
+    // Thinking at the end of an answer.
     assert_eq!(blocks(&[thinking.clone(), text("\n\n")]), "");
     assert_eq!(blocks(&[thinking.clone(), text("Hm."), thinking.clone()]), json!([thinking, text("Hm.")]).to_string());
 
@@ -308,7 +309,7 @@ fn a_state_has_nothing_that_a_server_refuses_and_hides_no_call() {
     let items = |items: &[Value]| state(Wire::OpenAiResponses, &[items, std::slice::from_ref(&cut)].concat());
     assert_eq!(items(&[done(0, message.clone()), done(1, reasoning)]), json!([message]).to_string());
 
-    // A call that a state does not name is written all the same.
+    // A call that the state does not name is written as well.
     let kept = Some(json!([{"type": "thinking"}, {"call": 1, "id": "x"}]));
     for (wire, named) in [(Wire::Anthropic, 3), (Wire::OpenAiResponses, 2), (Wire::Gemini, 4)] {
         let body = written(wire, kept.clone()).to_string();
@@ -343,7 +344,7 @@ fn what_only_some_servers_of_the_chat_wire_send_is_read() {
     assert_eq!(chat("0,,go,{} 0,,go,{} tool_calls"), "<0 go# 0:{} <1 go# 1:{} 0> 1> tool-calls");
 }
 
-/// What is told of these events.
+/// Returns the line that is read from these events.
 fn told(wire: Wire, events: &[&str]) -> String {
     let framed = events.iter().map(|event| match wire {
         Wire::Ollama => format!("{event}\n"),
@@ -353,7 +354,7 @@ fn told(wire: Wire, events: &[&str]) -> String {
 }
 
 const FAILED: &str = "the model's server failed: ";
-const NOT_NOW: &str = "the model's server cannot be had now: ";
+const NOT_NOW: &str = "the model's server is unavailable: ";
 const MALFORMED: &str = "the model's server sent a malformed answer: ";
 
 #[rustfmt::skip]
@@ -406,8 +407,8 @@ fn every_way_to_end_and_to_count_is_read_on_the_other_wires() {
     for (reason, told) in [("stop_sequence", "stop"), ("model_context_window_exceeded", "length"), ("refusal", "content-filter")] {
         assert_eq!(anthropic(&[&words, &ends(reason)]), format!("Hm. {told}"));
     }
-    assert_eq!(anthropic(&[&words, &words]), format!("Hm. {MALFORMED}block 0 of it begins twice"));
-    assert_eq!(anthropic(&[r#"{"type":"error"}"#]), format!("{FAILED}error in the stream: without a word"));
+    assert_eq!(anthropic(&[&words, &words]), format!("Hm. {MALFORMED}block 0 begins twice"));
+    assert_eq!(anthropic(&[r#"{"type":"error"}"#]), format!("{FAILED}error in the stream: no message"));
     let over = r#"{"type":"message_stop"}"#;
     assert_eq!(anthropic(&[&words, &ends("end_turn"), over, &words]), "Hm. stop");
     let usage = r#"{"input_tokens":10,"cache_creation_input_tokens":2,"cache_read_input_tokens":3,"output_tokens":1}"#;
@@ -435,7 +436,7 @@ fn every_way_to_end_and_to_count_is_read_on_the_other_wires() {
     let (added, done) = ["added", "done"].map(|what| format!(r#"{{"type":"response.output_item.{what}","item":{item}}}"#)).into();
     let delta = r#"{"type":"response.function_call_arguments.delta","delta":"{}"}"#;
     assert_eq!(responses(&[&added, delta, &done, end]), "<0 go#a 0:{} 0> tool-calls");
-    assert_eq!(responses(&[&added, &added]), format!("<0 go#a {MALFORMED}item 0 of it begins twice"));
+    assert_eq!(responses(&[&added, &added]), format!("<0 go#a {MALFORMED}item 0 begins twice"));
 
     let gemini = |events: &[&str]| told(Wire::Gemini, events);
     let parts = |parts: &str, reason: &str| format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{reason}"}}]}}"#);
@@ -489,14 +490,14 @@ fn events_are_cut_as_the_standard_says() {
     for before in ["data:\n\n", "data\n\n", "database: x\n\n", ": x\n\n"] {
         assert_eq!(line(Wire::OpenAiChat, &format!("{before}data: {hm}\n\n")), "Hm. stop", "{before:?}");
     }
-    // A mark in mid-stream makes it a field that nobody knows.
+    // In mid-stream, a byte order mark makes the line an unknown field.
     let marked = format!("data: {hm}\n\n\u{feff}data: nonsense\n\n");
     assert_eq!(line(Wire::OpenAiChat, &marked), "Hm. stop");
     let two_lines = hm.replacen("Hm.", "\ndata: ", 1);
     assert!(line(Wire::OpenAiChat, &format!("data: {two_lines}\n\n")).starts_with(MALFORMED));
     let long = "x".repeat(5 << 20);
     let joined = format!("data: {long}\ndata: {long}\n\n");
-    assert_eq!(line(Wire::OpenAiChat, &joined), format!("{MALFORMED}an event of it is too long"));
+    assert_eq!(line(Wire::OpenAiChat, &joined), format!("{MALFORMED}an event is too long"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The bytes: a request over reqwest, and the answer as it comes in.
+//! The transport: sends requests with reqwest, and returns the streamed response.
 //!
-//! What is read of a refusal has a limit, and the URL is in no error's text.
+//! The reader takes only a limited part of an error response. No error text contains the URL.
 
 use super::frames::Framing;
 use crate::domain::call::cut;
@@ -12,12 +12,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How much of a refusal is read to find the server's own words.
+/// The part of an error response that is read for the message of the server.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// Enough of a server's words to know what is wrong.
+/// The longest message of a server in an error text.
 const WORDS_BYTES_MAX: usize = 500;
 
-/// Sends requests, and takes care of the key in what comes back.
+/// Sends requests, and removes the key from error texts.
 #[derive(Clone)]
 pub(super) struct Http {
     client: reqwest::Client,
@@ -25,12 +25,12 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// For requests to this address; or what is in their way.
+    /// Returns a client for requests to this URL, or the error of its setup.
     pub(super) fn new(url: &Url, api_key: Option<SecretString>) -> Result<Self, String> {
         Ok(Self { client: egress::client(url)?, api_key })
     }
 
-    /// The answer, once it has begun.
+    /// Sends the request and returns the response after its head has arrived.
     pub(super) async fn send(&self, mut request: Request, framing: Framing) -> Result<Response, ModelError> {
         let (accept, expected) = match framing {
             Framing::Sse => ("text/event-stream", &["text/event-stream"][..]),
@@ -52,7 +52,7 @@ impl Http {
         }
     }
 
-    /// The error, fit for one line of a log: short, and without the key, which some servers repeat.
+    /// Returns the error for one log line: short, and without the key, which some servers repeat.
     pub(super) fn harmless(&self, error: ModelError) -> ModelError {
         let key = self.api_key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty());
         let harmless = |said: String| {
@@ -69,7 +69,7 @@ impl Http {
     }
 }
 
-/// The server's no, with as much of its body as may be needed.
+/// Returns the error of a refused request, with the necessary part of its body.
 async fn refusal(mut response: Response) -> ModelError {
     let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
     let mut body = Vec::new();
@@ -83,7 +83,8 @@ async fn refusal(mut response: Response) -> ModelError {
     if for_now { ModelError::Unavailable { why, retry_after } } else { ModelError::Upstream(why) }
 }
 
-/// How long a server wants to be left alone (RFC 9110, 10.2.3). A date is read against the server's own clock.
+/// Returns the wait that the server asks for (RFC 9110, 10.2.3). A date is compared with the clock of the
+/// server.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let wanted = text(RETRY_AFTER)?;
@@ -95,12 +96,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or_default())
 }
 
-/// The sentence in an error's body, or the body.
+/// Returns the message in the body of an error, or the whole body.
 pub(super) fn words(body: &str) -> String {
     serde_json::from_str(body).ok().as_ref().and_then(sentence).unwrap_or(body).to_owned()
 }
 
-/// The sentence in an error, where it has one.
+/// Returns the message in an error, if there is one.
 pub(super) fn sentence(error: &Value) -> Option<&str> {
     let error = error.get(0).unwrap_or(error);
     let mut places = ["/error/message", "/error", "/message", "/detail"].iter();

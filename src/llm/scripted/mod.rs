@@ -1,9 +1,9 @@
-//! A demo model without a network: it knows a handful of sentences about the demo tools, calls the tools and
-//! tells what came back.
+//! A demo model without a network. It understands a few sentences about the demo tools, calls the tools and
+//! reports the results.
 //!
-//! The same conversation always gets the same answer: nothing is kept between requests, and no clock and no
-//! chance has a part in it. `sentence` is what a user can say, `calls` what the conversation tells of the
-//! calls in it, `report` the words for that.
+//! The same conversation always gets the same answer: the model keeps no state between requests, and uses no
+//! clock and no randomness. `sentence` parses the sentences of a user, `calls` collects the calls of the
+//! conversation, and `report` describes their outcomes.
 
 mod calls;
 mod report;
@@ -16,10 +16,11 @@ use calls::{Made, history, is_note};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use sentence::{Form, Meaning};
 
-/// The model's id, and its provider.
+/// The id of the model, and of its provider.
 const SCRIPTED: &str = "scripted";
 
-/// What the model says when it did not understand: what it does understand.
+/// The answer to a sentence that the model does not understand: the list of the sentences that it
+/// understands.
 pub const FORMS: &str = "I am a scripted demo model. I understand these sentences only:
 
 - list files
@@ -41,7 +42,7 @@ const DELETE: &str = "delete_file";
 pub struct Scripted;
 
 impl Scripted {
-    /// The model; there is nothing to set.
+    /// Returns the model. The model has no settings.
     pub const fn new() -> Self {
         Self
     }
@@ -84,8 +85,9 @@ fn events(request: &ModelRequest) -> Vec<ModelEvent> {
     events
 }
 
-/// What stands in for tokens here: the words between white space. Read are the instructions and the texts of
-/// all messages, not the calls' inputs nor the tools' definitions; written are the text and the calls' inputs.
+/// Counts the words of a text, which count as tokens here. The input tokens are those of the instructions
+/// and of the texts of all messages, without the inputs of calls and the definitions of tools. The output
+/// tokens are those of the text and of the inputs of calls.
 fn tokens(text: &str) -> u64 {
     u64::try_from(text.split_whitespace().count()).unwrap_or(u64::MAX)
 }
@@ -98,11 +100,11 @@ fn read_tokens(request: &ModelRequest) -> u64 {
     texts.chain(&request.system).map(|text| tokens(text)).fold(0, u64::saturating_add)
 }
 
-/// What is said, and the calls behind it.
+/// Returns the text of the answer and its calls.
 fn answer(request: &ModelRequest) -> (String, Vec<Form>) {
     let messages = &request.messages;
-    // Where the calls begin that have to be told of: with the last step if their answers came just now, or
-    // else with the notes behind it.
+    // The place of the first call to report on. If the answers of the last step just arrived, this is the
+    // last step. Otherwise it is the first note after the last step.
     let is_step = |message: &_| matches!(message, ModelMessage::Assistant { .. });
     let last_step = messages.iter().rposition(is_step);
     let begin = match messages.iter().rev().find(|message| !is_note(message)) {
@@ -140,7 +142,7 @@ mod tests {
         ModelMessage::User(text.to_owned())
     }
 
-    /// A step with these calls: id, tool, inputs.
+    /// Returns a step with these calls, each as id, tool and inputs.
     pub(super) fn step(calls: &[(&str, &str, Value)]) -> ModelMessage {
         let calls = calls.iter().map(|(id, tool, value)| {
             let (id, tool_name) = ((*id).to_owned(), (*tool).to_owned());
@@ -165,7 +167,7 @@ mod tests {
         futures::executor::block_on(events.map(Result::unwrap).collect())
     }
 
-    /// The words of an answer that is nothing else.
+    /// Returns the text of an answer without calls.
     pub(super) fn words_of(events: &[ModelEvent]) -> String {
         let (last, pieces) = events.split_last().unwrap();
         assert!(matches!(last, ModelEvent::Finished { reason: FinishReason::Stop, usage: Some(_), .. }));

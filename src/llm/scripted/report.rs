@@ -1,7 +1,7 @@
-//! How calls went, in words for the user.
+//! The outcomes of calls in words for the user.
 //!
-//! Only what an answer says is claimed: that something is done is told only of an output that the tool gives
-//! when it is done, and words that are not known are repeated.
+//! A report claims only the facts in the answer. It reports success only for an output that the tool returns
+//! on success, and repeats an unknown answer literally.
 
 use super::calls::{Made, edited};
 use super::{DELETE, LIST, READ, WRITE};
@@ -9,7 +9,7 @@ use crate::domain::call::{Input, model_texts};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// Every call of the conversation and how it went.
+/// Returns the outcomes of all calls of the conversation.
 pub(super) fn all(calls: &[Made<'_>]) -> String {
     if calls.is_empty() {
         return "No tool was called in this conversation so far.".to_owned();
@@ -19,7 +19,7 @@ pub(super) fn all(calls: &[Made<'_>]) -> String {
 }
 
 impl Made<'_> {
-    /// How it went, in words. Only what the answer says is claimed: words that are not known are repeated.
+    /// Returns the outcome of the call in words. An unknown answer is repeated literally.
     pub(super) fn told(&self) -> String {
         let Some(answer) = self.answer else {
             return format!("Nothing is known yet of {}.", label(self.tool, self.input));
@@ -59,7 +59,7 @@ fn outcome(tool: &str, label: &str, told: &str) -> String {
     format!("{label}{how}")
 }
 
-/// The output of a demo tool in words, if it is one, and whole.
+/// Returns the complete output of a demo tool in words. Returns `None` for any other text.
 fn success(tool: &str, told: &str) -> Option<String> {
     let output: Input = serde_json::from_str(told).ok()?;
     let text = |key| output.get(key).and_then(Value::as_str);
@@ -99,7 +99,7 @@ mod tests {
     use crate::domain::call::{Outcome, rejection, withdrawal};
     use serde_json::json;
 
-    // The last ones are not what the tool says when it is done, so that it is done is not claimed.
+    // The last answers are not outputs of a successful tool, so the report does not claim success.
     const ANSWERS: &str = r#"
         delete_file -> {"deleted":"old.txt"} -> Done: old.txt is deleted.
         write_file -> {"bytes":5,"path":"x"} -> Done: wrote 5 bytes to x.
@@ -146,7 +146,7 @@ mod tests {
         for (answer, told) in ends {
             assert_eq!(tell(DELETE, answer), told.replace('D', "delete_file (old.txt)"));
         }
-        // A name that reads like the words around it.
+        // An input that reads like the text around it.
         let ran = input("} to { before approving. c");
         let done =
             Outcome::Succeeded(crate::domain::output::Output::new(json!({"deleted": "c"}), usize::MAX));

@@ -1,35 +1,35 @@
-//! The sentences the model understands, see [`FORMS`](super::FORMS).
+//! The sentences that the model understands, see [`FORMS`](super::FORMS).
 //!
-//! A sentence is understood as a whole or not at all: a call is made only if every word has its place in it.
-//! What stands for a name or a content is taken over as it was written.
+//! The model understands a sentence as a whole or not at all. It makes a call only if every word has a place
+//! in the sentence. It takes names and contents literally.
 
 use super::{DELETE, LIST, READ, WRITE};
 use serde_json::{Value, json};
 
-/// What a sentence asks for.
+/// The meaning of a sentence.
 pub(super) enum Meaning {
-    /// How the calls so far went.
+    /// A question about the outcomes of the calls so far.
     WhatHappened,
-    /// These calls.
+    /// A request for these calls.
     Calls(Vec<Form>),
 }
 
-/// A sentence that is a call.
+/// A sentence that asks for a call.
 pub(super) struct Form {
     pub(super) tool: &'static str,
     pub(super) input: Value,
-    /// What the user wants, to stand behind "I will".
+    /// The intent of the user, in the form that follows "I will".
     pub(super) intent: String,
 }
 
-/// A word of a sentence, or a quotation with its marks, which counts as one.
+/// A word of a sentence. A quotation with its marks counts as one word.
 struct Word<'a> {
     at: usize,
     text: &'a str,
 }
 
 impl Meaning {
-    /// None if the sentence is not understood from its first word to its last.
+    /// Returns `None` if a part of the sentence is not understood.
     pub(super) fn of(sentence: &str) -> Option<Self> {
         let sentence = sentence.trim();
         let sentence = sentence.strip_suffix(['.', '!', '?']).unwrap_or(sentence);
@@ -42,11 +42,11 @@ impl Meaning {
 }
 
 impl Form {
-    /// The calls of a sentence, if it is nothing else.
+    /// Returns the calls of a sentence that consists only of calls.
     fn all(sentence: &str, words: &[Word<'_>]) -> Option<Vec<Self>> {
         let pieces = words.split(|word| word.is("and"));
         let forms: Option<_> = pieces.map(|piece| Self::parse(sentence, piece)).collect();
-        // "write salt and pepper to x" is one form: its pieces are none.
+        // "write salt and pepper to x" is one form, although its pieces are not.
         forms.or_else(|| Some(vec![Self::parse(sentence, words)?]))
     }
 
@@ -82,7 +82,7 @@ impl<'a> Word<'a> {
     fn all(sentence: &'a str) -> Vec<Self> {
         let mut words = Vec::new();
         let mut rest = sentence.trim_start();
-        // A mark that ends nothing from here on does not further on: it is looked for once, not at each word.
+        // A mark without an end is searched for only once, because a later search would fail as well.
         let mut endless = Vec::new();
         while !rest.is_empty() {
             let mark = quotation_mark(rest).filter(|mark| !endless.contains(mark));
@@ -101,13 +101,14 @@ impl<'a> Word<'a> {
         self.text.eq_ignore_ascii_case(word)
     }
 
-    /// What stands between the marks, if this is a quotation.
+    /// Returns the text between the marks, if the word is a quotation.
     fn quoted(&self) -> Option<&'a str> {
         let mark = quotation_mark(self.text)?;
         self.text.strip_prefix(mark)?.strip_suffix(mark)
     }
 
-    /// The name that this is. Without quotes a name is one word, so that "delete everything I have" is none.
+    /// Returns the name that the word is. A name without quotes is one word, so "delete everything I have"
+    /// has no name.
     fn name(&self) -> Option<&'a str> {
         let name = if quotation_mark(self.text).is_some() { self.quoted()? } else { self.text };
         (!name.is_empty()).then_some(name)
@@ -118,8 +119,8 @@ fn quotation_mark(text: &str) -> Option<char> {
     text.chars().next().filter(|mark| matches!(mark, '\'' | '"' | '`'))
 }
 
-/// The length of the quotation that this begins with. It ends where a word ends, so that an apostrophe is no
-/// quotation mark.
+/// Returns the length of the quotation at the start of the text. A quotation ends only at the end of a word,
+/// so an apostrophe is not a quotation mark.
 fn quotation(text: &str, mark: char) -> Option<usize> {
     let ends = text.match_indices(mark).skip(1);
     let mut ends = ends.map(|(at, mark)| at.saturating_add(mark.len()));

@@ -7,7 +7,7 @@ use sea_orm::entity::prelude::*;
 pub(in crate::store) struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub(in crate::store) event_id: String,
-    /// `None` until the sequencer has seen it.
+    /// `None` until the event is numbered.
     pub(in crate::store) seq: Option<i64>,
     #[sea_orm(column_name = "type")]
     pub(in crate::store) event_type: String,
@@ -15,7 +15,7 @@ pub(in crate::store) struct Model {
     pub(in crate::store) actor: String,
     pub(in crate::store) tenant_id: String,
     pub(in crate::store) user_id: String,
-    /// The tool of the event's call, where a person is or was asked about that.
+    /// The tool of the event's call, if the call is held.
     pub(in crate::store) held_tool: Option<String>,
     pub(in crate::store) session_id: String,
     pub(in crate::store) thread_id: String,

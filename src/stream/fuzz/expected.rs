@@ -1,5 +1,5 @@
-//! What a page has to hold of a message that was told: what a reload gives, but for what DESIGN §10 says may differ,
-//! which is put in as this page has to have it.
+//! The message that a page has to hold after it read a stream. It equals the reload, except for the
+//! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
 use super::told::{PageAnswer, Told, Turn};
 use crate::config::UiDialect;
@@ -11,11 +11,11 @@ use crate::stream::{ui_reload, v4_message};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// The request in which all is told.
+/// The id of the request in which all turns are emitted.
 pub(super) const REQUEST: &str = "r1";
 
 impl Told {
-    /// What the page holds once it has read the turns.
+    /// Returns the message that the page holds after it read the turns.
     pub(super) fn held(&self, dialect: Dialect) -> Value {
         let mut message = match dialect {
             Dialect::DataV1 => v4_message(&self.message, None),
@@ -39,7 +39,7 @@ impl Told {
         message
     }
 
-    /// How the page has to say that each turn ended.
+    /// Returns the end that the page has to report for each turn.
     pub(super) fn ends(&self, dialect: Dialect) -> Vec<Value> {
         self.turns.iter().map(|turn| end(turn.events.last().unwrap(), dialect)).collect()
     }
@@ -67,12 +67,12 @@ fn end(last: &TurnEvent<'_>, dialect: Dialect) -> Value {
     }
 }
 
-/// A call as the page was told of it.
+/// A call as the page received it.
 struct OnPage {
     input: Input,
-    /// How it stood last, if a person was asked.
+    /// The last progress of a held call.
     stands: Option<HoldProgress>,
-    /// What this page said since it was asked last.
+    /// The decision of this page since the last approval request.
     answer: Option<PageAnswer>,
 }
 
@@ -119,7 +119,7 @@ impl OnPage {
         }
     }
 
-    /// No chunk of a stream says what a person answered: the page has what it said itself.
+    /// Sets the page's own decision. No chunk of a stream carries the decision of another decider.
     fn answered(&self, call: &ToolCall, part: &mut Value) {
         let decided_here = self.answer.as_ref().is_some_and(|answer| match &call.state {
             State::Rejected(_) => !answer.approved,
@@ -137,7 +137,7 @@ impl OnPage {
         }
         part["approval"] = approval;
         match self.stands.as_ref().unwrap() {
-            // It is not told that somebody said yes before it ends.
+            // An approval is not emitted before the call ends.
             HoldProgress::UnderWay if self.answer.is_none() => part["state"] = json!("approval-requested"),
             HoldProgress::Ended(RenderedResult::Refused(Refusal::Expired | Refusal::Cancelled, text))
                 if self.answer.as_ref().is_some_and(|answer| answer.approved) =>
@@ -150,7 +150,7 @@ impl OnPage {
     }
 }
 
-/// Where the call stands in a message.
+/// Returns all places of the call in a message.
 fn places(message: &mut Value, call: ToolCallId) -> Vec<&mut Value> {
     let id = json!(call);
     let Value::Object(fields) = message else { panic!("{message}") };

@@ -1,5 +1,5 @@
-//! Fuzzing the dialects: whatever a turn says, in whatever pieces it arrives, the real clients read back what went in,
-//! raise nothing but the failure that was said, and hold what a reload gives.
+//! Fuzz tests of the dialects. For every turn, and for every split of its bytes, the real clients read back
+//! the events, report only emitted failures, and hold the same message as a reload.
 
 mod expected;
 mod page;
@@ -49,7 +49,8 @@ fn check(pages: &RefCell<Pages>, plan: &Plan, dialect: Dialect) -> TestCaseResul
     Ok(())
 }
 
-/// Clients read on behind the end and take what has no type for nothing, so they would not tell.
+/// Checks the framing. Clients read beyond the end and ignore chunks without a type, so the clients do not
+/// detect such faults.
 fn framed(bytes: &[u8]) -> TestCaseResult {
     let wrong = |what: &str| TestCaseError::fail(format!("{what}: {}", String::from_utf8_lossy(bytes)));
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("no UTF-8"))?;

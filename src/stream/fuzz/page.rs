@@ -1,4 +1,4 @@
-//! The real clients of the AI SDK in a process of Node, which read stream after stream.
+//! The real clients of the AI SDK in a Node process, which read one stream after the other.
 
 use super::expected::REQUEST;
 use super::plan::Plan;
@@ -13,25 +13,25 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use uuid::Uuid;
 
-/// Clients that read what they are given.
+/// Clients that read the streams of a test.
 pub(super) struct Pages {
     child: Child,
     streams: Option<ChildStdin>,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// What one of them read in the turns of one message.
+/// The result of one client for the turns of one message.
 pub(super) struct Read {
-    /// Which release it is.
+    /// The release of the client.
     pub(super) client: String,
-    /// What it holds then.
+    /// The message that the client holds.
     pub(super) message: Value,
-    /// How each turn ended, as the page is told.
+    /// The end of each turn, as reported to the page.
     pub(super) ends: Vec<Value>,
 }
 
 impl Pages {
-    /// Pages of these releases, by the names of their packages in `tests/wire`.
+    /// Starts the clients of the given releases, by the names of their packages in `tests/wire`.
     pub(super) fn start(clients: &[&str]) -> Self {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
         for client in clients {
@@ -50,8 +50,8 @@ impl Pages {
         Self { child, streams, answers: BufReader::new(answers).lines() }
     }
 
-    /// What each page holds that reads these streams, one turn after the other, in pieces of the plan's lengths, over
-    /// and over.
+    /// Returns the result of each client for these streams, read one turn after the other. The bytes arrive
+    /// in chunks of the plan's lengths, which repeat.
     pub(super) fn read(&mut self, told: &Told, plan: &Plan, dialect: Dialect) -> Vec<Read> {
         let turns: Vec<Value> = told.turns.iter().map(|turn| posted(turn, plan, dialect)).collect();
         let streams = self.streams.as_mut().unwrap();
@@ -69,13 +69,13 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // It ends when its input does.
+        // The process ends when its input ends.
         drop(self.streams.take());
         let _waited = self.child.wait();
     }
 }
 
-/// A turn as a page asks for it and reads it.
+/// Returns a turn with the request of the page that reads it.
 fn posted(turn: &Turn, plan: &Plan, dialect: Dialect) -> Value {
     let answers = turn.answers.iter().map(
         |answer| json!({ "id": answer.tool_call_id, "approved": answer.approved, "reason": answer.reason }),
@@ -84,7 +84,7 @@ fn posted(turn: &Turn, plan: &Plan, dialect: Dialect) -> Value {
     json!({ "bytes": bytes, "answers": answers.collect::<Vec<_>>(), "loadedAnew": turn.before.is_some() })
 }
 
-/// The turn's bytes.
+/// Returns the bytes of the turn.
 pub(super) fn encoded(turn: &Turn, plan: &Plan, dialect: Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
@@ -107,9 +107,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// A message without what may differ after a reload: times, ids of parts, all but the last annotation of a call, calls
-/// whose arguments never came to an end, and in 5 to 7 that a step began in which nothing was said: clients show that with
-/// the next thing that they read, if there is one.
+/// Returns a message without the facts that may differ after a reload: times, ids of parts, all but the last
+/// annotation of a call, and calls with incomplete arguments. For 5 to 7, also the starts of steps without
+/// any content: clients show such a start together with the next part, if there is one.
 pub(super) fn comparable(message: &Value, told: &Told, dialect: Dialect) -> Value {
     let Some(message) = message.as_object() else { return Value::Null };
     let mut message = message.clone();

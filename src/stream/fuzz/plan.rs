@@ -1,4 +1,4 @@
-//! What a message is made of, at random: everything that a model, tools and people can make of it.
+//! Random plans of messages, with everything that a model, tools and people can contribute.
 
 use crate::domain::call::Input;
 use crate::domain::message::{File, Source};
@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// A message.
+/// The plan of a message.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) steps: Vec<PlannedStep>,
-    /// Whether calls that still wait are told again, in a turn of its own.
+    /// Whether calls that are still pending are emitted again, in a turn of their own.
     pub(super) told_again: bool,
-    /// How the bytes arrive: lengths, over and over.
+    /// The lengths of the chunks in which the bytes arrive. The lengths repeat.
     pub(super) pieces: Vec<usize>,
-    /// After how many things that are said the stream says that it is alive.
+    /// The number of events between two keep-alives.
     pub(super) alive: Option<usize>,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct PlannedStep {
     pub(super) says: Vec<Piece>,
     pub(super) end: End,
     pub(super) usage: Option<(u32, u32)>,
-    /// Whether the turn that it begins, if it does, is read by a page that was loaded anew.
+    /// Whether a reloaded page reads the turn that starts with this step, if one does.
     pub(super) loaded_anew: bool,
-    /// Whether the calls that it holds, if there is a step behind it, are answered in the midst of the turn.
+    /// Whether the held calls of this step are decided during the turn, if another step follows.
     pub(super) answered: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct PlannedStep {
 pub(super) enum Piece {
     Text(String),
     Thought(String),
-    /// What follows is no more of the same.
+    /// The current text or reasoning ends.
     End,
     Source(Source),
     File(File),
@@ -47,32 +47,33 @@ pub(super) enum Piece {
 pub(super) struct PlannedCall {
     pub(super) tool: String,
     pub(super) input: Input,
-    /// Its arguments as they are written; of a call that can be run, the input's JSON in pieces.
+    /// The arguments in chunks. For a call that can run, the chunks add up to the JSON of the input.
     pub(super) written: Vec<String>,
-    /// Whether they are written while other things are said.
+    /// Whether the arguments are interleaved with other events.
     pub(super) beside: bool,
     pub(super) goes: Goes,
 }
 
-/// How a call goes.
+/// The fate of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Goes {
     Invalid(String),
-    /// A person is being asked about the same already.
+    /// The call repeats a pending call.
     Duplicate,
     Cleared(Outcome),
     Held(Hold),
 }
 
-/// A call that a person is asked about.
+/// A held call.
 #[derive(Debug, Clone)]
 pub(super) struct Hold {
     pub(super) verdict: Verdict,
-    /// The inputs that a yes puts in place of the model's.
+    /// The approver's edit of the inputs.
     pub(super) edit: Option<Input>,
-    /// Whether it is decided before the page is told that it waits.
+    /// Whether the call is decided before the page receives the approval request.
     pub(super) meanwhile: bool,
-    /// What this page says to it, if it does: the decision, or too late, or another than that in force.
+    /// The decision of this page, if it makes one. The decision may count, come too late, or differ from the
+    /// decision in force.
     pub(super) page: Option<bool>,
 }
 
@@ -89,27 +90,28 @@ pub(super) enum Verdict {
     No(Option<String>),
     Late,
     Withdrawn,
-    /// A yes, and it was not begun in time.
+    /// The call is approved, and not started in time.
     NotBegun,
-    /// A yes, and it was withdrawn before it began.
+    /// The call is approved, and withdrawn before it starts.
     WithdrawnAfter,
-    /// A yes, and it runs still; a call that the message goes on behind is withdrawn in its place.
+    /// The call is approved and still runs. If the message continues after the call, the call is withdrawn
+    /// instead.
     Runs,
-    /// None yet; a call that the message goes on behind is withdrawn in its place.
+    /// The call is still pending. If the message continues after the call, the call is withdrawn instead.
     Open,
 }
 
-/// How a step ends.
+/// The end of a step.
 #[derive(Debug, Clone)]
 pub(super) enum End {
     Whole,
-    /// The turn breaks in its midst.
+    /// The turn fails during the step.
     Broken(TurnErrorCode, String),
-    /// Somebody stops the turn while its calls run.
+    /// The turn is cancelled while the calls of the step run.
     Stopped,
 }
 
-/// What is special to a line, a string of JSON or of JavaScript, an object, or an encoding.
+/// Texts that are special in lines, in JSON or JavaScript strings, in objects, or in encodings.
 const ODD: &[&str] = &[
     "\u{2028}",
     "\u{2029}",
@@ -167,10 +169,10 @@ fn values() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(|it| json!(it)),
         any::<i32>().prop_map(|it| json!(it)),
-        // Such that every reader of JSON reads the same.
+        // A double that every JSON parser reads as the same value.
         any::<i32>().prop_map(|it| json!(f64::from(it) / 8.0 + 0.0625)),
         words().prop_map(|it| json!(it)),
-        // No page of 5 to 7 takes an object of that kind.
+        // Pages of 5 to 7 reject an object of this kind.
         Just(json!({ "constructor": { "prototype": {} } })),
         Just(json!({ "constructor": null })),
     ];
@@ -266,7 +268,7 @@ fn source(n: u8, title: Option<String>) -> Piece {
     Piece::Source(Source::new(&format!("https://a.example/?q={n}&\"é"), title).unwrap())
 }
 
-/// Messages.
+/// Generates plans.
 pub(super) fn plans() -> impl Strategy<Value = Plan> {
     let pieces = prop_oneof![
         1 => vec(1..9_usize, 1..6),

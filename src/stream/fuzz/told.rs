@@ -1,4 +1,4 @@
-//! A planned message as the server tells it, turn by turn, and as it is stored in the end.
+//! A planned message as the server emits it, turn by turn, and in its final stored form.
 
 use super::plan::{self, Goes, Hold, Outcome, Piece, Plan, PlannedCall, PlannedStep, Verdict};
 use crate::domain::call::{
@@ -16,32 +16,32 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use uuid::Uuid;
 
-/// The agent tells nothing of arguments that is nested deeper, and the gate refuses them.
+/// The agent emits no arguments beyond this depth, and the gate rejects them.
 const DEPTH_MAX: usize = 32;
 
 const AT: Timestamp = Timestamp::from_micros(0);
 
-/// A message as it was told, and as it is stored.
+/// A message as emitted and as stored.
 pub(super) struct Told {
     pub(super) turns: Vec<Turn>,
     pub(super) message: Message,
-    /// Whether the message went on behind a call that broke off. AI SDK 4 numbers its steps by the calls that it knows
-    /// of, that one too, of which nobody else knows.
+    /// Whether the message continued after an incomplete call. AI SDK 4 numbers its steps by the calls that
+    /// it received, including the incomplete call, which is not stored.
     pub(super) went_on_behind_half_a_call: bool,
 }
 
 /// One turn, and the page that reads it.
 pub(super) struct Turn {
-    /// What the page says to the calls that it shows, in the request that is answered.
+    /// The decisions of the page about the calls that it shows, in the request of this turn.
     pub(super) answers: Vec<PageAnswer>,
-    /// The calls that it shows a yes to then.
+    /// The calls that the page shows as approved at this point.
     pub(super) approved: HashSet<ToolCallId>,
-    /// What is told before, to a page that was loaded anew and holds nothing of the message.
+    /// The events before the turn, for a reloaded page that holds nothing of the message.
     pub(super) before: Option<Vec<TurnEvent<'static>>>,
     pub(super) events: Vec<TurnEvent<'static>>,
 }
 
-/// What a page says to a call.
+/// The decision of a page about a call.
 #[derive(Clone, PartialEq)]
 pub(super) struct PageAnswer {
     pub(super) tool_call_id: ToolCallId,
@@ -50,7 +50,7 @@ pub(super) struct PageAnswer {
 }
 
 impl Plan {
-    /// Tells the message as far as the server would.
+    /// Emits the message like the server, as far as the plan goes.
     pub(super) fn tell(&self) -> Told {
         let mut teller = Teller::of(self);
         for (n, step) in self.steps.iter().enumerate() {
@@ -81,22 +81,23 @@ impl Plan {
 struct Teller<'a> {
     plan: &'a Plan,
     told: Vec<Turn>,
-    /// What is stored.
+    /// The stored steps.
     steps: Vec<Step>,
-    /// Whether a turn is under way.
+    /// Whether a turn is open.
     open: bool,
     spent: Spent,
-    /// The held calls of the last whole step, as they will stand, and whether a step was begun behind them.
+    /// The held calls of the last whole step, in their final states. `passed` marks whether another step
+    /// started after that step.
     held: Vec<ToolCall>,
     passed: bool,
     holds: HashMap<ToolCallId, &'a Hold>,
-    /// The calls that the page shows a yes to.
+    /// The calls that the page shows as approved.
     approved: HashSet<ToolCallId>,
-    /// How many calls there are so far.
+    /// The number of calls so far.
     calls: u128,
-    /// Whether the next words are no more of those before them.
+    /// Whether the next delta starts a new part.
     part_ended: bool,
-    /// The arguments of calls that are still to be written.
+    /// The arguments of incomplete calls that are still to be emitted.
     unwritten: Vec<(ToolCallId, VecDeque<String>)>,
     went_on_behind_half_a_call: bool,
 }
@@ -159,7 +160,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// What the page says to this call, if it was asked and says anything.
+    /// Returns the decision of the page about this call, if the page received the approval request and makes
+    /// a decision.
     fn answer(&self, call: &ToolCall) -> Option<PageAnswer> {
         let tool_call_id = call.id;
         let hold = self.holds.get(&tool_call_id)?;
@@ -179,7 +181,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells and stores one step. Whether the message goes on.
+    /// Emits and stores one step. Returns whether the message continues.
     fn step(&mut self, n: usize, step: &'a PlannedStep, last: bool) -> bool {
         if !self.open {
             self.begin_turn(step.loaded_anew && !self.told.is_empty());
@@ -282,7 +284,7 @@ impl<'a> Teller<'a> {
         said.calls.push(call);
     }
 
-    /// Writes the calls on that are not written to their ends, each by a piece.
+    /// Emits the next chunk of arguments of each incomplete call.
     fn write_on(&mut self) {
         let mut deltas = Vec::new();
         self.unwritten.retain_mut(|(tool_call_id, written)| {
@@ -295,7 +297,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells the calls of a whole step. Whether the message goes on.
+    /// Emits the calls of a whole step. Returns whether the message continues.
     fn calls_of(&mut self, said: &mut Step, step: &PlannedStep, last: bool) -> bool {
         said.usage = step.usage.map(|(read, written)| Usage {
             input_tokens: u64::from(read),
@@ -309,7 +311,7 @@ impl<'a> Teller<'a> {
             let input = if invalid { Input::new() } else { call.input.clone() };
             self.say(TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input });
         }
-        // These are stored with their ends.
+        // These calls are stored together with their ends.
         let ended = |call: &ToolCall| matches!(call.state, State::Invalid(_) | State::Cancelled(..));
         let runs = |call: &ToolCall| !call.held && !ended(call);
         for call in said.calls.iter().filter(|call| !call.held && ended(call)) {
@@ -324,7 +326,7 @@ impl<'a> Teller<'a> {
             self.open = false;
             return false;
         }
-        // Side by side, the last to begin may be the first to end.
+        // The calls run concurrently, so the last one to start may end first.
         for call in said.calls.iter().rev().filter(|call| runs(call)) {
             self.end_of(call);
         }
@@ -352,7 +354,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// The call as it stood when it was stored.
+/// Returns the status of the call at the time when it was stored.
 fn pending(call: &ToolCall) -> HeldCallStatus {
     let word = State::Pending.validation_label();
     HeldCallStatus {
@@ -380,7 +382,8 @@ fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {
     }
 }
 
-/// How a held call stands in the end. What stands last is decided outside all that is told, unless it is told again.
+/// Returns the final state of a held call. The last calls are decided after all turns, unless they are
+/// emitted again.
 fn decided(hold: &Hold, last: bool, told_again: bool) -> State {
     let yes = || Approval { inputs: hold.edit.clone() };
     match &hold.verdict {

@@ -155,7 +155,7 @@ async fn only_a_yes_is_remembered() {
     let no = json!({ "toolCallId": id, "isValidated": false, "remember": "session" });
     let refused = app.client.validate(&no).await;
     assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
-    assert_eq!(refused.message(), "remember: expected it with a yes alone");
+    assert_eq!(refused.message(), "remember: expected it with an approval");
     for wrong in [json!("forever"), json!(true), json!(["session"])] {
         let body = json!({ "toolCallId": id, "isValidated": true, "remember": wrong });
         let refused = app.client.validate(&body).await;

@@ -1,17 +1,17 @@
-//! One published key, and the tokens that it fits.
+//! A published key, and the tokens that match it.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use serde_json::Value;
 
-/// What tokens may be signed with.
+/// The accepted signature algorithms.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
-/// Bits of an RSA key, at least (RFC 7518, 3.3).
+/// Minimum size of an RSA key, in bits (RFC 7518, 3.3).
 const RSA_BITS_MIN: usize = 2048;
-/// Base64 characters of a coordinate: 32 bytes each.
+/// Base64 characters of an Ed25519 public key of 32 bytes.
 const COORDINATE_CHARS: usize = 43;
 
-/// A key that signatures are checked with.
+/// A key that checks signatures.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     id: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Key {
     pub(super) decoding: DecodingKey,
 }
 
-/// What a token says of the key that it was signed with.
+/// The key id and the algorithm in the header of a token.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     id: Option<String>,
@@ -27,13 +27,14 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// None, if no published key may be used so.
+    /// Returns `None` if no published key may check this algorithm.
     pub(super) fn of(header: &Header) -> Option<Self> {
         let wanted = Self { id: header.kid.clone(), algorithm: header.alg };
         ALGORITHMS.contains(&header.alg).then_some(wanted)
     }
 
-    /// The one key that it can be: an id may be left out only where there is no choice.
+    /// Returns the one key that matches. A token may omit the key id only if exactly one key matches its
+    /// algorithm.
     pub(super) fn find<'a>(&self, keys: &'a [Key]) -> Option<&'a Key> {
         let fits = |key: &&Key| {
             key.algorithm == self.algorithm && (self.id.is_none() || key.id.as_deref() == self.id.as_deref())
@@ -43,8 +44,8 @@ impl Wanted {
     }
 }
 
-/// The key, if it is one that tokens may be signed with. Others are none of our business (RFC 7517, 5), secrets least
-/// of all: what is published is none.
+/// Returns the key if it may check tokens. Other keys are ignored (RFC 7517, 5), above all symmetric ones: a
+/// published key is not a secret.
 pub(super) fn of_json(jwk: Value) -> Option<Key> {
     let jwk: Jwk = serde_json::from_value(jwk).ok()?;
     let (algorithm, own_name) = match &jwk.algorithm {
@@ -54,7 +55,7 @@ pub(super) fn of_json(jwk: Value) -> Option<Key> {
         AlgorithmParameters::EllipticCurve(ec) if ec.curve == EllipticCurve::P256 => {
             (Algorithm::ES256, KeyAlgorithm::ES256)
         }
-        // The library takes any length, and goes down with a shorter one.
+        // The library accepts any length, and panics with a shorter key.
         AlgorithmParameters::OctetKeyPair(pair)
             if pair.curve == EllipticCurve::Ed25519 && pair.x.len() == COORDINATE_CHARS =>
         {

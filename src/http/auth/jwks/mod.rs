@@ -1,7 +1,8 @@
 //! The keys that an issuer publishes (RFC 7517).
 //!
-//! They are kept for a while, so that tokens are known while the issuer cannot be reached, and no longer than that:
-//! a key may have been withdrawn meanwhile. Whoever sends tokens with made-up keys does not make us ask more often.
+//! The server keeps the keys for a limited time. Tokens stay valid while the issuer is unreachable, but not
+//! longer, because the issuer may have withdrawn a key. Tokens with made-up keys do not increase the number
+//! of requests to the issuer.
 
 mod key;
 #[cfg(test)]
@@ -19,17 +20,17 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Older keys are fetched anew, while they are used.
+/// Keys older than this are fetched again when a token uses them.
 const FRESH: Duration = Duration::from_secs(5 * 60);
-/// Older keys are not believed.
+/// Keys older than this are not accepted.
 const BELIEVED: Duration = Duration::from_secs(60 * 60);
-/// The issuer is not asked for a key that is missing, nor for fresh ones that it did not give, more often than that.
+/// Minimum time between two requests for a missing key, and between two attempts to refresh old keys.
 const REST: Duration = Duration::from_secs(30);
-/// The same while no keys are believed, and so nobody is known.
+/// The same minimum while no accepted keys exist, and so no token can be checked.
 const REST_WITHOUT: Duration = Duration::from_secs(1);
-/// How long the issuer may take for its whole answer.
+/// Timeout for the whole response of the issuer.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of an answer is read, and how many keys there may be.
+/// Maximum size of the response, in bytes, and maximum number of keys.
 const BYTES_MAX: usize = 256 << 10;
 const KEYS_MAX: usize = 100;
 
@@ -44,29 +45,29 @@ struct Inner {
     tasks: Tasks,
     clock: Arc<dyn Clock>,
     known: Mutex<Known>,
-    /// Whoever fetches. The others wait, and look at what came.
+    /// Locked by the task that fetches. Other tasks wait for it, and then use the result.
     fetching: tokio::sync::Mutex<()>,
 }
 
-/// What is known of the keys.
+/// The state of the keys.
 #[derive(Debug, Default)]
 struct Known {
     keys: Vec<Key>,
-    /// When these keys came.
+    /// When these keys were fetched.
     fetched_at: Option<Timestamp>,
-    /// When the issuer was last asked, and whether that failed.
+    /// When the server last asked the issuer, and whether the request failed.
     asked_at: Option<Timestamp>,
     failed: bool,
-    /// When it was last asked for a key that was missing.
+    /// When the server last asked for a missing key.
     missed_at: Option<Timestamp>,
 }
 
-/// Why the issuer is asked.
+/// The reason for a request to the issuer.
 #[derive(Debug, Clone, Copy)]
 enum Cause {
     /// The keys are not fresh.
     Age,
-    /// There is no such key.
+    /// No accepted key matches.
     Missing,
 }
 
@@ -86,7 +87,8 @@ impl Known {
     }
 }
 
-/// Whether that was so long ago, or never; a moment that is still to come means that the clock was put back.
+/// Whether the moment is at least `length` ago, or never occurred. A moment in the future means that the
+/// clock was put back, and counts as past.
 fn is_past(moment: Option<Timestamp>, length: Duration, now: Timestamp) -> bool {
     moment.is_none_or(|moment| moment > now || moment.plus(length) <= now)
 }
@@ -99,7 +101,7 @@ impl Jwks {
         Ok(Self(Arc::new(Inner { url, client, tasks, clock, known, fetching })))
     }
 
-    /// Fetches the keys if they are not fresh; nobody waits for that.
+    /// Starts a fetch in the background if the keys are not fresh.
     pub(super) fn freshen(&self) {
         let inner = &self.0;
         if inner.fetching.try_lock().is_err() || !inner.known().wants(Cause::Age, inner.clock.now()) {
@@ -112,7 +114,7 @@ impl Jwks {
         });
     }
 
-    /// The key that a token with this header has to be signed with, and how.
+    /// Returns the key and the algorithm that check a token with this header.
     pub(super) async fn find(&self, header: &Header) -> Result<(DecodingKey, Algorithm), AuthFailure> {
         let wanted = Wanted::of(header).ok_or(Unknown::Algorithm)?;
         let key = match self.0.look(&wanted) {
@@ -123,7 +125,7 @@ impl Jwks {
         Ok((key.decoding, key.algorithm))
     }
 
-    /// In a task: others may wait for the same answer, and this caller may go away.
+    /// Runs in a task, because other callers may wait for the same response, and this caller may disconnect.
     async fn ask_for(&self, wanted: Wanted) -> Result<Key, AuthFailure> {
         let inner = self.0.clone();
         let asking = self.0.tasks.spawn(async move {
@@ -132,7 +134,7 @@ impl Jwks {
                 inner.fetch_for(Cause::Missing).await;
             }
             inner.look(&wanted).ok_or_else(|| match inner.known().failed {
-                // The token may be good.
+                // The issuer may have a key for this token.
                 true => AuthFailure::KeysUnavailable,
                 false => Unknown::NoKey.into(),
             })
@@ -150,7 +152,7 @@ impl Inner {
         wanted.find(self.known().believed(self.clock.now())).cloned()
     }
 
-    /// Asks the issuer, if it is time to.
+    /// Asks the issuer if the minimum time since the last request is over.
     async fn fetch_for(&self, cause: Cause) {
         let asked_at = self.clock.now();
         if !self.known().wants(cause, asked_at) {

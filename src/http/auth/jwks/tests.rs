@@ -1,4 +1,4 @@
-//! The keys as time goes by: the clock is the test's, the issuer a socket.
+//! The keys over time. The test drives the clock, and the issuer is a local socket.
 
 use super::*;
 use crate::domain::clock::SystemClock;
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that moves only when the test moves it.
 #[derive(Debug, Default)]
 struct Hand(AtomicI64);
 
@@ -25,10 +25,10 @@ impl Clock for Hand {
     }
 }
 
-/// What an issuer does, and how often it was asked.
+/// The issuer's response, and the number of its requests.
 #[derive(Debug, Default)]
 struct Said {
-    /// The body; none is a connection that breaks.
+    /// The body. `None` breaks the connection.
     body: Option<String>,
     asked: usize,
 }
@@ -47,7 +47,7 @@ impl Drop for Bench {
     }
 }
 
-/// The key of EdDSA that is made of this byte, published under this name.
+/// Returns the EdDSA key derived from this byte, published under this name.
 fn published(name: &str, seed: u8) -> Value {
     // PKCS #8 (RFC 8410) is these bytes and the seed.
     let mut der = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
@@ -109,14 +109,14 @@ impl Bench {
         self.clock.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
     }
 
-    /// "known", "unknown" or "unavailable".
+    /// Returns "known", "unknown" or "unavailable".
     async fn finds(&self, name: &str) -> &'static str {
         let found = match self.jwks.find(&header(name)).await {
             Ok(_) => "known",
             Err(AuthFailure::NotKnown(_)) => "unknown",
             Err(AuthFailure::KeysUnavailable) => "unavailable",
         };
-        // What goes on behind the scenes is part of what was asked for.
+        // Wait for the background fetch, which is part of the call under test.
         while self.tasks.active() > 0 {
             tokio::task::yield_now().await;
         }
@@ -133,7 +133,7 @@ async fn d6_keys_are_asked_for_once_and_again_when_they_are_not_fresh() {
     assert_eq!(bench.finds("a").await, "known");
     bench.passes(FRESH - SECOND);
     assert_eq!((bench.finds("a").await, bench.asked()), ("known", 1));
-    // Withdrawn: the old one is good once more, while the new ones are fetched.
+    // The issuer withdrew key a. The old keys serve once more during the fetch of the new ones.
     bench.publishes(&[published("b", 2)]);
     bench.passes(SECOND);
     assert_eq!((bench.finds("a").await, bench.asked()), ("known", 2));
@@ -175,8 +175,8 @@ async fn d6_without_the_issuer_keys_are_believed_for_an_hour_and_then_none() {
     bench.passes(BELIEVED - SECOND);
     assert_eq!(bench.finds("a").await, "known");
     let asked = bench.asked();
-    assert_eq!((bench.finds("a").await, bench.asked()), ("known", asked), "it is left alone for a while");
-    assert_eq!(bench.finds("b").await, "unavailable", "nobody can tell");
+    assert_eq!((bench.finds("a").await, bench.asked()), ("known", asked), "the server asks again later");
+    assert_eq!(bench.finds("b").await, "unavailable", "the issuer may have this key");
     bench.passes(SECOND);
     assert_eq!(bench.finds("a").await, "unavailable");
     let asked = bench.asked();
