@@ -238,7 +238,7 @@ async fn resolve(
     };
     app::operator(config).await?.resolve(tool_call_id, by, &finding, reason).await?;
     let state = if matches!(finding, Finding::Failed(_)) { "failed" } else { "succeeded" };
-    println!("{tool_call_id} is {state}; the model is told that an operator established it");
+    println!("{tool_call_id} is {state}; the model reads that an operator established it");
     Ok(())
 }
 
@@ -259,7 +259,7 @@ async fn fence(config: &Config, by: &str) -> anyhow::Result<()> {
     println!("{approved} calls that were approved and not begun are cancelled");
     println!("{interrupted} calls that were begun are interrupted");
     println!("{turns} turns that were under way are closed");
-    println!("{grants} yeses that were to be remembered are revoked");
+    println!("{grants} remembered approvals are revoked");
     Ok(())
 }
 

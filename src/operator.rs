@@ -79,7 +79,7 @@ pub struct Purged {
 pub enum OperatorError {
     /// An argument is invalid.
     #[error("{field}: {expected}")]
-    Said {
+    InvalidArgument {
         /// The name of the argument.
         field: &'static str,
         /// The expected form.
@@ -137,16 +137,16 @@ impl Operator {
         reason: Option<&str>,
     ) -> Result<(), OperatorError> {
         let actor = actor(by)?;
-        let reason = reason.map(|reason| said("--reason", reason)).transpose()?;
+        let reason = reason.map(|reason| checked_text("--reason", reason)).transpose()?;
         let outcome = match finding {
             Finding::Succeeded(output) if is_too_deep(output) => {
                 let expected = format!("expected at most {DEPTH_MAX} levels of arrays and objects");
-                return Err(OperatorError::Said { field: "--succeeded", expected });
+                return Err(OperatorError::InvalidArgument { field: "--succeeded", expected });
             }
             Finding::Succeeded(output) => {
                 Outcome::Succeeded(Output::new(output.clone(), self.config.limits.result_bytes))
             }
-            Finding::Failed(why) => Outcome::Failed(said("--failed", why)?.to_owned()),
+            Finding::Failed(why) => Outcome::Failed(checked_text("--failed", why)?.to_owned()),
         };
         let no_call = || OperatorError::NoCall(tool_call_id.to_owned());
         let id = tool_call_id.parse().map_err(|_| no_call())?;
@@ -264,15 +264,15 @@ impl CallLine {
 }
 
 fn actor(by: &str) -> Result<String, OperatorError> {
-    Ok(format!("user:{}", said("--by", by)?))
+    Ok(format!("user:{}", checked_text("--by", by)?))
 }
 
 /// Returns an operator's text, trimmed, if it is valid.
-fn said<'a>(field: &'static str, text: &'a str) -> Result<&'a str, OperatorError> {
+fn checked_text<'a>(field: &'static str, text: &'a str) -> Result<&'a str, OperatorError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > TEXT_MAX || text.chars().any(char::is_control) {
         let expected = format!("expected 1 to {TEXT_MAX} characters, and none that controls a terminal");
-        return Err(OperatorError::Said { field, expected });
+        return Err(OperatorError::InvalidArgument { field, expected });
     }
     Ok(text)
 }

@@ -38,7 +38,7 @@ impl Heartbeat {
         R: Fn() -> F + Send + 'static,
         F: Future<Output = Result<Renewed, StoreError>> + Send + 'static,
     {
-        let (said, halt) = watch::channel(None);
+        let (halted, halt) = watch::channel(None);
         let until = CancellationToken::new();
         let over = until.clone();
         let mut wishes = tasks.wake_signals();
@@ -52,13 +52,13 @@ impl Heartbeat {
                 }
                 match renew().await {
                     Ok(Renewed::Held) => {}
-                    Ok(Renewed::CancelRequested) => said.send_modify(|halt| *halt = Some(Halt::Cancelled)),
+                    Ok(Renewed::CancelRequested) => halted.send_modify(|halt| *halt = Some(Halt::Cancelled)),
                     Ok(Renewed::Lost) => {
                         // Work that has ended meanwhile has no lease either.
                         if !over.is_cancelled() {
                             metrics.lease_lost(work.as_str());
                         }
-                        said.send_modify(|halt| *halt = Some(Halt::Lost));
+                        halted.send_modify(|halt| *halt = Some(Halt::Lost));
                         return;
                     }
                     // A lost lease shows when the database answers again.
@@ -72,7 +72,7 @@ impl Heartbeat {
     /// Completes when the work should end.
     pub(crate) async fn halt(&self) -> Halt {
         let mut halt = self.halt.clone();
-        let said = async {
+        let halted = async {
             match halt.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(halt)) => *halt,
                 // The task failed, so the lease is no longer renewed.
@@ -80,7 +80,7 @@ impl Heartbeat {
             }
         };
         tokio::select! {
-            halt = said => halt,
+            halt = halted => halt,
             () = self.tasks.aborted() => Halt::Leaving,
         }
     }

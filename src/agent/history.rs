@@ -27,7 +27,7 @@ pub(super) struct History {
 pub(super) fn project(transcript: &Transcript, answer: MessageId, first_step: bool, origin: &str) -> History {
     let mut projection = Projection { transcript, origin, history: History::default() };
     let asked = transcript.questions.get(&answer).copied();
-    for message in transcript.standing() {
+    for message in transcript.current() {
         match &message.body {
             Body::User(text) => {
                 projection.sent_notes(message.id);
@@ -125,11 +125,11 @@ impl Projection<'_> {
     /// Adds notes for outcomes that the model read differently, or did not read because their message was
     /// superseded.
     fn new_notes(&mut self) {
-        let standing: HashSet<MessageId> = self.transcript.standing().map(|message| message.id).collect();
+        let current: HashSet<MessageId> = self.transcript.current().map(|message| message.id).collect();
         let mut due = Vec::new();
         for message in &self.transcript.messages {
             let cut_off = message.status == MessageStatus::Superseded;
-            due.extend(message.calls().filter_map(|call| self.due_note(call, cut_off, &standing)));
+            due.extend(message.calls().filter_map(|call| self.due_note(call, cut_off, &current)));
         }
         due.sort_by_key(|(id, _)| *id);
         for (tool_call_id, text) in due {
@@ -143,7 +143,7 @@ impl Projection<'_> {
         &self,
         call: &ToolCall,
         cut_off: bool,
-        standing: &HashSet<MessageId>,
+        current: &HashSet<MessageId>,
     ) -> Option<(ToolCallId, String)> {
         let end = call.end()?;
         let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, end.result));
@@ -151,7 +151,7 @@ impl Projection<'_> {
         let sent_texts = self.transcript.texts_of(call.id);
         let stands = |sent: &Sent| {
             let question = self.transcript.questions.get(&sent.message_id);
-            question.is_some_and(|question| standing.contains(question))
+            question.is_some_and(|question| current.contains(question))
         };
         if cut_off {
             // This branch does not have what the superseded branch read. Only an effect is worth a note.

@@ -68,7 +68,7 @@ struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     fn of(transcript: &'a Transcript) -> Self {
-        let questions = transcript.standing().filter_map(|message| match &message.body {
+        let questions = transcript.current().filter_map(|message| match &message.body {
             Body::User(text) => Some((message, text.as_str())),
             Body::Assistant(_) => None,
         });
@@ -92,7 +92,7 @@ impl<'a> Stored<'a> {
     /// Returns the user message of this answer, unless the answer is superseded.
     fn question_of(&self, id: &str) -> Option<(&'a Message, &'a str)> {
         let answer = self.answer(id)?;
-        self.transcript.standing().find(|message| message.id == answer)?;
+        self.transcript.current().find(|message| message.id == answer)?;
         let question = self.transcript.questions.get(&answer)?;
         self.questions.iter().find(|(message, _)| message.id == *question).copied()
     }
@@ -100,7 +100,7 @@ impl<'a> Stored<'a> {
     /// Continues the answer to this user message.
     fn resume_after(&self, question: &Message) -> Intent {
         let of_it = |message: &&Message| self.transcript.questions.get(&message.id) == Some(&question.id);
-        let answer = self.transcript.standing().rfind(of_it);
+        let answer = self.transcript.current().rfind(of_it);
         Intent::Continue { message: answer.map(|message| message.id), from_the_start: true }
     }
 
@@ -159,10 +159,10 @@ impl<'a> Stored<'a> {
         };
         let texts: Vec<&str> = posted.iter().filter_map(|message| message.user_text.as_deref()).collect();
         let before = texts.split_last().map_or(&[] as &[&str], |(_, before)| before);
-        let Some((same_place, standing)) = self.questions.get(before.len()) else {
+        let Some((same_place, current)) = self.questions.get(before.len()) else {
             return self.new_message(text.clone(), client_id.clone());
         };
-        if texts.len() == self.questions.len() && text == standing {
+        if texts.len() == self.questions.len() && text == current {
             return Intent::Regenerate { message: same_place.id, ordinal: same_place.ordinal };
         }
         let begins_alike = before.iter().zip(&self.questions).all(|(text, (_, stored))| text == stored);

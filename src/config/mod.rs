@@ -171,13 +171,13 @@ fn duration(key: &str, duration: Duration) -> Result<(), ConfigError> {
 
 /// Returns the error with the full name of its key inside the section `within`, also for an unknown key.
 fn named(within: &str, error: config::ConfigError) -> ConfigError {
-    let (inside, origin, said) = match &error {
+    let (inside, origin, message) = match &error {
         config::ConfigError::At { error, key: Some(key), origin } => {
             (key.as_str(), origin.as_deref(), error.to_string())
         }
         config::ConfigError::Type { key, unexpected, expected, origin } => {
-            let said = format!("invalid type: {unexpected}, expected {expected}");
-            (key.as_deref().unwrap_or_default(), origin.as_deref(), said)
+            let message = format!("invalid type: {unexpected}, expected {expected}");
+            (key.as_deref().unwrap_or_default(), origin.as_deref(), message)
         }
         config::ConfigError::NotFound(key) => {
             (key.as_str(), None, "expected a value; it is missing".to_owned())
@@ -188,14 +188,14 @@ fn named(within: &str, error: config::ConfigError) -> ConfigError {
     let inside = inside.replace(']', "].").replace("].[", "][").replace("]..", "].");
     let inside = inside.trim_end_matches('.');
     // The inner error may have a named key already.
-    if let Some((key, why)) = said.split_once(": ").filter(|(key, _)| is_below(inside, key)) {
+    if let Some((key, why)) = message.split_once(": ").filter(|(key, _)| is_below(inside, key)) {
         return ConfigError::Value { key: key.to_owned(), why: why.to_owned() };
     }
-    let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let (field, why) = match (unknown, origin) {
         (Some((field, expected)), _) => (field, format!("there is no such key{expected}")),
-        (None, Some(origin)) => ("", format!("{said}, in {origin}")),
-        (None, None) => ("", said.clone()),
+        (None, Some(origin)) => ("", format!("{message}, in {origin}")),
+        (None, None) => ("", message.clone()),
     };
     let parts: Vec<&str> = [within, inside, field].into_iter().filter(|part| !part.is_empty()).collect();
     if parts.is_empty() { error.into() } else { ConfigError::Value { key: parts.join("."), why } }
@@ -209,7 +209,7 @@ fn is_below(section: &str, key: &str) -> bool {
 /// Removes the excerpt of the file from the error. The excerpt may contain a secret.
 fn without_excerpt(error: config::ConfigError) -> config::ConfigError {
     let config::ConfigError::FileParse { uri, cause } = error else { return error };
-    let told = cause.to_string();
-    let told: Vec<&str> = told.lines().filter(|line| !line.contains('|')).collect();
-    config::ConfigError::FileParse { uri, cause: told.join(": ").into() }
+    let kept_lines = cause.to_string();
+    let kept_lines: Vec<&str> = kept_lines.lines().filter(|line| !line.contains('|')).collect();
+    config::ConfigError::FileParse { uri, cause: kept_lines.join(": ").into() }
 }

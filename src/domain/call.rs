@@ -391,7 +391,7 @@ impl Outcome {
     /// Returns the result text for the model, at most `bytes_max` bytes, with the edit first if there was
     /// one.
     pub(crate) fn words(&self, asked: &Input, ran: &Input, bytes_max: usize) -> String {
-        let told = match self {
+        let result_text = match self {
             Self::Succeeded(output) => match output.as_value() {
                 Value::String(text) if !text.is_empty() => text.clone(),
                 other => other.to_string(),
@@ -402,7 +402,7 @@ impl Outcome {
             }
             Self::Interrupted | Self::Lost => model_texts::INTERRUPTED.to_owned(),
         };
-        with_edit(told, asked, ran, bytes_max)
+        with_edit(result_text, asked, ran, bytes_max)
     }
 }
 
@@ -414,7 +414,7 @@ pub(crate) fn established(
     reason: Option<&str>,
     bytes_max: usize,
 ) -> String {
-    let told = match outcome {
+    let result_text = match outcome {
         Outcome::Succeeded(output) => match output.as_value() {
             Value::Null => model_texts::ESTABLISHED.to_owned(),
             output => format!("{}{} {output}", model_texts::ESTABLISHED, model_texts::OUTPUT),
@@ -422,22 +422,22 @@ pub(crate) fn established(
         Outcome::Failed(why) => format!("{} {why}", model_texts::ESTABLISHED_FAILED),
         Outcome::FailedAgain(_) | Outcome::Interrupted | Outcome::Lost => model_texts::INTERRUPTED.to_owned(),
     };
-    let told = match reason {
-        Some(reason) => format!("{told} {}{reason}", model_texts::REASON),
-        None => told,
+    let result_text = match reason {
+        Some(reason) => format!("{result_text} {}{reason}", model_texts::REASON),
+        None => result_text,
     };
-    with_edit(told, &call.input, call.effective_input(), bytes_max)
+    with_edit(result_text, &call.input, call.effective_input(), bytes_max)
 }
 
 /// Prepends the sentence about the edit, if there was one. The text has at most `bytes_max` bytes.
-fn with_edit(told: String, asked: &Input, ran: &Input, bytes_max: usize) -> String {
-    let told = if same_object(asked, ran) {
-        told
+fn with_edit(result_text: String, asked: &Input, ran: &Input, bytes_max: usize) -> String {
+    let result_text = if same_object(asked, ran) {
+        result_text
     } else {
         let (asked, ran) = (Value::Object(asked.clone()), Value::Object(ran.clone()));
-        format!("{} {asked} to {ran}{}{told}", model_texts::EDITED, model_texts::EDITED_END)
+        format!("{} {asked} to {ran}{}{result_text}", model_texts::EDITED, model_texts::EDITED_END)
     };
-    cut(without_nul(&told), bytes_max)
+    cut(without_nul(&result_text), bytes_max)
 }
 
 /// Returns the text with U+FFFD in place of U+0000, which no text column of Postgres accepts.
@@ -497,10 +497,10 @@ mod tests {
     #[test]
     fn an_edit_is_told_before_the_result() {
         let (asked, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
-        let told = succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
+        let result_text = succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
         let begin =
             r#"A person changed the inputs from {"path":"a.txt"} to {"path":"b.txt"} before approving."#;
-        assert_eq!(told, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
+        assert_eq!(result_text, format!(r#"{begin} {{"deleted":"b.txt"}}"#));
     }
 
     #[test]

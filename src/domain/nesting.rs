@@ -58,9 +58,9 @@ mod tests {
             let mut whole = Nesting::default();
             assert_eq!(whole.within(text, 2), within);
             let mut pieces = Nesting::default();
-            let told: String =
+            let taken: String =
                 text.char_indices().map(|(at, c)| pieces.within(&text[at..at + c.len_utf8()], 2)).collect();
-            assert_eq!(told, within, "in pieces");
+            assert_eq!(taken, within, "in pieces");
         }
     }
 }

@@ -6,35 +6,35 @@ use super::turn::{FinishReason, HeldCallStatus, RenderedResult, TurnEvent};
 
 /// Returns the events of the steps, with the calls in their current states.
 pub(crate) fn replay(steps: &[Step]) -> Vec<TurnEvent<'static>> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for step in steps {
-        told.push(TurnEvent::StepStarted);
+        events.push(TurnEvent::StepStarted);
         for part in &step.parts {
             match part {
-                Part::Text { text } => told.push(TurnEvent::Text(text.clone().into())),
-                Part::Reasoning { text } => told.push(TurnEvent::Reasoning(text.clone().into())),
-                Part::Source(source) => told.push(TurnEvent::Source(source.clone())),
-                Part::File(file) => told.push(TurnEvent::File(file.clone())),
+                Part::Text { text } => events.push(TurnEvent::Text(text.clone().into())),
+                Part::Reasoning { text } => events.push(TurnEvent::Reasoning(text.clone().into())),
+                Part::Source(source) => events.push(TurnEvent::Source(source.clone())),
+                Part::File(file) => events.push(TurnEvent::File(file.clone())),
                 Part::ToolCall { tool_call_id } => {
                     if let Some(call) = step.calls.iter().find(|call| call.id == *tool_call_id) {
-                        told.push(stored(call));
+                        events.push(stored(call));
                     }
                 }
             }
-            told.push(TurnEvent::PartEnded);
+            events.push(TurnEvent::PartEnded);
         }
-        told.extend(step.calls.iter().filter(|call| !call.held).filter_map(ended));
+        events.extend(step.calls.iter().filter(|call| !call.held).filter_map(ended));
         let held: Vec<HeldCallStatus> =
             step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
         if !held.is_empty() {
-            told.push(TurnEvent::Held(held));
+            events.push(TurnEvent::Held(held));
         }
         if step.status == StepStatus::Complete {
             let reason = if step.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-            told.push(TurnEvent::StepFinished { reason, usage: step.usage });
+            events.push(TurnEvent::StepFinished { reason, usage: step.usage });
         }
     }
-    told
+    events
 }
 
 /// Returns the event of a stored call.

@@ -99,15 +99,15 @@ impl TurnEvent<'static> {
         let Some(last) = steps.iter().rfind(|step| step.status == StepStatus::Complete) else {
             return Vec::new();
         };
-        let mut told = Self::catch_up(last);
+        let mut emitted = Self::catch_up(last);
         if steps.last().is_some_and(|step| step.n > last.n)
-            && let Some(Self::Continued(held)) = told.last_mut()
+            && let Some(Self::Continued(held)) = emitted.last_mut()
         {
             // The earlier turn emitted the inputs. A page that gets them after another step assigns them to a
             // call of that step.
             held.iter_mut().for_each(|call| call.input_to_show = None);
         }
-        told
+        emitted
     }
 
     /// Returns the statuses of a step's calls, if the step holds any or child runs executed some. With held
@@ -117,14 +117,14 @@ impl TurnEvent<'static> {
             step.calls.iter().filter(|call| call.held).map(HeldCallStatus::of).collect();
         let others = step.calls.iter().filter(|call| !call.held);
         let ended = others.filter_map(|call| Some((call, RenderedResult::of(call)?)));
-        let told = ended.filter_map(|(call, shown)| match call.child_run_id {
+        let emitted = ended.filter_map(|(call, shown)| match call.child_run_id {
             // No turn has emitted the result of a child run.
             Some(_) => Some(Self::CallEnded { tool_call_id: call.id, result: shown }),
             None if held.is_empty() => None,
             None => Some(Self::ResultCatchUp { tool_call_id: call.id, result: shown }),
         });
-        let told: Vec<Self> = told.collect();
-        told.into_iter().chain((!held.is_empty()).then_some(Self::Continued(held))).collect()
+        let emitted: Vec<Self> = emitted.collect();
+        emitted.into_iter().chain((!held.is_empty()).then_some(Self::Continued(held))).collect()
     }
 }
 
@@ -220,8 +220,8 @@ pub(crate) enum HoldProgress {
 
 impl HeldCallStatus {
     /// Returns the statuses of those calls whose status differs from the emitted one, if any do.
-    pub(crate) fn changed(calls: &[ToolCall], told: &[Self]) -> Option<Vec<Self>> {
-        let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !told.contains(now)).collect();
+    pub(crate) fn changed(calls: &[ToolCall], emitted: &[Self]) -> Option<Vec<Self>> {
+        let changed: Vec<Self> = calls.iter().map(Self::of).filter(|now| !emitted.contains(now)).collect();
         (!changed.is_empty()).then_some(changed)
     }
 

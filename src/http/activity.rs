@@ -75,16 +75,20 @@ impl Activity {
 
     /// Returns the next fate of the connection and its time, if nothing changes before; `None` while a
     /// request is open. The second argument is the time at which the graceful shutdown began, if it did.
-    pub(super) fn fate(&self, deadlines: &Deadlines, told: Option<Instant>) -> Option<(Instant, Fate)> {
+    pub(super) fn fate(
+        &self,
+        deadlines: &Deadlines,
+        closing_since: Option<Instant>,
+    ) -> Option<(Instant, Fate)> {
         let now = self.now.lock();
-        if now.not_taken && told.is_none() {
+        if now.not_taken && closing_since.is_none() {
             return Some((Instant::now(), Fate::Leave));
         }
         if now.open > 0 {
             return None;
         }
-        Some(match (told, now.version, now.head_since) {
-            (Some(told), ..) => (told.max(now.rests_since) + deadlines.taking, Fate::Close),
+        Some(match (closing_since, now.version, now.head_since) {
+            (Some(closing_since), ..) => (closing_since.max(now.rests_since) + deadlines.taking, Fate::Close),
             (None, None, _) => (now.rests_since + deadlines.head, Fate::Close),
             (None, Some(_), Some(head)) => (head + deadlines.head, Fate::Close),
             (None, Some(_), None) => (now.rests_since + deadlines.idle, Fate::Leave),

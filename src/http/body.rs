@@ -93,8 +93,8 @@ async fn read<T: Type + DeserializeOwned>(request: &Request, body: &mut RequestB
 /// The error for an unreadable body, with the name of the field. For a missing field, serde's path names the
 /// object that lacks the field. A text that is not JSON has no field.
 fn unreadable(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError {
-    let (path, said) = (error.path().to_string(), error.inner().to_string());
-    let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
+    let (path, reason) = (error.path().to_string(), error.inner().to_string());
+    let missing = reason.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
     let place = Some(path.as_str()).filter(|path| *path != "." && error.inner().is_data());
     let field = match (place, missing) {
         (None, None) => "body".to_owned(),
@@ -102,7 +102,7 @@ fn unreadable(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError 
         (Some(place), None) => place.to_owned(),
         (Some(place), Some((name, _))) => format!("{place}.{name}"),
     };
-    ApiError::bad_request(format!("{field}: {said}"))
+    ApiError::bad_request(format!("{field}: {reason}"))
 }
 
 impl<'a, T: Type + DeserializeOwned> ApiExtractor<'a> for Strict<T> {

@@ -150,8 +150,8 @@ impl<'a> ApiExtractor<'a> for ChatBody {
             .map_err(|error| ApiError::bad_request(format!("body: expected JSON: {error}")))?;
         drop(bytes);
         let chat = Self::read(posted)?;
-        if let Some(said) = chat.ask.user_text()
-            && said.len() > bounds.message_bytes
+        if let Some(posted_text) = chat.ask.user_text()
+            && posted_text.len() > bounds.message_bytes
         {
             return Err(ApiError::message_too_long(bounds.message_bytes).into());
         }

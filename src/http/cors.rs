@@ -48,13 +48,13 @@ impl Cors {
 
     /// Adds the CORS headers for the browser, and `Vary` for shared caches, because the response depends on
     /// the origin.
-    pub(super) fn add_headers(&self, welcome: Option<&AllowedOrigin>, response: &mut Response) {
+    pub(super) fn add_headers(&self, allowed: Option<&AllowedOrigin>, response: &mut Response) {
         if self.0.is_empty() {
             return;
         }
         let headers = response.headers_mut();
         headers.append(VARY, HeaderValue::from_name(ORIGIN));
-        if let Some(AllowedOrigin(origin)) = welcome {
+        if let Some(AllowedOrigin(origin)) = allowed {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READ);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Upper bound of a deadline. Adding a longer duration to an `Instant` can overflow.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The deadlines of a client. The defaults suit clients on slow lines and still end an attack.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ impl Deadlines {
     pub(crate) fn tellable(self) -> Self {
         let Self { head, idle, body_piece, body, taking, ping } = self;
         let [head, idle, body_piece, body, taking, ping] =
-            [head, idle, body_piece, body, taking, ping].map(|deadline| deadline.min(FOR_EVER));
+            [head, idle, body_piece, body, taking, ping].map(|deadline| deadline.min(NEVER));
         Self { head, idle, body_piece, body, taking, ping }
     }
 }

@@ -214,7 +214,7 @@ fn complete(operation: &str, status: &str, response: &mut Value) {
         let lower = |(name, header): (String, Value)| (name.to_ascii_lowercase(), header);
         *headers = std::mem::take(headers).into_iter().map(lower).collect();
         if status == "405" {
-            let allow = json!({ "description": "The methods that it has.", "required": true, "schema": { "type": "string" } });
+            let allow = json!({ "description": "The methods of this route.", "required": true, "schema": { "type": "string" } });
             headers.insert("allow".to_owned(), allow);
         }
     }

@@ -75,7 +75,7 @@ impl IntoResponse for EventStream {
 }
 
 /// Returns the documentation of the stream, next to other content types of the response.
-pub(super) fn told(description: &'static str, others: Vec<MetaMediaType>) -> MetaResponse {
+pub(super) fn stream_response(description: &'static str, others: Vec<MetaMediaType>) -> MetaResponse {
     let mut content = others;
     content.push(MetaMediaType {
         content_type: MEDIA_TYPE,

@@ -4,7 +4,7 @@ use super::Api;
 use super::auth::{Caller, Expiry};
 use super::error::ApiError;
 use super::event::EventView;
-use super::event_stream::{EventStream, MEDIA_TYPE, told};
+use super::event_stream::{EventStream, MEDIA_TYPE, stream_response};
 use super::payload::{Json, PageOf, Paged, Tag, page_size};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::store::{EventFilter, EventReader, EventsRead};
@@ -29,7 +29,7 @@ impl IntoResponse for LiveEvents {
 
 impl ApiResponse for LiveEvents {
     fn meta() -> MetaResponses {
-        MetaResponses { responses: vec![told("What happens, as it happens.", Vec::new())] }
+        MetaResponses { responses: vec![stream_response("Events as they happen.", Vec::new())] }
     }
 
     fn register(_registry: &mut Registry) {}
@@ -54,9 +54,8 @@ impl ApiResponse for SomeEvents {
     fn meta() -> MetaResponses {
         let page =
             MetaMediaType { content_type: Json::<EventPage>::CONTENT_TYPE, schema: EventPage::schema_ref() };
-        let description =
-            "A page; where `accept` asks for `text/event-stream`, what happened and then what happens.";
-        MetaResponses { responses: vec![told(description, vec![page])] }
+        let description = "A page of events. If `accept` asks for `text/event-stream`: past events, then new events as they happen.";
+        MetaResponses { responses: vec![stream_response(description, vec![page])] }
     }
 
     fn register(registry: &mut Registry) {

@@ -120,15 +120,16 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         let open_to_all = auth::is_open(&path);
         let open = request.extensions().get::<Open>().cloned();
         let cors = &self.settings.cors;
-        let welcome = cors.allowed_origin(&request);
-        if let Some(welcome) = &welcome {
-            request.extensions_mut().insert(welcome.clone());
+        let allowed_origin = cors.allowed_origin(&request);
+        if let Some(allowed_origin) = &allowed_origin {
+            request.extensions_mut().insert(allowed_origin.clone());
         }
-        let mut response = match welcome.as_ref().and_then(|welcome| welcome.preflight(&request)) {
-            Some(response) => response,
-            None => self.answer(request).await,
-        };
-        cors.add_headers(welcome.as_ref(), &mut response);
+        let mut response =
+            match allowed_origin.as_ref().and_then(|allowed_origin| allowed_origin.preflight(&request)) {
+                Some(response) => response,
+                None => self.answer(request).await,
+            };
+        cors.add_headers(allowed_origin.as_ref(), &mut response);
         self.allowed.tell(&path, &mut response);
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&id.0) {
@@ -157,8 +158,8 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Middleware<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> Result<Response> {
-        let door = self.0.clone();
-        let id = RequestId::of(&request, || door.clock.uuid().to_string());
+        let shared = self.0.clone();
+        let id = RequestId::of(&request, || shared.clock.uuid().to_string());
         request.extensions_mut().insert(id.clone());
         let span = tracing::error_span!(
             "request",
@@ -176,7 +177,7 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Middleware<E> {
             http.response.status_code = tracing::field::Empty,
         );
         trace::continued(&span, &request);
-        let answering = async move { door.call(request, id).await }.instrument(span);
+        let answering = async move { shared.call(request, id).await }.instrument(span);
         #[cfg(feature = "torture")]
         if faults::has(Bug::RequestOwnsWork) {
             return Ok(Box::pin(answering).await);

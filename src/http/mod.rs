@@ -162,12 +162,13 @@ fn api(api: Api) -> OpenApiService<Routes, ()> {
     OpenApiService::new(routes, "holdpoint", env!("CARGO_PKG_VERSION"))
         .description(
             "A chat backend that streams to the AI SDK and holds dangerous tool calls for a human. \
-             No text that is sent may hold the character U+0000.",
+             No text in a request may contain the character U+0000.",
         )
         .server("/")
         .server("/api")
         .extra_response_header::<String, _>(
-            ExtraHeader::new(request_id::HEADER).description("Names the request, in the log too."),
+            ExtraHeader::new(request_id::HEADER)
+                .description("The id of the request, also in the server's log."),
         )
 }
 

@@ -167,9 +167,9 @@ impl<E: Endpoint + 'static> Connection<E> {
             async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
         });
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
-        let mut told = None;
+        let mut closing_since = None;
         loop {
-            let fate = activity.fate(&deadlines, told);
+            let fate = activity.fate(&deadlines, closing_since);
             let due = async {
                 match fate {
                     Some((at, fate)) => {
@@ -187,13 +187,13 @@ impl<E: Endpoint + 'static> Connection<E> {
                     return;
                 }
                 () = activity.changed() => continue,
-                () = tasks.stopping(), if told.is_none() => Fate::Leave,
+                () = tasks.stopping(), if closing_since.is_none() => Fate::Leave,
                 fate = due => fate,
             };
             match fate {
                 Fate::Leave => {
                     connection.as_mut().graceful_shutdown();
-                    told = Some(Instant::now());
+                    closing_since = Some(Instant::now());
                 }
                 Fate::Close => {
                     tracing::debug!("a connection exceeded its deadline and is closed");

@@ -117,7 +117,7 @@ impl SessionApprovals {
         tool_call_id: Path<String>,
         body: Strict<DecideInSession>,
     ) -> Result<SessionDecisionAnswer, ApiError> {
-        let DecideInSession { decision: said, reason } = body.0;
+        let DecideInSession { decision: decision_name, reason } = body.0;
         check_reason("", reason.as_deref())?;
         let (Ok(session), Ok(tool_call_id)) = (session_id.0.parse(), tool_call_id.0.parse()) else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
@@ -125,7 +125,7 @@ impl SessionApprovals {
             self.0.approvals.count(&caller.0)?;
             return Err(ApiError::not_found());
         };
-        let answer = match said {
+        let answer = match decision_name {
             ChoiceName::AllowOnce | ChoiceName::AllowSession => Choice::Approve { inputs: None },
             ChoiceName::Deny => Choice::Reject { reason: given_reason(reason) },
         };
@@ -134,13 +134,14 @@ impl SessionApprovals {
             choice: answer,
             input_hash: None,
             surface: Surface::Rest,
-            remember: matches!(said, ChoiceName::AllowSession).then_some(Remember::Session),
+            remember: matches!(decision_name, ChoiceName::AllowSession).then_some(Remember::Session),
             scope: Scope::Session(session),
             server_resumes: true,
         };
         let decided = self.0.approvals.decide(Decider::Person(&caller.0), request).await;
         let Decided { call, replayed, .. } = decided.map_err(ApiError::not_decided_here)?;
-        let (view, replayed) = (Json(DecidedView::of(&call, said)), replayed.then(|| "true".to_owned()));
+        let (view, replayed) =
+            (Json(DecidedView::of(&call, decision_name)), replayed.then(|| "true".to_owned()));
         Ok(match call.state {
             State::Pending => SessionDecisionAnswer::MoreNeeded(view, replayed),
             _ => SessionDecisionAnswer::Decided(view, replayed),

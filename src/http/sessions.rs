@@ -63,7 +63,12 @@ impl From<&PolicyBody> for SessionPolicy {
             WordName::Ask => ToolPolicy::Ask,
             WordName::Deny => ToolPolicy::Deny,
         };
-        let tools = body.tools.iter().flatten().map(|(name, said)| (name.clone(), word(said))).collect();
+        let tools = body
+            .tools
+            .iter()
+            .flatten()
+            .map(|(name, tool_policy)| (name.clone(), word(tool_policy)))
+            .collect();
         Self { mode, tools }
     }
 }

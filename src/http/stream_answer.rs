@@ -70,7 +70,9 @@ impl IntoResponse for ChatStream {
 impl ApiResponse for ChatStream {
     fn meta() -> MetaResponses {
         MetaResponses {
-            responses: vec![told("The turn, as it is said. Failures after this are in the stream.")],
+            responses: vec![stream_response(
+                "The events of the turn as they happen. Failures after the response has begun are in the stream.",
+            )],
         }
     }
 
@@ -97,13 +99,14 @@ impl IntoResponse for AttachedStream {
 impl ApiResponse for AttachedStream {
     fn meta() -> MetaResponses {
         let nothing = MetaResponse {
-            description: "There is nothing to read, in `ui-v5` and `ui-v6`.",
+            description: "No turn to read, in `ui-v5` and `ui-v6`.",
             status: Some(204),
             status_range: None,
             content: Vec::new(),
             headers: Vec::new(),
         };
-        let stream = told("The turn under way. In `data-v1`, empty where there is nothing to read.");
+        let stream =
+            stream_response("The running turn. In `data-v1`, an empty stream if no turn is running.");
         MetaResponses { responses: vec![stream, nothing] }
     }
 
@@ -120,7 +123,7 @@ fn empty(dialect: Dialect, body: Body) -> Response {
         .body(body)
 }
 
-fn told(description: &'static str) -> MetaResponse {
+fn stream_response(description: &'static str) -> MetaResponse {
     let header = |name: &str, description: &str| MetaHeader {
         name: name.to_owned(),
         description: Some(description.to_owned()),

@@ -135,7 +135,7 @@ impl Conversation {
 
     /// Returns a user message that must have text in its parts. A message with `content` only may be empty,
     /// which means a continuation.
-    fn said(self, place: usize) -> Result<PostedMessage, ApiError> {
+    fn posted_message(self, place: usize) -> Result<PostedMessage, ApiError> {
         let field = self.field(place);
         let in_content = |posted: &Message| posted.has_content() && matches!(posted.parts, Found::Absent);
         let may_be_empty = self.messages.get(place).is_some_and(in_content);
@@ -160,16 +160,16 @@ fn submitted(
     let place = messages.iter().rposition(has_name).or(messages.len().checked_sub(1));
     let at_place = place.and_then(|place| messages.get(place));
     let user = place.filter(|_| at_place.is_some_and(|message| message.is_of(Role::User)));
-    let said = match (words.filter(|words| !words.text.is_empty()), user) {
+    let posted_message = match (words.filter(|words| !words.text.is_empty()), user) {
         (Some(words), _) => PostedMessage { user_text: Some(content(words, "content")?), id: None },
-        (None, Some(place)) => conversation.said(place)?,
+        (None, Some(place)) => conversation.posted_message(place)?,
         (None, None) => {
             let last = at_place.filter(|message| message.is_of(Role::Assistant));
             let message = named.or_else(|| last?.name().cloned());
             return Ok(Action::Continue { message: message.map(|name| name.0) });
         }
     };
-    Ok(match (said, named) {
+    Ok(match (posted_message, named) {
         (PostedMessage { user_text: Some(text), .. }, Some(message)) => {
             Action::Edit { message: message.0, text }
         }

@@ -195,46 +195,51 @@ impl Validate {
 pub(super) async fn decide(
     api: &Api,
     caller: &Caller,
-    said: ValidateTool,
+    posted: ValidateTool,
     surface: Surface,
 ) -> Result<(u16, Option<Value>), ApiError> {
-    let decided = decide_and_follow(api, caller, said, surface).await?;
+    let decided = decide_and_follow(api, caller, posted, surface).await?;
     Ok((status(&decided), ValidateToolResult::of(&decided).to_json()))
 }
 
 async fn decide_and_follow(
     api: &Api,
     caller: &Caller,
-    said: ValidateTool,
+    posted: ValidateTool,
     surface: Surface,
 ) -> Result<Decided, ApiError> {
-    said.check("")?;
-    let mut decided = take(api, caller, said, surface).await?;
+    posted.check("")?;
+    let mut decided = take(api, caller, posted, surface).await?;
     api.approvals.await_outcomes(&caller.0, &mut [&mut decided]).await?;
     Ok(decided)
 }
 
 /// Commits one decision, and starts the call if it is approved.
-async fn take(api: &Api, caller: &Caller, said: ValidateTool, surface: Surface) -> Result<Decided, ApiError> {
-    let Ok(tool_call_id) = said.tool_call_id.parse() else {
+async fn take(
+    api: &Api,
+    caller: &Caller,
+    posted: ValidateTool,
+    surface: Surface,
+) -> Result<Decided, ApiError> {
+    let Ok(tool_call_id) = posted.tool_call_id.parse() else {
         // An invalid id names no call. The attempt still counts against the rate limit, so that guessing ids
         // is limited.
         api.approvals.count(&caller.0)?;
         return Err(ApiError::not_found());
     };
-    let answer = if said.is_validated {
-        Choice::Approve { inputs: said.validated_inputs.map(|inputs| inputs.0) }
+    let answer = if posted.is_validated {
+        Choice::Approve { inputs: posted.validated_inputs.map(|inputs| inputs.0) }
     } else {
-        Choice::Reject { reason: given_reason(said.reason) }
+        Choice::Reject { reason: given_reason(posted.reason) }
     };
     let decision = DecisionRequest {
         tool_call_id,
         choice: answer,
-        input_hash: said.input_hash,
+        input_hash: posted.input_hash,
         surface,
-        remember: said.remember.map(|RememberName::Session| Remember::Session),
+        remember: posted.remember.map(|RememberName::Session| Remember::Session),
         scope: Scope::Anything,
-        server_resumes: said.resume.unwrap_or(false),
+        server_resumes: posted.resume.unwrap_or(false),
     };
     Ok(api.approvals.decide(Decider::Person(&caller.0), decision).await?)
 }

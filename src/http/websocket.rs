@@ -46,7 +46,7 @@ const DECISIONS: usize = 8;
 /// Timeout of the close handshake.
 const LEAVE: Duration = Duration::from_secs(2);
 /// Interval of the pings if keep-alives are disabled.
-const SELDOM: Duration = Duration::from_secs(60);
+const DEFAULT_PING_INTERVAL: Duration = Duration::from_secs(60);
 
 type Socket = WebSocketStream<Upgraded>;
 
@@ -106,7 +106,7 @@ impl Endpoint for WebSockets {
             tasks: self.tasks.clone(),
             caller: Arc::new(Caller(principal)),
             until: expiry.instant(&*self.api.clock),
-            silence: self.api.streaming.silence().unwrap_or(SELDOM),
+            silence: self.api.streaming.silence().unwrap_or(DEFAULT_PING_INTERVAL),
             _place: place,
             _connection: connection,
         };
@@ -192,7 +192,7 @@ impl Session {
         let mut silent = 0;
         loop {
             let free = answer.clone().try_reserve_owned().ok();
-            let said = tokio::select! {
+            let message = tokio::select! {
                 () = end(self.until) => return End::Leave(CloseCode::Policy, "the token is over"),
                 events = subscription.next() => match events {
                     Some(events) => events.iter().map(|event| json!({ "event": EventView::of(event).to_json() })).collect(),
@@ -228,8 +228,8 @@ impl Session {
                     continue;
                 }
             };
-            for said in said {
-                if sink.send(Message::text(said.to_string())).await.is_err() {
+            for message in message {
+                if sink.send(Message::text(message.to_string())).await.is_err() {
                     return End::Gone;
                 }
             }
@@ -247,17 +247,17 @@ impl Session {
                     return;
                 }
             };
-            let Asked { id, decide: said } = asked;
-            let said = ValidateTool {
-                tool_call_id: said.tool_call_id,
-                is_validated: matches!(said.decision, Verdict::Approve),
-                validated_inputs: said.validated_inputs,
-                reason: said.reason,
-                input_hash: said.input_hash,
-                remember: said.remember,
-                resume: Some(said.resume.unwrap_or(true)),
+            let Asked { id, decide: message } = asked;
+            let message = ValidateTool {
+                tool_call_id: message.tool_call_id,
+                is_validated: matches!(message.decision, Verdict::Approve),
+                validated_inputs: message.validated_inputs,
+                reason: message.reason,
+                input_hash: message.input_hash,
+                remember: message.remember,
+                resume: Some(message.resume.unwrap_or(true)),
             };
-            free.send(match decide(&api, &caller, said, Surface::Websocket).await {
+            free.send(match decide(&api, &caller, message, Surface::Websocket).await {
                 Ok((status, body)) => json!({ "id": id, "status": status, "body": body }),
                 Err(error) => refused(&id, error),
             });

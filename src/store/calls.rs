@@ -160,11 +160,11 @@ impl Read {
     }
 
     pub(super) async fn is_deleted(&self, thread: &Thread) -> Result<bool, StoreError> {
-        let standing = thread::Entity::find_by_id(thread.id.to_string())
+        let which_calls = thread::Entity::find_by_id(thread.id.to_string())
             .filter(thread::Column::DeletedAt.is_null())
             .count(&self.tx)
             .await?;
-        Ok(standing == 0)
+        Ok(which_calls == 0)
     }
 }
 
@@ -242,7 +242,7 @@ impl Write {
         let approved = tool_call::Column::State.eq("approved");
         let executing = tool_call::Column::State.eq("executing");
         let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
-        let standing = match which {
+        let which_calls = match which {
             Which::Pending => pending,
             Which::Open => pending.or(approved).or(executing),
             Which::OpenOf(run) => pending.or(approved).or(executing).and(of(run)),
@@ -259,7 +259,7 @@ impl Write {
         };
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(standing)
+            .filter(which_calls)
             .all(&self.tx)
             .await?;
         let mut asked = Vec::new();

@@ -207,7 +207,7 @@ impl Write {
     pub(super) async fn reap(
         &self,
         row: &tool_call::Model,
-        standing: SimpleExpr,
+        guard: SimpleExpr,
         start_deadline: Duration,
         actor: &str,
     ) -> Result<Reaped, StoreError> {
@@ -222,13 +222,13 @@ impl Write {
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))
                 .only(tool_call::Column::CancelRequestedAt.is_null())
                 .only(same_execution(row))
-                .only(standing.clone());
+                .only(guard.clone());
             let attempt = json!({ "attempt": row.exec_attempt });
             if self.move_row(row, again, EventType::ToolInterrupted, actor, attempt).await? {
                 return Ok(Reaped::Repeatable);
             }
         }
-        let moved = self.interrupt(row, standing, actor).await?;
+        let moved = self.interrupt(row, guard, actor).await?;
         Ok(if moved { Reaped::Interrupted } else { Reaped::Nothing })
     }
 
@@ -251,12 +251,12 @@ impl Write {
     pub(super) async fn interrupt(
         &self,
         row: &tool_call::Model,
-        standing: SimpleExpr,
+        guard: SimpleExpr,
         actor: &str,
     ) -> Result<bool, StoreError> {
         let result = rows::call(row.clone(), None)?.unknown_outcome();
         let Settling { moved, event } = self.unknown(result);
-        let moved = moved.only(same_execution(row)).only(standing);
+        let moved = moved.only(same_execution(row)).only(guard);
         self.move_row(row, moved, event, actor, json!({})).await
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct NewGrant {
     found_now: bool,
 }
 
-fn standing(session: &Thread, process: Option<&str>) -> Condition {
+fn in_force(session: &Thread, process: Option<&str>) -> Condition {
     Condition::all()
         .add(grant::Column::SessionId.eq(session.session_id.to_string()))
         .add(grant::Column::TenantId.eq(&session.tenant_id))
@@ -56,7 +56,7 @@ impl Read {
             return Ok(Vec::new());
         }
         let found = grant::Entity::find()
-            .filter(standing(thread, process))
+            .filter(in_force(thread, process))
             .filter(grant::Column::ToolName.is_in(tools))
             .order_by_asc(grant::Column::GrantId)
             .all(&self.tx)
@@ -73,7 +73,7 @@ impl Read {
         before: Option<GrantId>,
         size: u64,
     ) -> Result<Page<Grant>, StoreError> {
-        let mut found = grant::Entity::find().filter(standing(root, process));
+        let mut found = grant::Entity::find().filter(in_force(root, process));
         if let Granted::By(actor) = whose {
             found = found.filter(grant::Column::GrantedBy.eq(actor));
         }
@@ -154,7 +154,7 @@ impl Write {
             return Ok(None);
         }
         let found = grant::Entity::find()
-            .filter(standing(thread, process))
+            .filter(in_force(thread, process))
             .filter(grant::Column::ToolName.eq(&call.name))
             .filter(grant::Column::SchemaHash.eq(&call.schema_hash))
             .filter(grant::Column::GrantedBy.eq(by))
@@ -194,7 +194,7 @@ impl Write {
         }
         let Grant { id, session_id, tool_name, schema_hash, input_hash, by, roles, tool_call_id, at } =
             &new.grant;
-        let same = standing(thread, process)
+        let same = in_force(thread, process)
             .add(grant::Column::ToolName.eq(tool_name))
             .add(grant::Column::SchemaHash.eq(schema_hash))
             .add(grant::Column::GrantedBy.eq(by))
@@ -228,7 +228,7 @@ impl Write {
         id: GrantId,
         by: &str,
     ) -> Result<bool, StoreError> {
-        let mut which = standing(root, process).add(grant::Column::GrantId.eq(id.to_string()));
+        let mut which = in_force(root, process).add(grant::Column::GrantId.eq(id.to_string()));
         if let Granted::By(actor) = whose {
             which = which.add(grant::Column::GrantedBy.eq(actor));
         }

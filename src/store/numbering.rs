@@ -147,11 +147,11 @@ impl Read {
 
     /// Returns the state of the numbering.
     pub(crate) async fn numbered(&self) -> Result<Numbered, StoreError> {
-        let standing = match self.tx.get_database_backend() {
+        let query = match self.tx.get_database_backend() {
             DbBackend::Sqlite => Statement::from_string(DbBackend::Sqlite, UNNUMBERED),
             _ => Statement::from_string(DbBackend::Postgres, UNNUMBERED),
         };
-        let found = Numbered::found_by(standing, &self.tx).await?;
+        let found = Numbered::found_by(query, &self.tx).await?;
         found.ok_or_else(|| rows::inconsistent("event_sequence", "its row is missing"))
     }
 

@@ -44,13 +44,13 @@ impl Read {
             .and_where(tool_call::Column::State.is_in(["pending", "approved"]))
             .and_where(tool_call::Column::ThreadId.in_subquery(threads_where(threads.clone())))
             .to_owned();
-        let goes_on = run::Column::Status.is_in(["running", "waiting"]);
+        let is_active = run::Column::Status.is_in(["running", "waiting"]);
         let broke = run::Column::Status.eq("failed").and(run::Column::RunId.in_subquery(open));
         let found: Vec<(String, String)> = run::Entity::find()
             .select_only()
             .columns([run::Column::RunId, run::Column::ThreadId])
             .filter(run::Column::ThreadId.in_subquery(threads_where(threads)))
-            .filter(goes_on.or(broke))
+            .filter(is_active.or(broke))
             .order_by_asc(run::Column::RunId)
             .into_tuple()
             .all(&self.tx)

@@ -115,8 +115,8 @@ pub(super) fn threads_of(owner: &Principal) -> SelectStatement {
 }
 
 /// Selects the ids of the threads that match the condition.
-pub(super) fn threads_where(standing: Condition) -> SelectStatement {
-    Query::select().column(thread::Column::ThreadId).from(thread::Entity).cond_where(standing).to_owned()
+pub(super) fn threads_where(condition: Condition) -> SelectStatement {
+    Query::select().column(thread::Column::ThreadId).from(thread::Entity).cond_where(condition).to_owned()
 }
 
 impl Read {

@@ -187,7 +187,7 @@ impl Read {
 
 impl Transcript {
     /// Returns the messages that are not superseded, oldest first.
-    pub(crate) fn standing(&self) -> impl DoubleEndedIterator<Item = &Message> {
+    pub(crate) fn current(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.messages.iter().filter(|message| message.status != MessageStatus::Superseded)
     }
 

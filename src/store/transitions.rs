@@ -84,12 +84,12 @@ pub(super) struct Move {
 impl Move {
     /// Builds the transition from one state to another.
     pub(super) fn of<From: Becomes<To>, To: CallState>() -> Self {
-        let standing = tool_call::Column::State.eq(From::NAME).and(From::guard());
+        let expected = tool_call::Column::State.eq(From::NAME).and(From::guard());
         #[cfg(feature = "torture")]
-        let standing = planted::weakened(From::NAME, To::NAME).unwrap_or(standing);
+        let expected = planted::weakened(From::NAME, To::NAME).unwrap_or(expected);
         let update = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::State, Expr::value(To::NAME))
-            .filter(standing);
+            .filter(expected);
         Self { update, to: To::NAME }
     }
 

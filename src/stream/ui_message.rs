@@ -100,7 +100,7 @@ impl UiMessage {
 
     /// Writes the statuses of held calls, either in the step that holds them or after that step. Calls that
     /// were refused come first.
-    fn standing(&self, calls: &[HeldCallStatus], behind: bool, out: &mut BytesMut) {
+    fn hold_statuses(&self, calls: &[HeldCallStatus], is_continued: bool, out: &mut BytesMut) {
         let refused = |call: &&HeldCallStatus| {
             matches!(call.progress, HoldProgress::Ended(RenderedResult::Refused(..)))
         };
@@ -117,7 +117,7 @@ impl UiMessage {
                 HoldProgress::Pending => {
                     // A page may have recorded an output of its own for the call. The inputs remove that
                     // output. Otherwise the page takes the step for complete and posts endlessly.
-                    if let Some(input) = shown_anew.as_ref().filter(|_| behind) {
+                    if let Some(input) = shown_anew.as_ref().filter(|_| is_continued) {
                         inputs(*tool_call_id, tool_name, input, out);
                     }
                     if self.dialect == UiDialect::V6 {
@@ -186,9 +186,9 @@ impl Encoder for UiMessage {
                 if self.dialect == UiDialect::V6 {
                     decided.for_each(|call| self.ask(call.tool_call_id, out));
                 }
-                self.standing(calls, false, out);
+                self.hold_statuses(calls, false, out);
             }
-            TurnEvent::Continued(calls) => self.standing(calls, true, out),
+            TurnEvent::Continued(calls) => self.hold_statuses(calls, true, out),
             TurnEvent::StepFinished { .. } => chunk(out, &Chunk::FinishStep),
             TurnEvent::Finished { reason, spent } => self.finish(*reason, spent, out),
             // A cancel is not an error. The page that cancelled the turn would show one.

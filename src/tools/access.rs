@@ -34,14 +34,14 @@ impl Registered {
     /// handler. A role that the granter lost since then still counts here: only a request of the granter
     /// would show the loss.
     pub(super) fn honours(&self, grant: &Grant, requester: &str, handler: &str) -> bool {
-        let standing = Relation {
+        let relation = Relation {
             requester: grant.by == requester,
             may_run: true,
             approver: grant.roles.iter().any(|role| self.rules.approve_roles.contains(role)),
             other_person: self.rules.other_person,
         };
         self.rules.approvals <= 1
-            && (grant.by == handler || policy::may_decide(standing) == MayDecide::ApproveOrReject)
+            && (grant.by == handler || policy::may_decide(relation) == MayDecide::ApproveOrReject)
     }
 }
 

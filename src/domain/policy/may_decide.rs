@@ -33,8 +33,8 @@ pub(crate) enum MayDecide {
 /// Returns the decisions that this relation permits. The tool runs on the requester's behalf, so a requester
 /// may approve only with the right to run the tool. A role that approves applies only to calls of other
 /// users.
-pub(crate) fn may_decide(standing: Relation) -> MayDecide {
-    match standing {
+pub(crate) fn may_decide(relation: Relation) -> MayDecide {
+    match relation {
         Relation { requester: true, may_run: true, other_person: false, .. } => MayDecide::ApproveOrReject,
         Relation { requester: true, .. } => MayDecide::OnlyReject,
         Relation { requester: false, approver: true, .. } => MayDecide::ApproveOrReject,

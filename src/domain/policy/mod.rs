@@ -174,7 +174,7 @@ impl Policy {
     pub(crate) fn evaluate(&self, call: &PolicyRequest<'_>) -> Ruling {
         let PolicyRequest { tool, hil, session, .. } = *call;
         let rule = |effect| self.rules.iter().find(|rule| rule.effect == effect && rule.holds(call));
-        let said = session.tools.get(tool);
+        let session_policy = session.tools.get(tool);
         if self.always_deny.contains(tool) {
             return Ruling::forbids(Source::AlwaysDeny, format!("{tool} never runs on this server"));
         }
@@ -184,7 +184,7 @@ impl Policy {
         if !call.may_run {
             return Ruling::forbids(Source::Role, format!("{tool} does not run for who asked for it"));
         }
-        if said == Some(&ToolPolicy::Deny) {
+        if session_policy == Some(&ToolPolicy::Deny) {
             return Ruling::forbids(Source::Session, format!("{tool} does not run in this session"));
         }
         if self.always_allow.contains(tool) {
@@ -196,7 +196,7 @@ impl Policy {
         if let Some(id) = call.remembered {
             return Ruling::skips(Source::Remembered(id));
         }
-        match said {
+        match session_policy {
             Some(ToolPolicy::Ask) => {
                 let reason = format!("{tool} runs only with a person's approval in this session");
                 return Ruling::asks(Source::Session, reason);

@@ -141,7 +141,7 @@ impl<'a> ApiExtractor<'a> for Caller {
                 ty: "http",
                 description: Some(
                     "An access token of the issuer that the server trusts; `exp`, `nbf` and `iat` are taken with a leeway \
-                     of 60 seconds. In mode `none` none is asked for.",
+                     of 60 seconds. Mode `none` needs no token.",
                 ),
                 name: None,
                 key_in: None,

@@ -1,7 +1,7 @@
 //! `{base_url}/messages` of Anthropic (API reference, "Messages" and "Streaming Messages").
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, Told, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
@@ -64,7 +64,7 @@ fn messages(entries: &[Entry<'_>]) -> Value {
                 let answers: Vec<_> = step
                     .answers
                     .iter()
-                    .map(|Told { id, text, name: _ }| {
+                    .map(|ToolAnswer { id, text, name: _ }| {
                         json!({ "type": "tool_result", "tool_use_id": id, "content": text })
                     })
                     .collect();
@@ -130,12 +130,12 @@ struct Delta {
 /// Reads an answer.
 #[derive(Default)]
 pub(super) struct Reader {
-    blocks: Vec<(u64, Said)>,
+    blocks: Vec<(u64, AnswerBlock)>,
     input_tokens: Option<u64>,
 }
 
 /// A block of the answer.
-enum Said {
+enum AnswerBlock {
     Text(String),
     Thinking {
         thinking: String,
@@ -165,7 +165,7 @@ impl Reading for Reader {
             }
             "content_block_stop" => {
                 let begun = self.blocks.iter_mut().rfind(|(index, _)| event.index == Some(*index));
-                if let Some((_, Said::Call { index, input })) = begun {
+                if let Some((_, AnswerBlock::Call { index, input })) = begun {
                     if let Some(input) = input.take() {
                         answer.arguments(*index, input.to_string());
                     }
@@ -199,31 +199,31 @@ impl Reading for Reader {
     fn state(&mut self) -> Option<Value> {
         let blocks = std::mem::take(&mut self.blocks);
         // Counts the blocks that go back. The server refuses thinking at the end of a message.
-        let (mut signed, mut standing) = (false, 0);
+        let (mut signed, mut last_kept) = (false, 0);
         let mut kept: Vec<Value> = Vec::new();
         for (_, block) in blocks {
             match block {
-                Said::Thinking { thinking, signature } if !signature.is_empty() => {
+                AnswerBlock::Thinking { thinking, signature } if !signature.is_empty() => {
                     signed = true;
                     kept.push(json!({ "type": "thinking", "thinking": thinking, "signature": signature }));
                 }
-                Said::Redacted(data) => {
+                AnswerBlock::Redacted(data) => {
                     signed = true;
                     kept.push(json!({ "type": "redacted_thinking", "data": data }));
                 }
-                Said::Text(text) if !text.trim().is_empty() => {
+                AnswerBlock::Text(text) if !text.trim().is_empty() => {
                     kept.push(json!({ "type": "text", "text": text }));
-                    standing = kept.len();
+                    last_kept = kept.len();
                 }
-                Said::Call { index, .. } => {
+                AnswerBlock::Call { index, .. } => {
                     kept.push(json!({ CALL: index }));
-                    standing = kept.len();
+                    last_kept = kept.len();
                 }
-                Said::Text(_) | Said::Thinking { .. } | Said::Other => {}
+                AnswerBlock::Text(_) | AnswerBlock::Thinking { .. } | AnswerBlock::Other => {}
             }
         }
-        kept.truncate(standing);
-        (signed && standing > 0).then_some(Value::Array(kept))
+        kept.truncate(last_kept);
+        (signed && last_kept > 0).then_some(Value::Array(kept))
     }
 }
 
@@ -252,21 +252,21 @@ impl Reader {
             "text" => {
                 let text = block.text.unwrap_or_default();
                 answer.text(text.clone());
-                Said::Text(text)
+                AnswerBlock::Text(text)
             }
             "thinking" => {
                 let thinking = block.thinking.unwrap_or_default();
                 answer.reasoning(thinking.clone());
-                Said::Thinking { thinking, signature: block.signature.unwrap_or_default() }
+                AnswerBlock::Thinking { thinking, signature: block.signature.unwrap_or_default() }
             }
-            "redacted_thinking" => Said::Redacted(block.data.unwrap_or_default()),
+            "redacted_thinking" => AnswerBlock::Redacted(block.data.unwrap_or_default()),
             "tool_use" => {
                 let input =
                     block.input.filter(|input| input.as_object().is_none_or(|input| !input.is_empty()));
                 let index = answer.call(block.id, block.name.as_deref().unwrap_or_default())?;
-                Said::Call { index, input: input.filter(|input| !input.is_null()) }
+                AnswerBlock::Call { index, input: input.filter(|input| !input.is_null()) }
             }
-            _ => Said::Other,
+            _ => AnswerBlock::Other,
         };
         self.blocks.push((index, said));
         Ok(())
@@ -276,10 +276,10 @@ impl Reader {
         let begun = self.blocks.iter_mut().rfind(|(begun, _)| *begun == index);
         let (_, block) = begun.ok_or_else(|| ModelError::Malformed(format!("block {index} never began")))?;
         match block {
-            Said::Text(_) | Said::Thinking { .. } if delta.partial_json.is_some() => {
+            AnswerBlock::Text(_) | AnswerBlock::Thinking { .. } if delta.partial_json.is_some() => {
                 return Err(ModelError::Malformed(format!("block {index} has arguments but is no call")));
             }
-            Said::Text(text) => {
+            AnswerBlock::Text(text) => {
                 let more = delta.text.unwrap_or_default();
                 text.push_str(&more);
                 answer.text(more);
@@ -289,19 +289,19 @@ impl Reader {
                     answer.source(page.get("url"), page.get("title"));
                 }
             }
-            Said::Thinking { thinking, signature } => {
+            AnswerBlock::Thinking { thinking, signature } => {
                 let more = delta.thinking.unwrap_or_default();
                 thinking.push_str(&more);
                 answer.reasoning(more);
                 signature.push_str(delta.signature.as_deref().unwrap_or_default());
             }
-            Said::Call { index, input } => {
+            AnswerBlock::Call { index, input } => {
                 if let Some(piece) = delta.partial_json.filter(|piece| !piece.is_empty()) {
                     *input = None;
                     answer.arguments(*index, piece);
                 }
             }
-            Said::Redacted(_) | Said::Other => {}
+            AnswerBlock::Redacted(_) | AnswerBlock::Other => {}
         }
         Ok(())
     }

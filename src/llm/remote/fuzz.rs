@@ -15,7 +15,7 @@ const WIRES: [Wire; 5] =
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
-enum Said {
+enum ReadPart {
     Text(String),
     Reasoning(String),
     Call { id: String, name: String, arguments: Map<String, Value> },
@@ -23,7 +23,7 @@ enum Said {
     File(String, Vec<u8>),
 }
 
-impl Said {
+impl ReadPart {
     fn can_be_said_on(&self, wire: Wire) -> bool {
         match self {
             Self::Text(_) | Self::Reasoning(_) | Self::Call { .. } => true,
@@ -89,33 +89,33 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = ReadPart> {
     let arguments = prop::collection::vec((words(), json_value()), 0..4);
-    let call = ("[a-z]{1,8}", "[a-z_]{1,12}", arguments).prop_map(|(id, name, fields)| Said::Call {
+    let call = ("[a-z]{1,8}", "[a-z_]{1,12}", arguments).prop_map(|(id, name, fields)| ReadPart::Call {
         id,
         name,
         arguments: fields.into_iter().collect(),
     });
-    let source = (words(), prop::option::of(words())).prop_map(|(url, title)| Said::Source(url, title));
-    let file =
-        (words(), prop::collection::vec(any::<u8>(), 0..24)).prop_map(|(kind, data)| Said::File(kind, data));
+    let source = (words(), prop::option::of(words())).prop_map(|(url, title)| ReadPart::Source(url, title));
+    let file = (words(), prop::collection::vec(any::<u8>(), 0..24))
+        .prop_map(|(kind, data)| ReadPart::File(kind, data));
     prop_oneof![
-        3 => words().prop_map(Said::Text),
-        2 => words().prop_map(Said::Reasoning),
+        3 => words().prop_map(ReadPart::Text),
+        2 => words().prop_map(ReadPart::Reasoning),
         2 => call,
         1 => source,
         1 => file,
     ]
 }
 
-fn answers() -> impl Strategy<Value = (Vec<Said>, Dice)> {
+fn answers() -> impl Strategy<Value = (Vec<ReadPart>, Dice)> {
     let dice = prop::collection::vec(any::<u8>(), 1..64).prop_map(|rolls| Dice(rolls, 0));
     (prop::collection::vec(said(), 0..8), dice)
 }
 
 /// Returns the answer as a server of this wire streams it.
-fn stream_of(wire: Wire, answer: &[Said], dice: &mut Dice) -> Vec<u8> {
-    let calls = answer.iter().any(|said| matches!(said, Said::Call { .. }));
+fn stream_of(wire: Wire, answer: &[ReadPart], dice: &mut Dice) -> Vec<u8> {
+    let calls = answer.iter().any(|said| matches!(said, ReadPart::Call { .. }));
     let mut events = Vec::new();
     let mut call_number = 0;
     for (place, said) in answer.iter().enumerate() {
@@ -127,7 +127,7 @@ fn stream_of(wire: Wire, answer: &[Said], dice: &mut Dice) -> Vec<u8> {
             Wire::Gemini => gemini(said, dice, &mut events),
             Wire::Ollama => ollama(said, dice, &mut events),
         }
-        call_number += usize::from(matches!(said, Said::Call { .. }));
+        call_number += usize::from(matches!(said, ReadPart::Call { .. }));
     }
     let reason = |with: &str, without: &str| if calls { with.to_owned() } else { without.to_owned() };
     match wire {
@@ -177,17 +177,17 @@ fn framed(wire: Wire, events: &[Value], dice: &mut Dice) -> Vec<u8> {
     out.into_bytes()
 }
 
-fn chat(said: &Said, number: usize, dice: &mut Dice, events: &mut Vec<Value>) {
+fn chat(said: &ReadPart, number: usize, dice: &mut Dice, events: &mut Vec<Value>) {
     let mut push = |delta: Value| events.push(json!({ "choices": [{ "index": 0, "delta": delta }] }));
     match said {
-        Said::Text(text) => {
+        ReadPart::Text(text) => {
             dice.pieces(text).iter().for_each(|it| push(json!({ "role": "assistant", "content": it })));
         }
-        Said::Reasoning(text) => {
+        ReadPart::Reasoning(text) => {
             let field = ["reasoning_content", "reasoning"][dice.roll(2)];
             dice.pieces(text).iter().for_each(|it| push(json!({ field: it, "content": null })));
         }
-        Said::Call { id, name, arguments } => {
+        ReadPart::Call { id, name, arguments } => {
             let place = if dice.roll(3) == 0 { Value::Null } else { number.into() };
             // The id identifies the call if the piece has no index.
             let id = format!("{id}{number}");
@@ -200,23 +200,23 @@ fn chat(said: &Said, number: usize, dice: &mut Dice, events: &mut Vec<Value>) {
                 push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
             }
         }
-        Said::Source(url, title) => {
+        ReadPart::Source(url, title) => {
             let annotations =
                 json!([{ "type": "url_citation", "url_citation": { "url": url, "title": title } }]);
             push(json!({ "annotations": annotations }));
         }
-        Said::File(..) => {}
+        ReadPart::File(..) => {}
     }
 }
 
-fn responses(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>) {
+fn responses(said: &ReadPart, place: usize, dice: &mut Dice, events: &mut Vec<Value>) {
     let mut push = |kind: &str, mut event: Value| {
         event["type"] = kind.into();
         event["output_index"] = place.into();
         events.push(event);
     };
     match said {
-        Said::Text(text) => {
+        ReadPart::Text(text) => {
             push("response.output_item.added", json!({ "item": { "type": "message", "id": "m" } }));
             dice.pieces(text)
                 .iter()
@@ -224,10 +224,10 @@ fn responses(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>
             let content = json!([{ "type": "output_text", "text": text }]);
             push("response.output_item.done", json!({ "item": { "type": "message", "content": content } }));
         }
-        Said::Reasoning(text) => dice.pieces(text).iter().for_each(|it| {
+        ReadPart::Reasoning(text) => dice.pieces(text).iter().for_each(|it| {
             push("response.reasoning_summary_text.delta", json!({ "delta": it }));
         }),
-        Said::Call { id, name, arguments } => {
+        ReadPart::Call { id, name, arguments } => {
             let arguments = Value::from(arguments.clone()).to_string();
             let item = |arguments: &str| {
                 let call_id = format!("{id}{place}");
@@ -241,26 +241,26 @@ fn responses(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>
             }
             push("response.output_item.done", item(&arguments));
         }
-        Said::Source(url, title) => {
+        ReadPart::Source(url, title) => {
             let annotation = json!({ "type": "url_citation", "url": url, "title": title });
             push("response.output_text.annotation.added", json!({ "annotation": annotation }));
         }
-        Said::File(..) => {}
+        ReadPart::File(..) => {}
     }
 }
 
-fn anthropic(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>) {
+fn anthropic(said: &ReadPart, place: usize, dice: &mut Dice, events: &mut Vec<Value>) {
     let mut push = |kind: &str, mut event: Value| {
         event["type"] = kind.into();
         event["index"] = place.into();
         events.push(event);
     };
     let (block, deltas) = match said {
-        Said::Text(text) => (json!({ "type": "text", "text": "" }), ("text_delta", "text", text.clone())),
-        Said::Reasoning(text) => {
+        ReadPart::Text(text) => (json!({ "type": "text", "text": "" }), ("text_delta", "text", text.clone())),
+        ReadPart::Reasoning(text) => {
             (json!({ "type": "thinking", "thinking": "" }), ("thinking_delta", "thinking", text.clone()))
         }
-        Said::Call { id, name, arguments } => {
+        ReadPart::Call { id, name, arguments } => {
             let arguments = Value::from(arguments.clone());
             let at_once = dice.roll(4) == 0;
             let input = if at_once { arguments.clone() } else { json!({}) };
@@ -269,14 +269,14 @@ fn anthropic(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>
                 json!({ "type": "tool_use", "id": format!("{id}{place}"), "name": name, "input": input });
             (block, ("input_json_delta", "partial_json", rest))
         }
-        Said::Source(url, title) => {
+        ReadPart::Source(url, title) => {
             push("content_block_start", json!({ "content_block": { "type": "text", "text": "" } }));
             let citation = json!({ "type": "web_search_result_location", "url": url, "title": title });
             let delta = json!({ "type": "citations_delta", "citation": citation });
             push("content_block_delta", json!({ "delta": delta }));
             return push("content_block_stop", json!({}));
         }
-        Said::File(..) => return,
+        ReadPart::File(..) => return,
     };
     push("content_block_start", json!({ "content_block": block }));
     let (kind, field, text) = deltas;
@@ -289,46 +289,46 @@ fn anthropic(said: &Said, place: usize, dice: &mut Dice, events: &mut Vec<Value>
     push("content_block_stop", json!({}));
 }
 
-fn gemini(said: &Said, dice: &mut Dice, events: &mut Vec<Value>) {
+fn gemini(said: &ReadPart, dice: &mut Dice, events: &mut Vec<Value>) {
     let mut push = |part: Value| events.push(json!({ "candidates": [{ "content": { "parts": [part] } }] }));
     match said {
-        Said::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "text": it }))),
-        Said::Reasoning(text) => {
+        ReadPart::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "text": it }))),
+        ReadPart::Reasoning(text) => {
             dice.pieces(text).iter().for_each(|it| push(json!({ "text": it, "thought": true })));
         }
-        Said::Call { id, name, arguments } => {
+        ReadPart::Call { id, name, arguments } => {
             push(json!({ "functionCall": { "id": id, "name": name, "args": arguments } }));
         }
-        Said::File(kind, data) => {
+        ReadPart::File(kind, data) => {
             push(json!({ "inlineData": { "mimeType": kind, "data": STANDARD.encode(data) } }));
         }
-        Said::Source(url, title) => {
+        ReadPart::Source(url, title) => {
             let chunks = json!([{ "web": { "uri": url, "title": title } }]);
             events.push(json!({ "candidates": [{ "groundingMetadata": { "groundingChunks": chunks } }] }));
         }
     }
 }
 
-fn ollama(said: &Said, dice: &mut Dice, events: &mut Vec<Value>) {
+fn ollama(said: &ReadPart, dice: &mut Dice, events: &mut Vec<Value>) {
     let mut push = |message: Value| events.push(json!({ "message": message, "done": false }));
     match said {
-        Said::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "content": it }))),
-        Said::Reasoning(text) => {
+        ReadPart::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "content": it }))),
+        ReadPart::Reasoning(text) => {
             dice.pieces(text).iter().for_each(|it| push(json!({ "content": "", "thinking": it })));
         }
-        Said::Call { id, name, arguments } => push(json!({ "content": "",
+        ReadPart::Call { id, name, arguments } => push(json!({ "content": "",
             "tool_calls": [{ "id": id, "function": { "name": name, "arguments": arguments } }] })),
-        Said::Source(..) | Said::File(..) => {}
+        ReadPart::Source(..) | ReadPart::File(..) => {}
     }
 }
 
 /// Joins adjacent texts, and adjacent pieces of reasoning.
-fn folded<'a>(answer: impl IntoIterator<Item = &'a Said>) -> Vec<Said> {
-    let mut folded: Vec<Said> = Vec::new();
+fn folded<'a>(answer: impl IntoIterator<Item = &'a ReadPart>) -> Vec<ReadPart> {
+    let mut folded: Vec<ReadPart> = Vec::new();
     for said in answer {
         match (folded.last_mut(), said) {
-            (Some(Said::Text(text)), Said::Text(more))
-            | (Some(Said::Reasoning(text)), Said::Reasoning(more)) => {
+            (Some(ReadPart::Text(text)), ReadPart::Text(more))
+            | (Some(ReadPart::Reasoning(text)), ReadPart::Reasoning(more)) => {
                 text.push_str(more);
             }
             _ => folded.push(said.clone()),
@@ -338,30 +338,34 @@ fn folded<'a>(answer: impl IntoIterator<Item = &'a Said>) -> Vec<Said> {
 }
 
 /// Returns the parts that were read, joined in the same way. Ids are left out, because some wires have none.
-fn told(read: &Read) -> Vec<Said> {
-    let mut told: Vec<Said> = Vec::new();
+fn read_parts(read: &Read) -> Vec<ReadPart> {
+    let mut read_parts: Vec<ReadPart> = Vec::new();
     let mut calls: Vec<(usize, String)> = Vec::new();
     for event in &read.events {
         match event {
-            ModelEvent::Text(text) => told.push(Said::Text(text.clone())),
-            ModelEvent::Reasoning(text) => told.push(Said::Reasoning(text.clone())),
+            ModelEvent::Text(text) => read_parts.push(ReadPart::Text(text.clone())),
+            ModelEvent::Reasoning(text) => read_parts.push(ReadPart::Reasoning(text.clone())),
             ModelEvent::CallStarted { tool_name, .. } => {
-                calls.push((told.len(), String::new()));
+                calls.push((read_parts.len(), String::new()));
                 let name = tool_name.clone();
-                told.push(Said::Call { id: String::new(), name, arguments: Map::new() });
+                read_parts.push(ReadPart::Call { id: String::new(), name, arguments: Map::new() });
             }
             ModelEvent::CallArguments { index, delta } => calls[*index].1.push_str(delta),
-            ModelEvent::Source { url, title } => told.push(Said::Source(url.clone(), title.clone())),
-            ModelEvent::File { media_type, data } => told.push(Said::File(media_type.clone(), data.clone())),
+            ModelEvent::Source { url, title } => {
+                read_parts.push(ReadPart::Source(url.clone(), title.clone()))
+            }
+            ModelEvent::File { media_type, data } => {
+                read_parts.push(ReadPart::File(media_type.clone(), data.clone()))
+            }
             ModelEvent::Alive | ModelEvent::CallFinished { .. } | ModelEvent::Finished { .. } => {}
         }
     }
     for (place, text) in calls {
-        if let Said::Call { arguments, .. } = &mut told[place] {
+        if let ReadPart::Call { arguments, .. } = &mut read_parts[place] {
             *arguments = serde_json::from_str(if text.is_empty() { "{}" } else { &text }).unwrap();
         }
     }
-    folded(&told)
+    folded(&read_parts)
 }
 
 /// Checks the properties of any answer, also of a damaged one.
@@ -412,15 +416,15 @@ fn fuzz_upstream_answers_are_read_as_they_were_said() {
         prop_assert_eq!(&read.error, &None);
         prop_assert_eq!(is_in_order(&read), Ok(()));
         let whole = read.events.iter().filter(|event| matches!(event, ModelEvent::CallFinished { .. }));
-        let calls = answer.iter().filter(|said| matches!(said, Said::Call { .. }));
+        let calls = answer.iter().filter(|said| matches!(said, ReadPart::Call { .. }));
         prop_assert_eq!(whole.count(), calls.count());
         let mut expected = folded(answer.iter().filter(|said| said.can_be_said_on(wire)));
         for said in &mut expected {
-            if let Said::Call { id, .. } = said {
+            if let ReadPart::Call { id, .. } = said {
                 id.clear();
             }
         }
-        prop_assert_eq!(told(&read), expected);
+        prop_assert_eq!(read_parts(&read), expected);
         let usage = Some(crate::domain::message::Usage { input_tokens: 3, output_tokens: 4 });
         let ends_so =
             matches!(read.events.last(), Some(ModelEvent::Finished { usage: it, .. }) if *it == usage);

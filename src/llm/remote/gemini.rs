@@ -2,7 +2,7 @@
 //! "Thought signatures").
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{CALL, Call, Entry, Ids, Step, Told, entries, spoken};
+use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest, Speaker};
 use serde::Deserialize;
@@ -45,8 +45,8 @@ fn contents(entries: &[Entry<'_>], signs: bool) -> Value {
             Entry::Step(step) => {
                 contents.push(json!({ "role": "model", "parts": said(step, signs) }));
                 // One content holds the answers of all calls.
-                let answer = |answer: &Told<'_>| {
-                    let Told { id, name, text } = answer;
+                let answer = |answer: &ToolAnswer<'_>| {
+                    let ToolAnswer { id, name, text } = answer;
                     json!({ "functionResponse": { "id": id, "name": name, "response": { "result": text } } })
                 };
                 let answers: Vec<_> = step.answers.iter().map(answer).collect();

@@ -273,7 +273,7 @@ fn events(
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
     let frames = Frames::new(bytes, wire.framing());
     let exchange =
-        Exchange { frames, bytes: 0, told: false, reading: wire.reading(), answer: Answer::default() };
+        Exchange { frames, bytes: 0, has_events: false, reading: wire.reading(), answer: Answer::default() };
     stream::try_unfold(exchange, Exchange::next)
 }
 
@@ -283,7 +283,7 @@ struct Exchange {
     /// The number of event bytes that were read.
     bytes: usize,
     /// Whether an event was emitted.
-    told: bool,
+    has_events: bool,
     reading: Box<dyn Reading>,
     answer: Answer,
 }
@@ -293,7 +293,7 @@ impl Exchange {
     async fn next(mut self) -> Result<Option<(ModelEvent, Self)>, ModelError> {
         loop {
             if let Some(event) = self.answer.events.pop_front() {
-                self.told = true;
+                self.has_events = true;
                 return Ok(Some((event, self)));
             }
             if self.answer.has_ended() {
@@ -312,7 +312,7 @@ impl Exchange {
             };
             match frame {
                 // No event was emitted, so a retry is possible.
-                Some(Err(Broken::Stream(why))) if !self.told => {
+                Some(Err(Broken::Stream(why))) if !self.has_events => {
                     return Err(ModelError::Unavailable { why, retry_after: None });
                 }
                 Some(frame) => {

@@ -1,7 +1,7 @@
 //! `{base_url}/api/chat` of Ollama (API reference, "Generate a chat completion"): one JSON object per line.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{Step, Told};
+use super::conversation::{Step, ToolAnswer};
 use super::openai;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
@@ -16,7 +16,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = openai::messages(
         request,
         said,
-        |Told { id, name, text }| json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }),
+        |ToolAnswer { id, name, text }| json!({ "role": "tool", "content": text, "tool_name": name, "tool_call_id": id }),
     );
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());

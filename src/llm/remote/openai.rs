@@ -2,7 +2,7 @@
 //! vLLM, OpenRouter and the compatible endpoint of Google).
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, Entry, Ids, Step, Told, entries};
+use super::conversation::{self, Entry, Ids, Step, ToolAnswer, entries};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest, ToolDefinition};
 use serde::de::IgnoredAny;
@@ -38,7 +38,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
 pub(super) fn messages(
     request: &ModelRequest,
     said: impl Fn(&Step<'_>) -> Value,
-    answered: impl Fn(&Told<'_>) -> Value,
+    answered: impl Fn(&ToolAnswer<'_>) -> Value,
 ) -> Vec<Value> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
@@ -283,10 +283,10 @@ impl Reader {
         }) {
             for (field, value) in detail.as_object().into_iter().flatten() {
                 match (last.get_mut(field), value) {
-                    (Some(Value::String(told)), Value::String(more))
+                    (Some(Value::String(held_text)), Value::String(more))
                         if field == "text" || field == "summary" =>
                     {
-                        told.push_str(more);
+                        held_text.push_str(more);
                     }
                     (_, Value::Null) => {}
                     _ => {

@@ -4,7 +4,7 @@
 //! encrypted, and goes back with its step.
 
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
-use super::conversation::{self, CALL, Entry, Ids, Step, Told, entries};
+use super::conversation::{self, CALL, Entry, Ids, Step, ToolAnswer, entries};
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
@@ -34,7 +34,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
             Entry::User(text) => input.push(json!({ "role": "user", "content": text })),
             Entry::Step(step) => {
                 input.extend(said(&step));
-                input.extend(step.answers.iter().map(|Told { id, text, name: _ }| {
+                input.extend(step.answers.iter().map(|ToolAnswer { id, text, name: _ }| {
                     json!({ "type": "function_call_output", "call_id": id, "output": text })
                 }));
             }
