@@ -30,7 +30,17 @@ const SET_BY_CARGO_RUN: &[&str] = &[
 
 /// `cargo <args>` in the workspace root.
 pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new("cargo");
+    for_cargo(Command::new("cargo"), root, args)
+}
+
+/// The same, with the cores that everything else leaves over.
+pub(crate) fn cargo_with_low_priority(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19", "cargo"]);
+    for_cargo(command, root, args)
+}
+
+fn for_cargo(mut command: Command, root: &Path, args: &[&str]) -> Command {
     command.current_dir(root).args(args);
     for name in SET_BY_CARGO_RUN {
         command.env_remove(name);
@@ -71,7 +81,8 @@ pub(crate) fn version_of(program: &Path) -> Result<Option<String>> {
     }
 }
 
-fn command_line(command: &Command) -> String {
+/// The command as it would be typed.
+pub(crate) fn command_line(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
     for arg in command.get_args() {
         line.push(' ');

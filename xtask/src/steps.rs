@@ -3,12 +3,13 @@
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, run};
-use crate::{layout, no_more_arguments, schemathesis, tooling, torture};
+use crate::{docs, layout, no_more_arguments, schemathesis, suite, tooling, torture};
 
 /// One thing that has to hold before a change goes in.
 pub(crate) struct Step {
@@ -27,7 +28,7 @@ pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
 /// And the faults that only the torture run has; they are linted and documented like the rest.
 pub(crate) const WITH_FAULTS: [&str; 2] = ["--features", "holdpoint/otel,holdpoint-torture/faults"];
 
-/// Cheapest first, so that a slip costs seconds and not a build.
+/// Cheapest first, so that a slip costs seconds and not a build. `deny` is last, because its program is built meanwhile.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "fmt", command: "fmt", summary: "the code is formatted", action: fmt },
     Step {
@@ -37,10 +38,10 @@ pub(crate) const STEPS: &[Step] = &[
         action: layout_rules,
     },
     Step {
-        name: "deny",
-        command: "deny",
-        summary: "bans, licenses, sources of the dependencies; --advisories adds those (network)",
-        action: deny,
+        name: "docs",
+        command: "docs",
+        summary: "the README is short, links lead somewhere, and the tests that pages name are there",
+        action: documentation,
     },
     Step { name: "clippy", command: "clippy", summary: "clippy, warnings denied", action: clippy },
     Step { name: "doc", command: "doc", summary: "the documentation builds without a warning", action: doc },
@@ -80,6 +81,12 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "schemathesis over the OpenAPI document, for two minutes; arguments: seconds, seed",
         action: schemathesis::check,
     },
+    Step {
+        name: "deny",
+        command: "deny",
+        summary: "bans, licenses, sources of the dependencies; --advisories adds those (network)",
+        action: deny,
+    },
 ];
 
 impl Step {
@@ -94,6 +101,14 @@ pub(crate) fn find(command: &str) -> Option<&'static Step> {
     STEPS.iter().find(|step| step.command == command)
 }
 
+/// The steps of `cargo xtask check`: what takes under two minutes where everything was built before.
+const QUICK: [&str; 6] = ["fmt", "layout", "docs", "kubernetes", "clippy", "doc"];
+
+/// Runs the quick steps up to the first that fails.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    run_steps(root, STEPS.iter().filter(|step| QUICK.contains(&step.command)))
+}
+
 /// Runs every step up to the first that fails.
 pub(crate) fn run_all(root: &Path) -> Result<()> {
     // Minutes of compiling should not end in the news that a program is missing.
@@ -101,13 +116,17 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     tooling::require_postgres()?;
     tooling::require_chromium()?;
     tooling::require_python()?;
-    run_steps(root, STEPS)
+    thread::scope(|scope| {
+        // Built beside the other steps, in the time of the cores that the tests leave over. The step tells what failed.
+        scope.spawn(|| tooling::cargo_deny(root).is_ok());
+        run_steps(root, STEPS.iter())
+    })
 }
 
-fn run_steps(root: &Path, steps: &[Step]) -> Result<()> {
-    let mut taken = Vec::new();
-    for (position, step) in steps.iter().enumerate() {
-        announce(&format!("[{}/{}] {}: {}", position + 1, steps.len(), step.name, step.summary));
+fn run_steps<'a>(root: &Path, steps: impl Iterator<Item = &'a Step> + Clone) -> Result<()> {
+    let (mut taken, all) = (Vec::new(), steps.clone().count());
+    for (position, step) in steps.enumerate() {
+        announce(&format!("[{}/{all}] {}: {}", position + 1, step.name, step.summary));
         let started = Instant::now();
         if let Err(error) = step.run(root, &[]) {
             bail!(
@@ -158,6 +177,11 @@ fn layout_rules(root: &Path, args: &[String]) -> Result<()> {
     Ok(())
 }
 
+fn documentation(root: &Path, args: &[String]) -> Result<()> {
+    no_more_arguments("docs", args)?;
+    docs::check(root)
+}
+
 fn deny(root: &Path, args: &[String]) -> Result<()> {
     let mut checks = vec!["bans", "licenses", "sources"];
     match args.split_first() {
@@ -188,20 +212,50 @@ fn doc(root: &Path, args: &[String]) -> Result<()> {
 
 fn test_only(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
-    run(cargo(root, &["test", "--workspace", "--locked"]).args(WITH_ALL).args(args))
+    // Tests start them.
+    run(cargo(root, &["build", "--workspace", "--examples", "--locked"]).args(WITH_ALL))?;
+    let mut command = cargo(root, &["test", "--workspace", "--locked", "--lib", "--bins", "--tests"]);
+    run_suite(command.args(WITH_ALL), args, &[])?;
+    if args.is_empty() {
+        run(cargo(root, &["test", "--workspace", "--locked", "--doc"]).args(WITH_ALL))?;
+    }
+    Ok(())
 }
 
-/// Without the tests that say in their name which database they are about: that is the one they have run on.
+/// Runs tests with these further arguments: those before `--` are for cargo, the others for the tests.
+fn run_suite(command: &mut Command, args: &[String], for_tests: &[&str]) -> Result<()> {
+    let (for_cargo, further) = args.split_at(args.iter().position(|arg| arg == "--").unwrap_or(args.len()));
+    command.args(for_cargo).arg("--").args(suite::REPORT_TIME).arg(suite::threads()).args(for_tests);
+    suite::run(suite::allow_report_time(command)?.args(further.iter().skip(1)))
+}
+
+/// Tests that do not run a second time on Postgres: those that name their database, which have run on it, and the
+/// modules about what no database can change: the bytes to and from model servers, the transport and its memory, the
+/// configuration, the document, the example page. Every other test reads or writes rows.
+const NOT_ON_POSTGRES: [&str; 11] = [
+    "on_sqlite",
+    "on_postgres",
+    "upstream::",
+    "third_party::",
+    "transport::",
+    "memory::",
+    "config::",
+    "openapi::",
+    "readme::",
+    "examples::",
+    "browser::",
+];
+
+/// The black-box tests on Postgres, but for [`NOT_ON_POSTGRES`].
 fn postgres(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
-    let (for_cargo, for_tests) = args.split_at(args.iter().position(|arg| arg == "--").unwrap_or(args.len()));
     // Tests start them, and naming one test builds none.
     run(cargo(root, &["build", "--workspace", "--examples", "--locked"]).args(WITH_ALL))?;
     // As part of the workspace, so that the features are those of the build that is there already.
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
-    command.env("TEST_DATABASE", "postgres").args(WITH_ALL).args(for_cargo);
-    command.args(["--", "--skip", "on_sqlite", "--skip", "on_postgres"]).args(for_tests.iter().skip(1));
-    run(&mut command)
+    command.env("TEST_DATABASE", "postgres").args(WITH_ALL);
+    let skipped = NOT_ON_POSTGRES.iter().flat_map(|skipped| ["--skip", skipped]);
+    run_suite(&mut command, args, &skipped.collect::<Vec<_>>())
 }
 
 /// All targets at once, each for this long.
@@ -253,7 +307,7 @@ mod tests {
     #[test]
     fn the_first_failure_stops_the_run_and_says_how_to_repeat_it() {
         let steps = [step("one", passes), step("two", fails), step("three", must_not_run)];
-        let text = run_steps(Path::new("."), &steps).unwrap_err().to_string();
+        let text = run_steps(Path::new("."), steps.iter()).unwrap_err().to_string();
         assert_eq!(
             text,
             "step `two` failed: three things are wrong\nxtask: run it alone with: cargo xtask two"
@@ -262,11 +316,12 @@ mod tests {
 
     #[test]
     fn steps_that_all_pass_are_a_pass() {
-        assert!(run_steps(Path::new("."), &[step("one", passes), step("two", passes)]).is_ok());
+        assert!(run_steps(Path::new("."), [step("one", passes), step("two", passes)].iter()).is_ok());
     }
 
     #[test]
     fn every_step_is_found_by_the_command_the_failure_names() {
+        assert!(QUICK.iter().all(|quick| find(quick).is_some()));
         for step in STEPS {
             assert_eq!(find(step.command).map(|found| found.name), Some(step.name));
         }

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{capture, cargo, run, version_of};
+use crate::process::{capture, cargo_with_low_priority, run, version_of};
 
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
@@ -25,6 +26,9 @@ const STAMP: &str = "node_modules/.installed-from";
 
 /// cargo-deny in exactly the version the configuration was written for.
 pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
+    // The second caller finds what the first one builds.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock();
     let program = root.join(TOOLS).join("bin/cargo-deny");
     let wanted = format!("cargo-deny {CARGO_DENY_VERSION}");
     if version_of(&program)?.as_deref() != Some(wanted.as_str()) {
@@ -40,7 +44,8 @@ fn install_cargo_deny(root: &Path) -> Result<()> {
     let package = format!("cargo-deny@{CARGO_DENY_VERSION}");
     // It has no features to leave out, and its release profile (fat LTO, one unit) takes four times as long
     // as this to build. That pays in a tool that is shipped; here a run takes seconds either way.
-    let mut command = cargo(root, &["install", "--locked", "--force", "--debug", "--root", TOOLS, &package]);
+    let install = ["install", "--quiet", "--locked", "--force", "--debug", "--root", TOOLS, &package];
+    let mut command = cargo_with_low_priority(root, &install);
     // Else it is built where the system keeps what is temporary, and there may be little room.
     command.env("CARGO_TARGET_DIR", root.join(TOOLS).join("build"));
     run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))?;
