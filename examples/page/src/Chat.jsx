@@ -76,7 +76,7 @@ export function Chat({ id, messages: stored }) {
       {busy && <p className="hint" role="status">The model is at work …</p>}
       {error && <p role="alert">{sentence(error)}</p>}
       {!busy && (error || isUnanswered(messages.at(-1))) && (
-        // Without a message: the server continues where the conversation stands.
+        // Without a message: the server continues the conversation as it is stored.
         <button onClick={() => sendMessage()}>Go on</button>
       )}
       <form onSubmit={ask}>
