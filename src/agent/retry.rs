@@ -1,5 +1,6 @@
-//! Retries of writes that a busy or restarting database must not lose.
+//! Retries: of writes that a busy or restarting database must not lose, and the pauses between calls of a model.
 
+use crate::domain::clock::Clock;
 use crate::store::StoreError;
 use std::future::Future;
 use std::time::Duration;
@@ -8,6 +9,10 @@ use tokio::time::Instant;
 /// The first pause before a retry. Each pause is twice the one before, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The limits of the first backoff and of any backoff.
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(8);
 
 /// A written value, and whether an earlier attempt failed.
 #[derive(Debug, Clone, Copy)]
@@ -35,5 +40,46 @@ where
         tried_before = true;
         tokio::time::sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Returns the backoffs before the retries: each twice as long as the one before, with up to half of it
+/// random, so that clients that failed together do not retry together.
+pub(super) fn backoff(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
+    (0..retries).map(move |n| {
+        let longest = BACKOFF_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(BACKOFF_MAX);
+        longest.mul_f64(0.5 + clock.chance() / 2.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::clock::{SystemClock, Timestamp};
+    use uuid::Uuid;
+
+    /// The system clock with a fixed chance.
+    #[derive(Debug)]
+    struct FixedChance(f64);
+
+    impl Clock for FixedChance {
+        fn now(&self) -> Timestamp {
+            SystemClock.now()
+        }
+
+        fn uuid(&self) -> Uuid {
+            SystemClock.uuid()
+        }
+
+        fn chance(&self) -> f64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_longest_and_half_of_each_is_left_to_chance() {
+        let millis = |luck| backoff(7, &FixedChance(luck)).map(|pause| pause.as_millis()).collect::<Vec<_>>();
+        assert_eq!(millis(0.0), [250, 500, 1000, 2000, 4000, 4000, 4000]);
+        assert_eq!(millis(0.5), [375, 750, 1500, 3000, 6000, 6000, 6000]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::draft::{Drafts, Length};
 use super::heartbeat::{Halt, Heartbeat};
+use super::retry::backoff;
 use crate::config;
 use crate::domain::call::without_nul;
 use crate::domain::clock::Clock;
@@ -28,9 +29,6 @@ const SOURCES_MAX: usize = 256;
 /// Signs of life extend `idle_timeout` up to this factor: some models think for a long time, and some servers
 /// never end.
 const ALIVE_TIMES: u32 = 10;
-/// The limits of the first backoff and of any backoff.
-const BACKOFF_FIRST: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// A model that asks for a longer pause is not called again, because a user is waiting.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
@@ -245,15 +243,6 @@ impl Drop for TimedCall<'_> {
     }
 }
 
-/// Returns the backoffs before the retries: each twice as long as the one before, with up to half of it
-/// random, so that clients that failed together do not retry together.
-fn backoff(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
-    (0..retries).map(move |n| {
-        let longest = BACKOFF_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(BACKOFF_MAX);
-        longest.mul_f64(0.5 + clock.chance() / 2.0)
-    })
-}
-
 /// The reason why a model call failed.
 enum Failure {
     Model(ModelError),
@@ -464,37 +453,5 @@ fn model_failure(error: &ModelError) -> TurnError {
             code: TurnErrorCode::UpstreamMalformed,
             message: "The model's answer broke off or could not be read.".to_owned(),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::clock::{SystemClock, Timestamp};
-    use uuid::Uuid;
-
-    /// The system clock with a fixed chance.
-    #[derive(Debug)]
-    struct FixedChance(f64);
-
-    impl Clock for FixedChance {
-        fn now(&self) -> Timestamp {
-            SystemClock.now()
-        }
-
-        fn uuid(&self) -> Uuid {
-            SystemClock.uuid()
-        }
-
-        fn chance(&self) -> f64 {
-            self.0
-        }
-    }
-
-    #[test]
-    fn pauses_grow_up_to_a_longest_and_half_of_each_is_left_to_chance() {
-        let millis = |luck| backoff(7, &FixedChance(luck)).map(|pause| pause.as_millis()).collect::<Vec<_>>();
-        assert_eq!(millis(0.0), [250, 500, 1000, 2000, 4000, 4000, 4000]);
-        assert_eq!(millis(0.5), [375, 750, 1500, 3000, 6000, 6000, 6000]);
     }
 }

@@ -1,6 +1,6 @@
 //! Attaching to the turn of a thread: requests of clients that mount, or that learned of a decision.
 
-use super::admit::AdmitError;
+use super::request::AdmitError;
 use super::{Chat, Started};
 use crate::domain::Principal;
 use crate::domain::call::State;

@@ -4,7 +4,7 @@
 //! never arrived, and may lack others. For an unknown name, the server assumes the most likely action of the
 //! client.
 
-use super::admit::{Action, AdmitError, PostedMessage};
+use super::request::{Action, AdmitError, PostedMessage};
 use crate::domain::id::MessageId;
 use crate::domain::message::{Body, Message};
 use crate::store::{Thread, Transcript, Write};

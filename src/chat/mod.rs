@@ -10,16 +10,16 @@ mod cancel;
 mod continuation;
 mod intent;
 mod posted_decisions;
+mod request;
 mod resumer;
 mod sub_agents;
 mod tail;
 mod turn;
 pub(crate) mod turn_log;
 
-pub(crate) use admit::{
-    Action, AdmitError, DEFAULT_TITLE, PostedDecision, PostedMessage, ThreadName, TurnRequest,
-};
+pub(crate) use admit::DEFAULT_TITLE;
 pub(crate) use cancel::CancelRunError;
+pub(crate) use request::{Action, AdmitError, PostedDecision, PostedMessage, ThreadName, TurnRequest};
 
 use crate::agent::{Agent, Tasks};
 use crate::approvals::Approvals;

@@ -2,7 +2,7 @@
 //! them, and the backfill for a client that posts them.
 
 use super::Chat;
-use super::admit::{AdmitError, PostedDecision, ThreadName};
+use super::request::{AdmitError, PostedDecision, ThreadName};
 use crate::approvals::{DecideError, Decider, DecisionRequest, Scope};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;

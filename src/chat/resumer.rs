@@ -3,7 +3,8 @@
 //! by the same compare-and-set as a client.
 
 use super::Chat;
-use super::admit::{AdmitError, Next};
+use super::admit::Next;
+use super::request::AdmitError;
 use crate::domain::Principal;
 use crate::domain::id::RunId;
 use crate::stream::Dialect;

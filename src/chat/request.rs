@@ -1,0 +1,156 @@
+//! The requests for turns, as the routes read them from their bodies, and the reasons to refuse one.
+
+use crate::approvals::DecideError;
+use crate::domain::id::ToolCallId;
+use crate::domain::run::RunOptions;
+use crate::rate_limit::RateLimited;
+use crate::store::StoreError;
+
+/// A request for a turn: the action, and the decisions that the client posts with it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TurnRequest {
+    /// The action.
+    pub(crate) action: Action,
+    /// The options of the run.
+    pub(crate) options: RunOptions,
+    /// The decisions about held calls among the posted parts, new and repeated ones.
+    pub(crate) decisions: Vec<PostedDecision>,
+}
+
+/// The action of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Action {
+    /// A new user message.
+    New {
+        /// The text of the message.
+        text: String,
+        /// The client's name for the message. If a message with this name is stored, the client posts that
+        /// message again.
+        client_id: Option<String>,
+    },
+    /// The whole conversation as the client has it. The server derives the action from it. The server reads
+    /// only the texts of its user messages, and whether a user message is the last one.
+    History {
+        /// The messages, oldest first.
+        messages: Vec<PostedMessage>,
+    },
+    /// Another text for a user message. The new message replaces that message and everything after it.
+    Edit {
+        /// The message: its id, or the client's name for it.
+        message: String,
+        /// The new text.
+        text: String,
+    },
+    /// Another answer to a user message.
+    Regenerate {
+        /// The answer by its id, or the user message by its id or the client's name for it. `None` if the
+        /// client names no message.
+        answer: Option<String>,
+        /// The user message as the client has it, without a text if the client has none.
+        question: Option<PostedMessage>,
+    },
+    /// Continue the conversation.
+    Continue {
+        /// The assistant message to continue, if the client names one.
+        message: Option<String>,
+    },
+}
+
+/// A decision about a held call, as a client posts it. The call itself is read from the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PostedDecision {
+    /// The call.
+    pub(crate) tool_call_id: ToolCallId,
+    /// Whether the client approves the call.
+    pub(crate) approved: bool,
+    /// The reason of a rejection.
+    pub(crate) reason: Option<String>,
+}
+
+impl TurnRequest {
+    /// Returns a request that only continues.
+    pub(crate) fn continuation() -> Self {
+        let action = Action::Continue { message: None };
+        Self { action, options: RunOptions::default(), decisions: Vec::new() }
+    }
+
+    /// Returns the text that a user message may get from this request.
+    pub(crate) fn user_text(&self) -> Option<&str> {
+        match &self.action {
+            Action::New { text, .. } | Action::Edit { text, .. } => Some(text),
+            Action::History { messages } => messages.last()?.user_text.as_deref(),
+            Action::Regenerate { question, .. } => question.as_ref()?.user_text.as_deref(),
+            Action::Continue { .. } => None,
+        }
+    }
+}
+
+/// A message as a client posts it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PostedMessage {
+    /// The text of a user message. The server trusts no content of other roles.
+    pub(crate) user_text: Option<String>,
+    /// The client's name for the message.
+    pub(crate) id: Option<String>,
+}
+
+/// The thread that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ThreadName {
+    /// An existing thread.
+    Known(String),
+    /// A thread under the caller's own name. It is created if it does not exist.
+    OrNew(String),
+}
+
+/// The reason why a request gets no turn.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdmitError {
+    /// No such thread for this principal.
+    #[error("there is no such thread")]
+    NoThread,
+    /// Another turn of the thread is running.
+    #[error("a turn of this thread is under way")]
+    TurnInProgress,
+    /// There is nothing to continue.
+    #[error("there is nothing to continue")]
+    NothingToContinue,
+    /// The server is stopping and starts nothing.
+    #[error("the server is stopping")]
+    Stopping,
+    /// The limit of concurrent turns is reached.
+    #[error("{max} turns of this {of} are under way")]
+    TooManyTurns {
+        /// The owner of the limit: `user` or `tenant`.
+        of: &'static str,
+        /// The limit.
+        max: u32,
+    },
+    /// The user exceeded the rate limit of turns.
+    #[error(transparent)]
+    TooOften(#[from] RateLimited),
+    /// Calls of the thread are pending, and `approval.while_pending` is `reject`.
+    #[error("calls of this thread await approval")]
+    AwaitingApproval,
+    /// The thread has no room for a new message.
+    #[error("the thread holds up to {max} {of}")]
+    ThreadFull {
+        /// The limit.
+        max: u64,
+        /// The unit of the limit: `messages` or `bytes`.
+        of: &'static str,
+    },
+    /// No such model.
+    #[error("there is no model {0:?}")]
+    UnknownModel(String),
+    /// No such tool.
+    #[error("there is no tool {0:?}")]
+    UnknownTool(String),
+    /// A posted decision was refused, with the cause. Either the request only continues and none of its new
+    /// decisions was accepted, or a retry of the request may succeed.
+    #[error(transparent)]
+    Refused(DecideError),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
