@@ -3,7 +3,8 @@
 use super::Approvals;
 use crate::agent::{POLL_INTERVAL, persist};
 use crate::domain::Principal;
-use crate::domain::call::{Input, State, ToolCall, input_hash};
+use crate::domain::call::{State, ToolCall, input_hash};
+use crate::domain::input::Input;
 use crate::domain::permit::Permit;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};

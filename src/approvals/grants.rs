@@ -6,10 +6,11 @@
 
 use super::{Approvals, DecideError, Decided, Decider, DecisionRequest};
 use crate::domain::Principal;
-use crate::domain::call::{Input, State, ToolCall, input_hash};
+use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::decision::Choice;
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
+use crate::domain::input::Input;
 use crate::domain::policy::Source;
 use crate::store::{Granted, NewGrant, Page, Read, StoreError, Thread, Vote, Write};
 use crate::tools::gate::PolicyContext;

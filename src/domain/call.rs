@@ -18,15 +18,14 @@ use super::canonical::{canonical_hash, same_object};
 use super::clock::Timestamp;
 use super::decision::Decision;
 use super::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
+use super::input::Input;
 use super::output::Output;
-use serde_json::{Map, Value, json};
+use super::text::{cut, without_nul};
+use serde_json::{Value, json};
 use std::sync::LazyLock;
 
 /// Maximum number of attempts at a call of an idempotent tool.
 pub(crate) const ATTEMPTS_MAX: i32 = 3;
-
-/// The named inputs of a call.
-pub type Input = Map<String, Value>;
 
 /// A call as stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -440,11 +439,6 @@ fn with_edit(result_text: String, asked: &Input, ran: &Input, bytes_max: usize) 
     cut(without_nul(&result_text), bytes_max)
 }
 
-/// Returns the text with U+FFFD in place of U+0000, which no text column of Postgres accepts.
-pub(crate) fn without_nul(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
-}
-
 /// Returns the text of a rejection, for the model and the caller.
 pub(crate) fn rejection(reason: Option<&str>) -> String {
     because(model_texts::REJECTED, reason)
@@ -460,16 +454,6 @@ fn because(what: &str, reason: Option<&str>) -> String {
         Some(reason) => format!("{what} {}{reason}", model_texts::REASON),
         None => what.to_owned(),
     }
-}
-
-/// Returns the text, or as much of it as fits into `bytes_max` with a mark that shows the cut.
-pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
-    const MARK: &str = " […cut]";
-    if text.len() > bytes_max {
-        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(MARK.len())));
-        text.push_str(MARK);
-    }
-    text
 }
 
 /// Returns the hash of the facts that a decider sees: the tool, the inputs, and the tool's schema.

@@ -1,7 +1,7 @@
 //! Decisions: verdicts about calls, with their actor and their surface. A decision never changes.
 
-use super::call::Input;
 use super::clock::Timestamp;
+use super::input::Input;
 
 /// A decision as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Messages, and the steps of an assistant message.
 
-use super::call::{ToolCall, cut, without_nul};
+use super::call::ToolCall;
 use super::clock::Timestamp;
 use super::id::{MessageId, RunId, ThreadId, ToolCallId};
+use super::text::{cut, without_nul};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};

@@ -9,6 +9,7 @@ pub(crate) mod decision;
 pub(crate) mod event;
 pub(crate) mod grant;
 pub(crate) mod id;
+pub(crate) mod input;
 pub(crate) mod message;
 pub(crate) mod nesting;
 pub(crate) mod output;
@@ -19,6 +20,7 @@ pub(crate) mod quorum;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod strict_json;
+pub(crate) mod text;
 pub(crate) mod turn;
 pub(crate) mod visible;
 

@@ -1,6 +1,6 @@
 //! The output of a tool, as stored. The depth is measured before anything serialises the output.
 
-use super::call::cut;
+use super::text::cut;
 use serde_json::Value;
 
 /// Maximum depth of a stored output, in levels of arrays and objects. serde_json, which reads the rows, stops

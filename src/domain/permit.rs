@@ -1,7 +1,8 @@
 //! Permits: the rights to run tools. No tool can run without one.
 
-use super::call::{Execution, Input};
+use super::call::Execution;
 use super::id::ToolCallId;
+use super::input::Input;
 use std::fmt;
 use std::marker::PhantomData;
 use tokio_util::sync::CancellationToken;

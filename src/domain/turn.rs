@@ -1,7 +1,8 @@
 //! The events of a turn, in order. Encoders turn them into bytes.
 
-use super::call::{Input, State, ToolCall};
+use super::call::{State, ToolCall};
 use super::id::ToolCallId;
+use super::input::Input;
 use super::message::{File, Source, Step, StepStatus, Usage};
 use super::run::TurnError;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! JSON bodies that have exactly one reading.
 
 use super::error::ApiError;
-use crate::domain::call::Input;
+use crate::domain::input::Input;
 use crate::domain::{pointer, strict_json};
 use crate::tools::InputError;
 use bytes::Bytes;

@@ -3,11 +3,11 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::JsonObject;
+use super::decision_view::DecisionView;
 use super::error::ApiError;
 use super::payload::{Json, Tag};
 use crate::approvals::Approvals;
 use crate::domain::call::{State, ToolCall};
-use crate::domain::decision::Decision;
 use crate::store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
@@ -64,50 +64,6 @@ pub(super) struct CallView {
     expires_at: Option<String>,
     started_at: Option<String>,
     finished_at: Option<String>,
-}
-
-/// A decision about a call.
-#[derive(Debug, Object)]
-#[oai(rename = "Decision", skip_serializing_if_is_none)]
-struct DecisionView {
-    /// approve, reject, expire or cancel.
-    decision: String,
-    /// The actor: `user:<sub>`, `system:policy` and others.
-    by: String,
-    at: String,
-    /// Whether the approved inputs differ from the proposed ones.
-    edited: bool,
-    reason: Option<String>,
-    /// The hash of the inputs that the decision is about.
-    input_hash: Option<String>,
-    /// The surface on which the decision arrived.
-    surface: String,
-    /// The part of the policy that decided, if the policy decided: always_allow, always_deny, session, mode,
-    /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
-    source: Option<String>,
-    /// session: the approval also covers such calls of the session.
-    remember: Option<String>,
-}
-
-impl DecisionView {
-    fn of(decision: &Decision) -> Self {
-        Self {
-            decision: decision.verdict.as_str().to_owned(),
-            by: decision.by.clone(),
-            at: decision.at.to_rfc3339(),
-            edited: decision.edited,
-            reason: decision.reason.clone(),
-            input_hash: Some(decision.input_hash.clone()),
-            surface: decision.surface.as_str().to_owned(),
-            source: decision.source.clone(),
-            remember: decision.remember.map(|remember| remember.as_str().to_owned()),
-        }
-    }
-}
-
-/// Returns a decision as JSON, for the details of an error.
-pub(super) fn decision(decision: &Decision) -> Value {
-    DecisionView::of(decision).to_json().unwrap_or_default()
 }
 
 /// Null while the call is pending. This is the only field that is ever null: an absent field would read as a

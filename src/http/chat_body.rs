@@ -3,7 +3,9 @@
 use super::body;
 use super::error::ApiError;
 use super::partial_json::{self, Found};
-use super::posted::{Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Name, Posted, Role, Words};
+use super::posted::{
+    Bounds, CLIENT_ID_MAX, Fields, MESSAGES_MAX, Message, Posted, Role, content, given_name,
+};
 use super::ui_body;
 use crate::chat::{Action, PostedMessage, TurnRequest};
 use crate::domain::id::ToolCallId;
@@ -264,19 +266,6 @@ fn words_or_continue(text: String, client_id: Option<String>) -> Action {
         true => Action::Continue { message: None },
         false => Action::New { text, client_id },
     }
-}
-
-/// Returns the text of a user message, or an error if the text contains U+0000.
-pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
-    match words.nul_at {
-        Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
-        None => Ok(words.text),
-    }
-}
-
-/// Returns the name that a page gave to a thread or a message, if the name is valid.
-pub(super) fn given_name(name: Found<Name>) -> Option<String> {
-    name.is().map(|name| name.0)
 }
 
 /// Returns the parts of a posted message that the server reads: the text of a user message, and the name. The

@@ -1,6 +1,6 @@
 //! The OpenAPI document: the output of the derives, refined with facts that the derives cannot express.
 
-use super::payload::{PAGE_SIZE, PAGE_SIZE_MAX};
+use super::page::{PAGE_SIZE, PAGE_SIZE_MAX};
 use crate::domain::call::CALL_STATES;
 use crate::domain::event::EventType;
 use poem::http::Method;

@@ -3,7 +3,7 @@
 //! Every failure has the body `{"error":{"code","message","details"?}}`, including failures of the framework.
 //! This module writes all texts that clients receive; the error texts of lower layers go to the log.
 
-use super::auth::Unknown;
+use super::auth_failure::Unknown;
 use super::payload::Json;
 use crate::approvals::{DecideError, GrantError, PolicyError};
 use crate::chat::{AdmitError, CancelRunError};
@@ -423,7 +423,7 @@ fn closed(call: &ToolCall) -> ApiError {
 fn how_closed(call: &ToolCall) -> Value {
     let mut details = json!({ "state": call.state.as_str() });
     if let (Some(decision), Some(details)) = (&call.decision, details.as_object_mut()) {
-        details.insert("decision".to_owned(), super::call::decision(decision));
+        details.insert("decision".to_owned(), super::decision_view::decision(decision));
     }
     details
 }

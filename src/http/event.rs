@@ -1,7 +1,7 @@
 //! Events on the wire.
 
 use super::body::JsonObject;
-use super::call;
+use super::decision_view;
 use crate::domain::call::{ToolCall, input_hash};
 use crate::domain::event::{Event, EventType};
 use bytes::{BufMut, BytesMut};
@@ -98,7 +98,7 @@ const fn is_before_decision(event: Option<EventType>) -> bool {
 fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
     let decision = call.decision.as_ref()?;
     let in_force = decision.at <= event.at && !is_before_decision(event.event_type.as_ref().ok().copied());
-    in_force.then(|| call::decision(decision))
+    in_force.then(|| decision_view::decision(decision))
 }
 
 /// Returns the final state of a call for an event that ended the call, if the row does not contain it.

@@ -3,6 +3,7 @@
 //! Pages post their whole state. A text longer than its limit is cut to a text that is still too long, so the
 //! cut text never equals a stored text.
 
+use super::error::ApiError;
 use super::partial_json::{Found, Kept, Reader};
 use super::validate::REASON_MAX;
 use crate::chat::PostedDecision;
@@ -492,4 +493,17 @@ impl Kept for Reason {
     fn of_text(text: &str, _with: &Bounds) -> Option<Self> {
         Some(Self(text.chars().filter(|char| *char != '\0').take(REASON_MAX).collect()))
     }
+}
+
+/// Returns the text of a user message, or an error if the text contains U+0000.
+pub(super) fn content(words: Words, field: &str) -> Result<String, ApiError> {
+    match words.nul_at {
+        Some(_) => Err(ApiError::bad_request(format!("{field}: the character U+0000 is not allowed"))),
+        None => Ok(words.text),
+    }
+}
+
+/// Returns the name that a page gave to a thread or a message, if the name is valid.
+pub(super) fn given_name(name: Found<Name>) -> Option<String> {
+    name.is().map(|name| name.0)
 }

@@ -4,10 +4,9 @@
 //! three things of the conversation: the text of user messages, the ids of messages, and decisions about held
 //! calls. The rest is the page's own state, and is ignored.
 
-use super::chat_body::{content, given_name};
 use super::error::ApiError;
 use super::partial_json::Found;
-use super::posted::{Fields, Message, Name, Parts, Role, Trigger, Words};
+use super::posted::{Fields, Message, Name, Parts, Role, Trigger, Words, content, given_name};
 use crate::chat::{Action, PostedDecision, PostedMessage};
 use crate::domain::id::ToolCallId;
 use std::collections::btree_map::Entry;

@@ -6,7 +6,7 @@
 pub mod remote;
 pub mod scripted;
 
-pub use crate::domain::call::Input;
+pub use crate::domain::input::Input;
 pub use crate::domain::message::Usage;
 pub use crate::domain::turn::FinishReason;
 

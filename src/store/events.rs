@@ -3,7 +3,7 @@
 
 use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
-use super::reached::Reached;
+use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
 use super::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, rows};
 use crate::domain::Principal;
@@ -79,7 +79,10 @@ impl Write {
         self.name.set(event_type.as_str(), subject.call.as_ref().map(|call| &call.id as _));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.has_events.store(true, Ordering::Relaxed);
-        self.reached.lock().extend(Reached::by(event_type, actor, subject, &data));
+        if let Some(OfCall { id, .. }) = subject.call {
+            let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
+            self.reached.lock().extend(Reached::by(event_type, actor, call, &data));
+        }
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! The states that calls reach in a transaction. They are counted and logged after the commit, when they are
 //! durable.
 
-use super::events::Subject;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::metrics::Metrics;
@@ -14,30 +13,28 @@ pub(super) struct Reached {
     state: &'static str,
     line: &'static str,
     actor: String,
-    tool_call_id: ToolCallId,
-    run_id: RunId,
-    thread_id: ThreadId,
+    call: CallIds,
+}
+
+/// The ids of a call, its run and its thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallIds {
+    pub(super) tool_call_id: ToolCallId,
+    pub(super) run_id: RunId,
+    pub(super) thread_id: ThreadId,
 }
 
 impl Reached {
     /// Returns the state that a call reaches by this event, if any.
-    pub(super) fn by(event: EventType, actor: &str, subject: &Subject<'_>, data: &Value) -> Option<Self> {
+    pub(super) fn by(event: EventType, actor: &str, call: CallIds, data: &Value) -> Option<Self> {
         let (state, line) = state_reached(event, actor, data)?;
         let tool = data.get("tool_name").and_then(Value::as_str)?;
-        Some(Self {
-            tool: tool.to_owned(),
-            state,
-            line,
-            actor: actor.to_owned(),
-            tool_call_id: subject.call.as_ref()?.id,
-            run_id: subject.run_id,
-            thread_id: subject.thread.id,
-        })
+        Some(Self { tool: tool.to_owned(), state, line, actor: actor.to_owned(), call })
     }
 
     /// Counts the state, and writes a line of the log: ids, tool and actor, never arguments.
     pub(super) fn report(&self, metrics: &Metrics) {
-        let Self { tool, state, line, actor, tool_call_id, run_id, thread_id } = self;
+        let Self { tool, state, line, actor, call: CallIds { tool_call_id, run_id, thread_id } } = self;
         metrics.call_reached(tool, state);
         tracing::info!(%tool_call_id, %run_id, %thread_id, tool, state, actor, "{line}");
     }

@@ -9,12 +9,13 @@ use super::transitions::Executing;
 use super::{NewThread, Question, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Outcome, ToolCall, without_nul};
+use crate::domain::call::{Outcome, ToolCall};
 use crate::domain::event::system;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::message::{Part, StepStatus};
 use crate::domain::permit::Permit;
 use crate::domain::run::{Run, RunOptions};
+use crate::domain::text::without_nul;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,

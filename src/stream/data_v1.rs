@@ -203,7 +203,7 @@ impl Finish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::call::Input;
+    use crate::domain::input::Input;
     use crate::domain::run::{TurnError, TurnErrorCode};
     use crate::domain::turn::Spent;
     use serde_json::json;

@@ -8,8 +8,8 @@
 use super::ui_parts::{Metadata, Readable, Validation};
 use super::{Audience, Encoder, failure};
 use crate::config::UiDialect;
-use crate::domain::call::Input;
 use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::input::Input;
 use crate::domain::message::{File, Source};
 use crate::domain::turn::{
     FinishReason, HeldCallStatus, HoldProgress, Refusal, RenderedResult, Spent, TurnEvent,

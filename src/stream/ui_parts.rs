@@ -1,7 +1,7 @@
 //! The elements that UI message streams and the messages of AI SDK 5 to 7 share.
 
-use crate::domain::call::Input;
 use crate::domain::id::ToolCallId;
+use crate::domain::input::Input;
 use crate::domain::message::Usage;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};

@@ -5,8 +5,8 @@ use super::InputError;
 use super::gate::{Gate, PolicyContext};
 use super::registry::{ERRORS_MAX, Registered};
 use crate::config::ExactNumbers;
-use crate::domain::call::Input;
 use crate::domain::canonical::{inexact_numbers, is_safe_integer, same};
+use crate::domain::input::Input;
 use crate::domain::pointer;
 use crate::domain::policy::{Requirement, SessionPolicy};
 use serde_json::{Number, Value};
@@ -115,7 +115,7 @@ fn find_large_integers(pointer: &str, schema: &Value, places: &mut Vec<String>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::registry::schema_of;
+    use crate::tools::schema::schema_of;
     use schemars::JsonSchema;
     use serde_json::json;
 

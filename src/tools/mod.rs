@@ -9,11 +9,13 @@ pub(crate) mod gate;
 mod output;
 mod registry;
 mod rules;
+mod schema;
 mod sub_agent;
 mod unmatched;
 
-pub use crate::domain::call::{Input, RiskLevel};
+pub use crate::domain::call::RiskLevel;
 pub use crate::domain::id::ToolCallId;
+pub use crate::domain::input::Input;
 pub use crate::domain::permit::{IdempotencyKey, Permit, Requester};
 pub use registry::{DynTool, RegistryError, ToolRegistry, ToolSpec};
 pub(crate) use registry::{InputError, Registered};

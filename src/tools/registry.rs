@@ -1,15 +1,14 @@
 //! The registry: the tools of a server, by name.
 
 use super::output::as_json;
+use super::schema::schema_of;
 use super::sub_agent::{self, DynSubAgent, SubAgent, TypedSubAgent};
 use super::{IdempotencyKey, Input, Permit, RiskLevel, Tool, ToolError, Verified};
 use crate::config::ToolRules;
-use crate::domain::call::cut;
 use crate::domain::canonical::canonical_hash;
+use crate::domain::text::cut;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,19 +60,6 @@ impl ToolSpec {
             input_schema: schema_of::<T::Input>(),
         }
     }
-}
-
-/// Returns the schema of a tool's inputs.
-pub(super) fn schema_of<I: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut input_schema = settings.into_generator().into_root_schema_for::<I>().to_value();
-    if let Some(schema) = input_schema.as_object_mut() {
-        schema.entry("additionalProperties").or_insert(Value::Bool(false));
-    }
-    input_schema
 }
 
 /// A tool without its types, for tools that are known only at run time.

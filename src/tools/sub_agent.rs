@@ -109,6 +109,6 @@ pub(super) fn spec<T: SubAgent>() -> ToolSpec {
         hil: T::HIL,
         idempotent: true,
         risk: T::RISK,
-        input_schema: super::registry::schema_of::<T::Input>(),
+        input_schema: super::schema::schema_of::<T::Input>(),
     }
 }

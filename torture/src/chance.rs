@@ -1,27 +1,28 @@
-//! Chance, from one seed: each actor has a stream of its own, so that one that asks more often moves no other's.
+//! Random numbers from one seed. Each actor has its own stream, so that the draws of one actor do not shift those of
+//! another.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// A source of chance.
+/// A stream of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(fastrand::Rng);
 
 impl Chance {
-    /// The stream of this actor.
+    /// Returns the stream of an actor.
     pub(crate) fn of(seed: u64, actor: impl Hash) -> Self {
-        // Keyed with zeros: the same in every process.
+        // The keys of this hasher are zeros, so every process computes the same hash.
         let mut hasher = DefaultHasher::new();
         (seed, actor).hash(&mut hasher);
         Self(fastrand::Rng::with_seed(hasher.finish()))
     }
 
-    /// True so many times of a hundred.
+    /// Returns true with this probability, in percent.
     pub(crate) fn percent(&mut self, of_hundred: u32) -> bool {
         self.0.u32(0..100) < of_hundred
     }
 
-    /// From the first up to but not with the last; the first if there is nothing between.
+    /// Returns a number from `from` up to `to`, exclusive, or `from` if the range is empty.
     pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
         if from < to { self.0.u64(from..to) } else { from }
     }
@@ -30,18 +31,18 @@ impl Chance {
         Duration::from_millis(self.between(from, to))
     }
 
-    /// Any of them; none of nothing.
+    /// Returns any item, or `None` for an empty slice.
     pub(crate) fn pick<'a, T>(&mut self, among: &'a [T]) -> Option<&'a T> {
         let last = among.len().checked_sub(1)?;
         among.get(self.0.usize(0..=last))
     }
 
-    /// A wait whose lengths are as those between things that happen by themselves, so often on average.
+    /// Returns an exponentially distributed wait with this mean, like the times between independent events.
     pub(crate) fn exponential(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.0.f64()).ln())
     }
 
-    /// By weights; none of nothing.
+    /// Returns an item by weight, or `None` if all weights are zero or there are no items.
     pub(crate) fn weighted<T: Copy>(&mut self, among: &[(T, u32)]) -> Option<T> {
         let total: u32 = among.iter().map(|(_, weight)| *weight).sum();
         let mut rest = self.0.u32(0..total.max(1));

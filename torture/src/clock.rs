@@ -1,11 +1,11 @@
-//! Time: monotonic, and told as the database tells it.
+//! A monotonic clock with the times of the database.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Microseconds since 1970.
 pub(crate) type Micros = i64;
 
-/// A clock that never goes back, set once by the machine's.
+/// A clock that never goes back. The clock of the machine sets its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     started: Instant,
@@ -13,7 +13,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "what the rows and the ledger say is compared with it")]
+    #[expect(clippy::disallowed_methods, reason = "its times are compared with those of the rows and the ledger")]
     pub(crate) fn start() -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: Instant::now(), started_at: micros(since_1970) }
@@ -23,13 +23,13 @@ impl Clock {
         self.started_at + micros(self.started.elapsed())
     }
 
-    /// When the run began.
+    /// The start of the run.
     pub(crate) fn began(self) -> Micros {
         self.started_at
     }
 }
 
-/// A span of time in microseconds.
+/// Returns a span of time in microseconds.
 pub(crate) fn micros(time: Duration) -> Micros {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }

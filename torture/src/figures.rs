@@ -1,4 +1,4 @@
-//! What a run saw, in numbers.
+//! The figures of a run.
 
 use crate::checks::{Records, Violation};
 use crate::clock::micros;
@@ -8,25 +8,25 @@ use crate::record::{Answer, Deciding, Deed, DeedKind, Surface};
 use crate::world::LEASE;
 use std::collections::{BTreeMap, HashMap};
 
-/// The numbers.
+/// The figures.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
-    /// Calls that a person decided.
+    /// Decisions by people.
     pub(crate) decided: usize,
     pub(crate) turns: usize,
-    /// Processes that were killed or died at a failpoint.
+    /// Processes that were killed, or that died by themselves, mostly at a failpoint.
     pub(crate) kills: usize,
-    /// Of those, with a tool under way.
+    /// The kills while a tool was running.
     pub(crate) kills_in_mid_tool: usize,
     pub(crate) starts: usize,
     pub(crate) outages: usize,
-    /// Processes that stood still for longer than a lease, and went on.
+    /// Processes that were paused for longer than a lease and then resumed.
     pub(crate) zombies: usize,
-    /// Connections to the database that were lost.
+    /// Lost connections to the database.
     pub(crate) cuts: u64,
-    /// Commits whose answer nobody got.
+    /// Commits without a delivered answer.
     pub(crate) unknown_commits: u64,
-    /// Decisions that lost against another.
+    /// Decisions that lost a race against another decision.
     pub(crate) races_lost: usize,
     pub(crate) concurrent_mean: f64,
     pub(crate) concurrent_max: usize,
@@ -35,14 +35,15 @@ pub(crate) struct Figures {
     /// Calls that ran.
     pub(crate) executed: usize,
     pub(crate) interrupted: usize,
-    /// From a kill to when the call it hit is told as interrupted, or is run again, in milliseconds.
+    /// The times from a kill to the next end or interruption of a call that the killed process was running, in
+    /// milliseconds.
     pub(crate) recovery: Vec<i64>,
-    /// Of all requests, those with an answer that is no failure of the server's, in a hundred.
+    /// The percentage of requests with an answer that is not a failure of the server.
     pub(crate) ok_share: f64,
     pub(crate) states: BTreeMap<String, usize>,
-    /// How often each failpoint was passed, and struck.
+    /// The number of hits of each failpoint, and the number of faults at the failpoint.
     pub(crate) points: BTreeMap<String, (usize, usize)>,
-    /// How often a failpoint did what, by the first word of it.
+    /// The number of faults by the first word of their action.
     pub(crate) strikes: BTreeMap<String, usize>,
 }
 
@@ -101,14 +102,14 @@ impl Figures {
         }
     }
 
-    /// The time within which so many of a hundred recoveries were made, in milliseconds.
+    /// Returns a percentile of the recovery times, in milliseconds.
     pub(crate) fn recovered_within(&self, of_hundred: usize) -> Option<i64> {
         let last = self.recovery.len().checked_sub(1)?;
         self.recovery.get((last * of_hundred).div_ceil(100)).copied()
     }
 }
 
-/// How many of these promises were broken.
+/// Returns the number of violations of these promises.
 pub(crate) fn broken(violations: &[Violation], ids: &[&str]) -> usize {
     violations.iter().filter(|violation| ids.contains(&violation.id)).count()
 }
@@ -124,7 +125,7 @@ fn code(deciding: &Deciding) -> Option<&str> {
     }
 }
 
-/// The calls whose tools a process was running when it was killed.
+/// Returns the calls that a process was running when it was killed.
 fn under_way<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
     let of_process = |pid: u32| Some(pid) == kill.pid;
@@ -132,7 +133,7 @@ fn under_way<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
         let runs = found.entry(line.call.as_str()).or_default();
         *runs = line.what != "end";
     }
-    // One that panicked or hung has no end of its own.
+    // A tool that panicked or hung has no end in the ledger.
     let ended: HashMap<&str, i64> = records
         .rows
         .calls
@@ -143,7 +144,7 @@ fn under_way<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     found.into_iter().filter(|(call, runs)| *runs && still(call)).map(|(call, _)| call).collect()
 }
 
-/// How long it took from each kill until the calls that it hit were told honestly.
+/// Returns the times from each kill to the next end or interruption of each call that the process was running.
 fn recovery(records: &Records, kills: &[&Deed], hit: &[Vec<&str>]) -> Vec<i64> {
     let mut times = Vec::new();
     for (kill, calls) in kills.iter().zip(hit) {
@@ -160,7 +161,7 @@ fn recovery(records: &Records, kills: &[&Deed], hit: &[Vec<&str>]) -> Vec<i64> {
     times
 }
 
-/// Decisions that were under way at once, by call: on average, and at most.
+/// Returns the mean and the maximum, over all calls, of the decisions that were in flight at once.
 fn concurrency(decidings: &[Deciding]) -> (f64, usize) {
     let mut calls: HashMap<&str, Vec<&Deciding>> = HashMap::new();
     for deciding in decidings {
@@ -179,7 +180,7 @@ fn concurrency(decidings: &[Deciding]) -> (f64, usize) {
     (mean, most.into_iter().max().unwrap_or_default())
 }
 
-/// Who went away does not count: they did not want to know.
+/// Returns the percentage of good answers. Requests whose client disconnected do not count.
 fn ok_share(records: &Records) -> f64 {
     let (mut good, mut all) = (0_u64, 0_u64);
     for deciding in &records.decidings {

@@ -1,4 +1,4 @@
-//! What the servers and their tools wrote down, and what is kept of a run.
+//! The files that the servers and their tools write, and the files that a run keeps.
 
 use crate::record::Book;
 use crate::rows::Rows;
@@ -10,19 +10,19 @@ use std::fs;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// A line of the ledger: what a tool did.
+/// A line of the ledger: an action of a tool.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct LedgerLine {
-    /// `start`, `effect` or `end` of an execution; `refused`, where none is to come any more.
+    /// `start`, `effect` or `end` of an execution. `refused` is a promise that the call will have no effect.
     pub(crate) what: String,
-    /// Empty of what is no execution's.
+    /// Empty in a line that belongs to no execution.
     #[serde(default)]
     pub(crate) call: String,
     pub(crate) key: String,
     pub(crate) tool: String,
     #[serde(default)]
     pub(crate) args_sha256: String,
-    /// Of the tool as the build has it that ran.
+    /// The schema hash of the tool in the build that ran the call.
     #[serde(default)]
     pub(crate) schema_hash: String,
     pub(crate) tenant: String,
@@ -34,19 +34,19 @@ pub(crate) struct LedgerLine {
     pub(crate) outcome: Option<String>,
 }
 
-/// A failpoint that was passed.
+/// A hit of a failpoint.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Hit {
     pub(crate) at: i64,
     pub(crate) pid: u32,
-    /// With its side, as `after:tool.started`.
+    /// The failpoint with its side, such as `after:tool.started`.
     pub(crate) point: String,
     pub(crate) call: Option<String>,
-    /// What went wrong there, if anything did.
+    /// The fault, if there was one.
     pub(crate) action: Option<String>,
 }
 
-/// The lines of a file. The last may be half of one, where its writer was killed; nobody wrote another behind it.
+/// Reads the lines of a file. The last line may be incomplete, if its writer was killed; no line follows it.
 pub(crate) fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(Vec::new()) };
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -54,10 +54,10 @@ pub(crate) fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     whole.lines().map(read).collect()
 }
 
-/// How much of a file its end is.
+/// The number of bytes that [`last_lines`] reads.
 const END_BYTES: u64 = 64 * 1024;
 
-/// The lines at the end of a file that others write.
+/// Reads the lines at the end of a file while other processes write to the file.
 pub(crate) fn last_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let mut file = fs::File::open(path)?;
     let length = file.metadata()?.len();
@@ -65,12 +65,12 @@ pub(crate) fn last_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    // The first is half of one.
+    // The first line may be incomplete.
     let first_cut = usize::from(length > END_BYTES);
     Ok(text.lines().skip(first_cut).filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Keeps what a run wrote down beside what its servers did, whatever became of it.
+/// Writes the records of a run next to the files of its servers, also for a failed run.
 pub(crate) fn keep(folder: &Path, book: &Book, rows: Option<&Rows>) -> Result<()> {
     debug(folder, "decidings.txt", &book.decidings.lock())?;
     debug(folder, "sights.txt", &book.sights.lock())?;

@@ -1,18 +1,18 @@
-//! What a run has to have seen. Zeros of one that saw nothing prove nothing.
+//! The minimum that a run has to see. A run without kills, races and outages proves nothing by finding no violations.
 
 use crate::figures::Figures;
 use crate::nemesis::has_an_after;
 use crate::world::Db;
 
-/// What is asked of each minute of harm, on two cores that have other work too.
+/// A minimum for each minute of harm, on two cores with other load.
 struct Gate {
     what: &'static str,
     seen: u64,
-    /// In a minute.
+    /// The minimum per minute.
     wanted: f64,
 }
 
-/// What there was too little of, in words; nothing of a run that saw enough.
+/// Returns a text for each minimum that a run missed.
 pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
     let on_postgres = |wanted: f64| if db == Db::Postgres { wanted } else { 0.0 };
     let state = |name: &str| figures.states.get(name).copied().unwrap_or_default() as u64;
@@ -21,8 +21,8 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
         gate("calls that a person decided", figures.decided, 15.0),
         gate("kills", figures.kills, 5.0),
         gate("kills in mid-tool", figures.kills_in_mid_tool, 1.0),
-        gate("processes that stood still for longer than a lease", figures.zombies, 2.0),
-        gate("decisions that lost against another", figures.races_lost, 10.0),
+        gate("processes paused for longer than a lease", figures.zombies, 2.0),
+        gate("decisions that lost a race", figures.races_lost, 10.0),
         gate("outages of the database", figures.outages, 1.0),
         gate("tries of strangers", figures.strangers, 15.0),
         Gate { what: "commits without an answer", seen: figures.unknown_commits, wanted: 1.0 },
@@ -34,7 +34,7 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
     let mut missing: Vec<String> = gates.iter().filter_map(|gate| gate.missing(minutes)).collect();
     if figures.ok_share < 40.0 {
         missing.push(format!(
-            "answers that are none of a failure: {:.0} %, at least 40 % wanted",
+            "answers that are no failure: {:.0} %, at least 40 % wanted",
             figures.ok_share
         ));
     }
@@ -43,7 +43,7 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
         missing.extend(Gate { what: action, seen, wanted }.missing(minutes));
     }
     let passed = |name: &str| figures.points.get(name).is_some_and(|(passed, _)| *passed > 0);
-    // In less than a minute not everything happens.
+    // A run of less than a minute does not pass all failpoints.
     let points: &[&str] = if minutes < 1.0 { &[] } else { &crate::nemesis::POINTS };
     for point in points {
         for side in ["before", "after"] {

@@ -1,9 +1,9 @@
-//! What the database refuses by itself, taken away: so that a planted bug can do what it does, and the checker has to see it.
+//! Drops the guards of the database, so that a planted bug takes effect and the checks have to find it.
 //!
-//! Calls, decisions and the words sent to the model lose their triggers, CHECKs and unique indexes, on Postgres but for the
-//! primary keys. What keeps threads, runs and messages apart stays.
+//! The tables of calls, decisions and sent texts lose their triggers, CHECKs and unique indexes. On Postgres they keep
+//! their primary keys. The guards of threads, runs and messages stay.
 
-/// On Postgres: one statement for all of it.
+/// The statement for Postgres.
 pub(crate) const DROP_ON_POSTGRES: &str = "
 DO $$
 DECLARE
@@ -23,8 +23,9 @@ BEGIN
     LOOP EXECUTE format('DROP INDEX %s', guard.name); END LOOP;
 END $$";
 
-/// On SQLite, where a constraint goes only with its table: gives statements to execute one after the other on one
-/// connection with `PRAGMA foreign_keys = OFF`. They make each table anew with nothing but its columns.
+/// The query for SQLite, where a constraint cannot be dropped without its table. The query returns statements that run
+/// in order on one connection with `PRAGMA foreign_keys = OFF`. The statements create each table anew with its columns
+/// only.
 pub(crate) const DROPS_ON_SQLITE: &str = "
 WITH guarded (name) AS (VALUES ('tool_calls'), ('decisions'), ('sent_answers')),
 bare AS (

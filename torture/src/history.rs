@@ -1,11 +1,13 @@
-//! What every provider demands of a conversation (`/chat/completions`), checked before anybody answers.
+//! The rules of all providers for a conversation (`/chat/completions`), checked before the model answers.
 
 use crate::json::At;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Why no provider would take these messages, if so: each call is answered exactly once, directly behind its message, in
-/// the order of the calls; ids are unique; arguments are JSON objects; nobody says nothing; the last word is not the model's.
+/// Returns the reason why providers would refuse these messages, if there is one.
+///
+/// The rules: each call has exactly one answer, directly after its message and in the order of the calls. Ids are
+/// unique. Arguments are JSON objects. No message is empty. The last message is not from the model.
 pub(crate) fn wrong_with(messages: &[Value]) -> Option<String> {
     check(messages).err()
 }
@@ -17,13 +19,13 @@ fn check(messages: &[Value]) -> Result<(), String> {
     while let Some((at, message)) = rest.next() {
         let role = message.at("/role").as_str().unwrap_or_default();
         match role {
-            "system" if begun => return Err(format!("instructions come late, at {at}")),
+            "system" if begun => return Err(format!("a system message after the start, at {at}")),
             "system" => {}
             "user" => {
                 begun = true;
                 words(message, at)?;
             }
-            _ if !begun => return Err("it does not begin with the user".to_owned()),
+            _ if !begun => return Err("the first message is not from the user".to_owned()),
             "assistant" => {
                 let Some(calls) = message.at("/tool_calls").as_array() else {
                     words(message, at)?;
@@ -35,32 +37,32 @@ fn check(messages: &[Value]) -> Result<(), String> {
                 for call in calls {
                     let id = called(call)?;
                     if !ids.insert(id.clone()) {
-                        return Err(format!("the id {id} is there twice"));
+                        return Err(format!("the id {id} occurs twice"));
                     }
                     let answer = rest.next_if(|(_, next)| next.at("/role") == "tool");
                     let (place, answer) =
-                        answer.ok_or(format!("call {id} has no answer directly behind its message"))?;
+                        answer.ok_or(format!("call {id} has no answer directly after its message"))?;
                     if answer.at("/tool_call_id") != id.as_str() {
                         return Err(format!(
-                            "{} is answered where {id} has to be",
+                            "an answer to {} in the place of {id}",
                             answer.at("/tool_call_id")
                         ));
                     }
                     words(answer, place)?;
                 }
             }
-            "tool" => return Err(format!("what stands at {at} answers no call directly before it")),
+            "tool" => return Err(format!("the answer at {at} follows no message with its call")),
             other => return Err(format!("the role {other:?} at {at}")),
         }
     }
     match messages.last() {
-        None => Err("nobody says anything".to_owned()),
-        Some(last) if last.at("/role") == "assistant" => Err("the last word is the model's".to_owned()),
+        None => Err("no messages".to_owned()),
+        Some(last) if last.at("/role") == "assistant" => Err("the last message is from the model".to_owned()),
         Some(_) => Ok(()),
     }
 }
 
-/// The id of a call that can be read.
+/// Returns the id of a valid call.
 fn called(call: &Value) -> Result<String, String> {
     let id = call.at("/id").as_str().filter(|id| !id.is_empty()).ok_or("a call without an id")?;
     let arguments = call.at("/function/arguments").as_str().unwrap_or_default();
@@ -73,7 +75,7 @@ fn called(call: &Value) -> Result<String, String> {
 fn words(message: &Value, at: usize) -> Result<(), String> {
     match message.at("/content").as_str() {
         Some(words) if !words.is_empty() => Ok(()),
-        _ => Err(format!("nothing is said at {at}")),
+        _ => Err(format!("an empty message at {at}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client that can go away in the middle of a request, in each of the ways in which clients do.
+//! A client that can disconnect in the middle of a request, in each way in which clients disconnect.
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -15,20 +15,20 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// How long an answer may take before the client takes it for lost.
+/// The time after which the client gives up on an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why there is no answer for who went away.
+/// The reason of a missing answer after the client disconnected.
 pub(crate) const LEFT: &str = "the client left";
 
-/// How a client goes away.
+/// The way in which a client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// HTTP/1.1: it closes its end.
+    /// HTTP/1.1: the client closes its end.
     Fin,
-    /// HTTP/1.1: it vanishes, and says so at once.
+    /// HTTP/1.1: the client resets the connection.
     Rst,
-    /// HTTP/2: it closes its end.
+    /// HTTP/2: the client closes its end.
     Http2,
 }
 
@@ -36,7 +36,7 @@ impl How {
     pub(crate) const ALL: [Self; 3] = [Self::Fin, Self::Rst, Self::Http2];
 }
 
-/// That a client goes away so long after it has sent its request, if there is no answer by then.
+/// A disconnect at this time after the request, unless the answer is complete before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leave {
     pub(crate) after: Duration,
@@ -54,13 +54,13 @@ pub(crate) struct Ask {
     pub(crate) leave: Option<Leave>,
 }
 
-/// An answer, as far as it was read.
+/// The received part of an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
-    /// Why it is not whole.
+    /// The reason why the answer is incomplete.
     pub(crate) cut: Option<String>,
 }
 
@@ -110,8 +110,10 @@ impl Ask {
         Ok(request.body(Full::new(body))?)
     }
 
-    /// Sends it over a connection of its own. Without an answer's head there is an error, and nobody knows what became
-    /// of the request.
+    /// Sends the request over a connection of its own.
+    ///
+    /// # Errors
+    /// No head of an answer arrived. The outcome of the request is unknown.
     pub(crate) async fn send(&self, address: SocketAddr) -> Result<Reply> {
         let connecting = timeout(PATIENCE, TcpStream::connect(address));
         let socket = connecting.await.context("no connection in time")?.context("no connection")?;
@@ -138,7 +140,7 @@ impl Ask {
         }
     }
 
-    /// When this is dropped, so is the connection.
+    /// Sends the request and reads the answer. Dropping the future drops the connection.
     async fn exchange(
         &self,
         socket: TcpStream,
@@ -165,7 +167,7 @@ impl Ask {
     }
 }
 
-/// Reads an answer as it comes, while the connection works beside.
+/// Reads an answer as it arrives, and drives the connection at the same time.
 async fn read(
     response: impl Future<Output = hyper::Result<Response<Incoming>>>,
     connection: impl Future<Output = Result<()>>,
@@ -196,7 +198,7 @@ async fn read(
         ended
     };
     let working = async {
-        // Its failure is the answer's too, which says it.
+        // The answer fails with the same error and reports it.
         let _ended = connection.await;
         pending::<()>().await;
     };

@@ -1,12 +1,12 @@
-//! Reading JSON that may have any shape.
+//! Access to JSON of unknown shape.
 
 use serde_json::Value;
 
 static NULL: Value = Value::Null;
 
-/// What stands somewhere in a value.
+/// Access to a part of a value.
 pub(crate) trait At {
-    /// At this pointer (RFC 6901); null where there is nothing.
+    /// Returns the value at a JSON pointer (RFC 6901), or null if there is none.
     fn at(&self, pointer: &str) -> &Value;
 }
 

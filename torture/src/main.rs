@@ -1,9 +1,9 @@
-//! Breaks a running holdpoint in every way there is, and proves what it still promises.
+//! Breaks running holdpoint servers in many ways, and checks that they keep their promises.
 //!
-//! Servers of one build, on one database, are talked to, decided at, looked at and pried into, while they are killed,
-//! stopped, replaced and cut off. What everybody saw, what the tools wrote down, what the model was asked and how
-//! the rows stand in the end is then held against every promise there is (`checks`). A run that did not see enough
-//! proves nothing, and fails (`gates`).
+//! The load chats with servers of one build on one database, decides calls, reads calls and tries foreign calls. At the
+//! same time the nemesis kills, stops and replaces the servers and cuts their connections. At the end, the checks
+//! compare the answers of the servers, the ledger of the tools, the requests to the model and the final rows with every
+//! promise (`checks`). A run that saw too little proves nothing and fails (`gates`).
 
 mod chance;
 mod checks;
@@ -40,31 +40,31 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use world::Db;
 
-/// Tortures holdpoint.
+/// Tortures holdpoint servers and checks their promises.
 #[derive(Debug, Parser)]
 struct Cli {
-    /// For how long harm is done
+    /// The time of the harm
     #[arg(long, default_value_t = 2.0)]
     minutes: f64,
-    /// What all chance is made of
+    /// The seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// On which database
+    /// The database
     #[arg(long, value_enum, default_value = "postgres")]
     db: Db,
-    /// How many servers, on Postgres
+    /// The number of servers, on Postgres
     #[arg(long, default_value_t = 3)]
     replicas: usize,
-    /// Whether it would be seen: a run for each of ten planted bugs, with the guards of the database and without
+    /// Test the checks: run each of ten planted bugs, with the guards of the database and without
     #[arg(long, conflicts_with_all = ["gentle", "minutes"])]
     mutate: bool,
-    /// With --mutate: this bug alone
+    /// With --mutate: only this bug
     #[arg(long, requires = "mutate")]
     bug: Option<String>,
-    /// Do no harm: the load alone
+    /// Do no harm: only the load
     #[arg(long)]
     gentle: bool,
-    /// Where everything that was written down is kept [default: a new folder, kept only of a run that failed]
+    /// The folder of the records [default: a new folder, kept only after a failed run]
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -86,7 +86,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Comes back when somebody wants it to end. Whatever was started ends with the values that are dropped then.
+/// Completes with an error on SIGINT or SIGTERM. The processes of the run end when their values are dropped.
 async fn interrupted() -> Result<bool> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
@@ -96,11 +96,11 @@ async fn interrupted() -> Result<bool> {
     bail!("interrupted")
 }
 
-/// Whether all promises were kept, and enough was seen.
+/// Returns whether the servers kept all promises and the run saw enough.
 async fn torture(cli: &Cli) -> Result<bool> {
     let server = std::env::current_exe()?.with_file_name("holdpoint-torture-server");
     if !server.exists() {
-        bail!("{} is not there; `cargo xtask torture` builds it", server.display());
+        bail!("{} is missing; `cargo xtask torture` builds it", server.display());
     }
     let folder = Folder::new(cli.keep.as_deref())?;
     let time = Duration::from_secs_f64(cli.minutes * 60.0);
@@ -112,7 +112,7 @@ async fn torture(cli: &Cli) -> Result<bool> {
     if cli.mutate {
         let all_caught = Box::pin(mutate::mutate(&settings, cli.bug.as_deref(), folder.path())).await;
         if !matches!(all_caught, Ok(true)) || cli.keep.is_some() {
-            println!("everything is kept in {}", folder.keep().display());
+            println!("the records are kept in {}", folder.keep().display());
         }
         return all_caught;
     }
@@ -121,7 +121,7 @@ async fn torture(cli: &Cli) -> Result<bool> {
     progress.end();
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(error) => return Err(error.context(format!("what there is lies in {}", folder.keep().display()))),
+        Err(error) => return Err(error.context(format!("the records are kept in {}", folder.keep().display()))),
     };
     let Outcome { records, violations, figures } = outcome;
     let missing = if cli.gentle { Vec::new() } else { gates::too_few(&figures, cli.db, settings.minutes()) };
@@ -134,12 +134,12 @@ async fn torture(cli: &Cli) -> Result<bool> {
         println!("{}", report::failures(&records, &violations));
     }
     if !well || cli.keep.is_some() {
-        println!("everything is kept in {}", folder.keep().display());
+        println!("the records are kept in {}", folder.keep().display());
     }
     Ok(well)
 }
 
-/// Where a run writes. It goes with this value, unless somebody named it or wants it kept.
+/// The folder of a run. Dropping the value removes the folder, unless it was named on the command line or kept.
 enum Folder {
     Named(PathBuf),
     Own(TempDir),
@@ -150,13 +150,13 @@ impl Folder {
         Ok(match named {
             Some(path) => {
                 std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
-                // What an earlier run wrote down would be judged too.
+                // The checks would read the records of an earlier run too.
                 if path.read_dir()?.next().is_some() {
                     bail!("--keep: {} is not empty", path.display());
                 }
                 Self::Named(path.canonicalize()?)
             }
-            // Not /tmp, which may be in memory.
+            // Not in /tmp, which may be in memory.
             None => Self::Own(tempfile::Builder::new().prefix("holdpoint-torture.").tempdir_in("/var/tmp")?),
         })
     }

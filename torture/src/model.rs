@@ -1,4 +1,4 @@
-//! The model: it does what the user's words say, keeps what it was asked, and refuses what no provider would take.
+//! The model follows the plan in the user's message, records its requests, and refuses requests that providers refuse.
 
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -29,7 +29,7 @@ use tokio::time::sleep;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A running model. It ends with this value.
+/// A running model. Dropping the value stops the model.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) address: SocketAddr,
@@ -55,7 +55,7 @@ impl Model {
                 connections.spawn(async move {
                     let service = service_fn(move |request| answer(mind.clone(), request));
                     let builder = auto::Builder::new(TokioExecutor::new());
-                    // Who breaks off loses the answer.
+                    // An error means that the client disconnected.
                     let _ended = builder.serve_connection(TokioIo::new(socket), service).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -84,7 +84,7 @@ async fn answer(mind: Arc<Mind>, request: Request<Incoming>) -> Result<Response<
     }
     let (fails, breaks, pause) = {
         let mut chance = mind.chance.lock();
-        // What takes longer than a second is drafted.
+        // The server stores drafts of an answer that takes longer than a second.
         let longest = if chance.percent(12) { 300 } else { 25 };
         (chance.percent(2), chance.percent(2), chance.millis(0, longest))
     };
@@ -115,7 +115,7 @@ fn streamed(events: Vec<Bytes>, pause: Duration) -> Response<Body> {
     response
 }
 
-/// What the words say is to be done next: the calls of the next step, or that there are none left.
+/// Returns the next answer of the plan: the calls of the next step, or the end of the plan.
 fn say(messages: &[Value]) -> Vec<Bytes> {
     let Some((plan, steps_done)) = plan::under_way(messages) else {
         return said("There is no plan.", &[]);
@@ -129,7 +129,7 @@ fn say(messages: &[Value]) -> Vec<Bytes> {
     }
 }
 
-/// The events of an answer. Each call comes in two pieces.
+/// Returns the events of an answer. Each call is split into two deltas.
 fn said(words: &str, calls: &[Value]) -> Vec<Bytes> {
     let mut deltas: Vec<Value> =
         words.split_inclusive(' ').map(|word| json!({ "role": "assistant", "content": word })).collect();

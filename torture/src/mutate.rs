@@ -1,6 +1,6 @@
-//! Whether the run would see it: it is made again for each of ten planted bugs, once with the guards of the database,
-//! which have to refuse what they can see, and once without, where only the checks are left. What brings a bug out is
-//! tried without the bug too: then nothing may be found.
+//! A test of the checks with ten planted bugs. Each bug has one run with the guards of the database, which have to refuse
+//! every bug that they can see, and one run without them, where only the checks can find the bug. The same conditions
+//! also run without a bug, and then the run must have no violations.
 
 use crate::checks::Violation;
 use crate::nemesis::{Harming, Mix};
@@ -11,47 +11,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long each bug may do harm, at most.
+/// The maximal time of harm for each bug.
 const TIME: Duration = Duration::from_secs(25);
-/// About how many calls people are asked in each run.
+/// The approximate number of held calls after which a run ends.
 const ENOUGH: usize = 40;
 
 /// A planted bug.
 struct Planted {
-    /// As the server under test calls it.
+    /// The name of the bug in the server under test.
     name: &'static str,
-    /// What the database says that refuses it; nothing where no database can see it.
+    /// The errors of the guards that refuse the bug. Empty if no guard can see the bug.
     refused: &'static [&'static str],
-    /// The checks of which one has to find it.
+    /// The checks, one of which has to find the bug.
     found_by: &'static [&'static str],
     bring_out: BringOut,
 }
 
-/// What brings bugs out.
+/// The conditions under which a bug shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum BringOut {
-    /// The load alone.
+    /// Only the load.
     Load,
-    /// A tool ends between the sweeper's look and its move.
+    /// A tool ends between the sweeper's query and its update.
     EndsWhileReaped,
-    /// Servers die when a tool has run.
+    /// Servers die after a tool has run.
     DiesBehindTools,
     /// Servers die before a hold is durable.
     DiesBeforeHolds,
-    /// Many strangers.
+    /// Several strangers.
     Strangers,
-    /// Nearly everybody leaves in the middle of the tool.
+    /// Most clients disconnect while a tool runs.
     Leaves,
     /// Servers are killed.
     Kills,
-    /// A tool ends when the model was told already that nobody knows.
+    /// A tool ends after the model has read that its outcome is unknown.
     EndsLate,
 }
 
-/// What the database says of a decision that is changed.
+/// The errors of the guards against a changed decision.
 const FINAL: &[&str] = &["a decision is final", "illegal transition of a tool call"];
 
-/// All ten.
+/// The ten planted bugs.
 const PLANTED: [Planted; 10] = [
     Planted { name: "decide-any-state", refused: FINAL, found_by: &["S4", "S5"], bring_out: BringOut::Load },
     Planted { name: "claim-after-tool", refused: &[], found_by: &["S1", "S7"], bring_out: BringOut::Load },
@@ -120,21 +120,21 @@ impl BringOut {
     }
 }
 
-/// Most tools take so long, in milliseconds.
+/// Makes most tools take a time from this range, in milliseconds.
 fn takes(settings: &mut Settings, from: u64, to: u64) {
     settings.amount.slow = 70;
     settings.amount.slow_ms = (from, to);
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Found {
     violations: Vec<Violation>,
-    /// It did not come to its end.
+    /// The error of a run that did not complete.
     error: Option<String>,
 }
 
 impl Found {
-    /// The guards that refused something, in these words.
+    /// Whether a guard refused a statement with one of these errors.
     fn refused(&self, words: &[&str]) -> bool {
         let of_a_guard = self.violations.iter().filter(|it| it.id == "G");
         of_a_guard.into_iter().any(|it| words.iter().any(|words| it.what.contains(words)))
@@ -152,11 +152,12 @@ impl Found {
     }
 }
 
-/// Runs all of them, or that of this name. Whether each was caught in both its runs, and nothing without it.
+/// Runs all bugs, or only the bug with this name. Returns whether both runs of each bug caught it, and the runs without
+/// a bug have no violations.
 pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) -> Result<bool> {
     let chosen: Vec<&Planted> =
         PLANTED.iter().filter(|planted| only.is_none_or(|only| only == planted.name)).collect();
-    // As they come: it takes a while, and who breaks off has seen what there was.
+    // Each line is printed at once, because the runs take long and a user may interrupt them.
     let line = |name: &str, on: &str, dropped: &str| println!("{name:<22} {on:<36} {dropped}");
     line("bug", "guards on", "guards dropped");
     let mut caught = 0;
@@ -182,7 +183,7 @@ pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) 
     }
     println!("\n{caught}/{} caught in both runs", chosen.len());
     if !clean {
-        println!("something was found where no bug is: what was caught proves nothing");
+        println!("the runs without a bug have violations, so the caught bugs prove nothing");
     }
     Ok(caught == chosen.len() && caught > 0 && clean)
 }

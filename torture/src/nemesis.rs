@@ -1,4 +1,5 @@
-//! The nemesis: it kills, stops and replaces servers, ends the database, and cuts wires, by chance from the seed.
+//! The nemesis: a task that kills, stops and replaces servers, stops the database and cuts connections, at random from
+//! the seed.
 
 use crate::chance::Chance;
 use crate::clock::Micros;
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// The places where a server can be made to fail.
+/// The failpoints of a server.
 pub(crate) const POINTS: [&str; 25] = [
     "tool.approved",
     "tool.rejected",
@@ -45,7 +46,7 @@ pub(crate) const POINTS: [&str; 25] = [
     "decision.told",
 ];
 
-/// What it does.
+/// The kinds of harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harming {
     Kill,
@@ -60,22 +61,22 @@ pub(crate) enum Harming {
     Lock,
 }
 
-/// How often it does what.
+/// The frequencies of the kinds of harm.
 #[derive(Debug, Clone)]
 pub(crate) struct Mix {
     pub(crate) weights: Vec<(Harming, u32)>,
-    /// Between two deeds, on average.
+    /// The mean time between two deeds.
     pub(crate) mean: Duration,
-    /// How many starts of a hundred have failpoints that strike.
+    /// The percentage of starts with additional faults.
     pub(crate) failing: u32,
-    /// Failpoints of every start.
+    /// The faults of every start.
     pub(crate) faults: Vec<String>,
     /// Whether a replica's clock may be wrong.
     pub(crate) skews: bool,
 }
 
 impl Mix {
-    /// All there is, on this database.
+    /// Returns all kinds of harm for this database.
     pub(crate) fn everything(db: Db) -> Self {
         use Harming::*;
         let weights = match db {
@@ -93,16 +94,16 @@ impl Mix {
             ],
         };
         let skews = db == Db::Postgres;
-        // Of one server all of it stands still.
+        // A pause of the only server stops the whole system, so the harm is less frequent.
         let mean = Duration::from_millis(if skews { 900 } else { 1200 });
-        // Now and then at any commit.
+        // Rare faults at any commit.
         let faults =
             ["after:*=lose@0.004", "before:*=refuse@0.004", "before:*=die@0.002", "after:*=die@0.002"];
         let faults = faults.map(str::to_owned).to_vec();
         Self { weights, mean, failing: 50, faults, skews }
     }
 
-    /// Nothing.
+    /// Returns no harm.
     pub(crate) fn nothing() -> Self {
         Self {
             weights: Vec::new(),
@@ -114,7 +115,7 @@ impl Mix {
     }
 }
 
-/// What a server is to fail in, from this start to its end.
+/// Returns the arguments for the faults of a server, from this start to its end.
 pub(crate) fn faults(mix: &Mix, replica: usize, chance: &mut Chance) -> Vec<String> {
     let mut arguments = vec!["--seed".to_owned(), chance.between(0, 1 << 32).to_string()];
     let mut faults = mix.faults.clone();
@@ -126,7 +127,7 @@ pub(crate) fn faults(mix: &Mix, replica: usize, chance: &mut Chance) -> Vec<Stri
     for fault in faults {
         arguments.extend(["--fault".to_owned(), fault]);
     }
-    // Of one alone, so that the others disagree with it.
+    // Only one replica has a wrong clock, so that the clocks of the replicas disagree.
     if mix.skews && replica == 1 && chance.percent(50) {
         let seconds = if chance.percent(50) { "300" } else { "-300" };
         arguments.push(format!("--skew={seconds}"));
@@ -145,29 +146,29 @@ fn fault(chance: &mut Chance) -> Option<String> {
         (0..92, _) => format!("pause:{}", chance.between(10, 400)),
         _ => format!("pause:{}", lease + lease / 2),
     };
-    // What happens all the time is to happen seldom.
+    // Frequent failpoints have a lower probability.
     let often = ["step.drafted", "turn.renewed", "call.renewed", "step.opened", "step.written", "other"];
     let probability = if often.contains(point) { "0.03" } else { "0.12" };
     Some(format!("{side}:{point}={action}@{probability}"))
 }
 
-/// Whether it is where something is made durable.
+/// Whether a failpoint is at a commit.
 fn is_a_commit(point: &str) -> bool {
     !matches!(point, "sweep.found" | "tool.run" | "hold.told" | "decision.told")
 }
 
-/// Whether anything comes behind it in which to fail.
+/// Whether a failpoint has an `after` side.
 pub(crate) fn has_an_after(point: &str) -> bool {
     !matches!(point, "sweep.found" | "decision.told")
 }
 
-/// How many requests are to be answered between two deeds.
+/// The number of answered requests between two deeds.
 const WORK: u64 = 12;
 
-/// Does harm until it is to stop, and then comes back when all that was begun is over.
+/// Does harm until `stop` is set, and then completes after all started deeds.
 ///
 /// # Errors
-/// Something is broken that has to be whole for the run to go on.
+/// A part of the world that the run needs is broken.
 pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool>) -> Result<()> {
     let mut chance = Chance::of(world.shared.seed, "nemesis");
     let mut under_way = JoinSet::new();
@@ -179,7 +180,7 @@ pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool
     while !*stop.borrow() {
         let before = world.shared.progress.load(Ordering::Relaxed);
         let pause = chance.exponential(mix.mean).min(mix.mean * 4);
-        // Harm to what does nothing proves nothing: on a slow machine it comes slower.
+        // Harm to idle servers proves nothing, so the harm is less frequent on a slow machine.
         let works = async {
             while world.shared.progress.load(Ordering::Relaxed) < before + WORK {
                 sleep(Duration::from_millis(20)).await;
@@ -202,7 +203,7 @@ pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool
         let number = chance.between(0, 1 << 40);
         let act =
             Act { world: world.clone(), replica, chance: Chance::of(world.shared.seed, ("deed", number)) };
-        // Two deeds at once leave the only server no time to do anything.
+        // Two deeds at once would leave the only server no time to work.
         let alone = replicas == 1;
         under_way.spawn(act.commit(harming));
         if alone && let Some(done) = under_way.join_next().await {
@@ -255,7 +256,7 @@ impl Act {
             }
             Harming::Lock => {
                 let rows = self.world.rows().await?;
-                // Who writes just now is left to.
+                // The deed is skipped if another writer holds the lock.
                 if rows.execute_unprepared("BEGIN IMMEDIATE").await.is_err() {
                     return Ok(());
                 }
@@ -268,7 +269,7 @@ impl Act {
         Ok(())
     }
 
-    /// Mostly at a server that runs a tool at this moment: there it hurts most.
+    /// Mostly picks a server that is running a tool, where the harm has the most effect.
     fn aim(&mut self) {
         if self.chance.percent(30) {
             return;
@@ -300,7 +301,8 @@ impl Act {
         }
     }
 
-    /// A build as a rolling deploy brings one: mostly the same, now and then with a tool gone or changed.
+    /// Returns the arguments of a build in a rolling deploy: often the same build, sometimes without a tool or with a
+    /// changed tool.
     fn build(&mut self) -> Vec<String> {
         let mut build = Vec::new();
         let tool = self.chance.pick(&HELD).copied().unwrap_or("pay");

@@ -1,24 +1,24 @@
-//! What the model is to do: it stands in the user's own words, so that a model without a memory can do it.
+//! The plan of the model's calls. The user's message contains the plan, so that the model needs no memory.
 
 use crate::json::At;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// One message of a user.
+/// The plan in one message of a user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) conversation: String,
-    /// Which message of the conversation it is.
+    /// The number of the message in the conversation.
     pub(crate) number: u32,
     /// The calls of each step.
     pub(crate) steps: Vec<Vec<PlannedCall>>,
 }
 
-/// One call, in which the number `n` names it in the whole run.
+/// One call. The number `n` in its arguments is unique in the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PlannedCall {
     pub(crate) tool: String,
-    /// Its arguments as the model writes them; not always JSON.
+    /// The arguments in the text of the model, which is not always JSON.
     pub(crate) arguments: String,
 }
 
@@ -27,27 +27,27 @@ impl Plan {
         json!(self).to_string()
     }
 
-    /// What the model says when it knows how all calls of a plan ended.
+    /// Returns the last text of the model, after the outcomes of all calls of a plan.
     pub(crate) fn end_of(conversation: &str, number: u32) -> String {
         format!("That is all of {conversation}, {number}.")
     }
 }
 
 impl PlannedCall {
-    /// The inputs, if they are any.
+    /// Returns the inputs, if the arguments are a JSON object.
     #[cfg(test)]
     fn inputs(&self) -> Option<Value> {
         serde_json::from_str(&self.arguments).ok().filter(Value::is_object)
     }
 
-    /// The call as a model streams it. Its id is one that every step has: providers repeat them.
+    /// Returns the call in the format of a stream. Every step uses the same ids, because providers repeat ids.
     pub(crate) fn delta(&self, nth: usize) -> Value {
         json!({ "index": nth, "id": format!("call_{nth}"), "type": "function",
                 "function": { "name": self.tool, "arguments": self.arguments } })
     }
 }
 
-/// The plan that these messages are about, and how many of its steps were taken.
+/// Returns the current plan of a conversation, and the number of its completed steps.
 pub(crate) fn under_way(messages: &[Value]) -> Option<(Plan, usize)> {
     let planned = |message: &Value| {
         let is_user = message.at("/role") == "user";
@@ -60,7 +60,7 @@ pub(crate) fn under_way(messages: &[Value]) -> Option<(Plan, usize)> {
     Some((plan, steps))
 }
 
-/// The name of the conversation that these messages are.
+/// Returns the name of a conversation.
 pub(crate) fn conversation(messages: &[Value]) -> Option<String> {
     under_way(messages).map(|(plan, _)| plan.conversation)
 }

@@ -1,4 +1,4 @@
-//! How far a run has come: a bar on a terminal, a line now and then elsewhere.
+//! The progress of a run: a bar on a terminal, or else a line at intervals.
 
 use crate::load::Load;
 use crate::record::DeedKind;
@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often there is a line where there is no terminal.
+/// The interval of the lines without a terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Who tells it.
+/// The display of the progress.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     name: String,
@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a run that does harm for this time.
+    /// Returns the display for a run with harm for this time.
     pub(crate) fn new(name: &str, time: Duration) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -32,7 +32,7 @@ impl Progress {
         Self { bar, name: name.to_owned(), time, last: Mutex::new(None) }
     }
 
-    /// What is done now.
+    /// Shows the current phase.
     pub(crate) fn phase(&self, phase: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(phase.to_owned()),
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// How it stands.
+    /// Shows the remaining time and the counts.
     pub(crate) fn tick(&self, left: Duration, load: &Load) {
         let book = load.book();
         let deeds = book.deeds.lock();
@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// It is over.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

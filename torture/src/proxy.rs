@@ -1,4 +1,4 @@
-//! A wire to Postgres that can be cut where it hurts.
+//! A proxy to Postgres that can cut a connection at a commit.
 
 use anyhow::Result;
 use parking_lot::Mutex;
@@ -13,21 +13,21 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// As the driver writes it: a simple query.
+/// The commit of the driver: a simple query.
 const COMMIT: &[u8] = b"COMMIT\0";
 
-/// What befalls connections.
+/// The kinds of harm to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
-    /// All of now are cut, by RST.
+    /// Cuts all current connections, by RST.
     CutAll,
-    /// The next that commits is cut before the word is passed on.
+    /// Cuts the next connection with a commit, before the proxy forwards the commit.
     CutBeforeCommit,
-    /// The next that commits is cut once it is done and before the answer is passed on.
+    /// Cuts the next connection with a commit, after the commit and before the proxy forwards its answer.
     CutAfterCommit,
-    /// The same, and both ends stay open and hear of each other no more.
+    /// Commits like `CutAfterCommit`, but then keeps both ends open and forwards nothing more.
     SwallowAfterCommit,
-    /// Whatever is sent for the next while waits so long.
+    /// Delays everything that clients send by this time, until the next `Delay`.
     Delay(Duration),
 }
 
@@ -39,21 +39,21 @@ impl Harm {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Waits for the next commit.
+    /// The harm at the next commit.
     armed: Mutex<Option<Harm>>,
     delay: Mutex<Duration>,
-    /// Commits whose answer nobody got.
+    /// The number of commits without a delivered answer.
     unknown: AtomicU64,
-    /// Connections that were cut or swallowed.
+    /// The number of connections that were cut or swallowed.
     cut: AtomicU64,
 }
 
-/// Passes connections on. It ends with this value.
+/// A running proxy. Dropping the value stops the proxy.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
-    /// How often all connections were cut; one lives as long as this is what it was.
+    /// The number of times that all connections were cut. A connection ends when the number changes.
     cuts: Arc<watch::Sender<u32>>,
     _serving: JoinSet<()>,
 }
@@ -71,7 +71,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 let (state, cut) = (shared.clone(), sender.subscribe());
                 connections.spawn(async move {
-                    // A server that is down looks like one: nobody answers.
+                    // An error closes the connection, so a stopped server looks like a stopped server.
                     let _ended = pass(client, server, &state, cut).await;
                 });
                 while connections.try_join_next().is_some() {}
@@ -80,7 +80,7 @@ impl Proxy {
         Ok(Self { address, state, cuts, _serving: serving })
     }
 
-    /// Does it harm, now or at the next commit.
+    /// Does harm, now or at the next commit.
     pub(crate) fn harm(&self, harm: Harm) {
         match harm {
             Harm::CutAll => self.cuts.send_modify(|count| *count += 1),
@@ -89,13 +89,13 @@ impl Proxy {
         }
     }
 
-    /// Passes on what comes, as it comes.
+    /// Ends the delay and the harm at the next commit.
     pub(crate) fn spare(&self) {
         *self.state.delay.lock() = Duration::ZERO;
         *self.state.armed.lock() = None;
     }
 
-    /// How many commits were made without an answer, and how many connections were lost.
+    /// Returns the number of commits without a delivered answer, and the number of lost connections.
     pub(crate) fn harmed(&self) -> (u64, u64) {
         (self.state.unknown.load(Ordering::Relaxed), self.state.cut.load(Ordering::Relaxed))
     }
@@ -111,7 +111,7 @@ async fn pass(
     let server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    // Whichever end is dropped, the other hears it at once.
+    // A drop resets the client's connection at once.
     client.set_zero_linger()?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -150,11 +150,11 @@ async fn pass_on(
                             return Ok(());
                         }
                         to_server.write_all(sent).await?;
-                        // What the server says to it, it says when it is done.
+                        // The server answers after the commit is done.
                         let _answer = from_server.read(&mut reply).await?;
                         state.unknown.fetch_add(1, Ordering::Relaxed);
                         if harm == Harm::SwallowAfterCommit {
-                            // Both ends stay open.
+                            // Both ends of the connection stay open.
                             std::future::pending::<()>().await;
                         }
                         return Ok(());
@@ -172,7 +172,7 @@ async fn pass_on(
     }
 }
 
-/// What was to befall the next commit, if this is one.
+/// Takes the harm for the next commit, if the sent bytes contain a commit.
 fn take_harm(state: &State, sent: &[u8]) -> Option<Harm> {
     let mut armed = state.armed.lock();
     let commits = sent.windows(COMMIT.len()).any(|window| window == COMMIT);
@@ -183,7 +183,7 @@ fn take_harm(state: &State, sent: &[u8]) -> Option<Harm> {
 mod tests {
     use super::*;
 
-    /// A server that says `done` to whatever it is asked, and what it was asked.
+    /// Starts a server that answers everything with `done`, and returns the received bytes with it.
     async fn server() -> (SocketAddr, Arc<Mutex<Vec<u8>>>, JoinSet<()>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! What everybody saw and did: the one book of a run.
+//! The records of a run: all requests, answers and deeds, in one book.
 
 use crate::clock::Micros;
 use crate::json::At;
@@ -7,45 +7,45 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// From when to when something was asked and answered.
+/// The times of a request and of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) begun: Micros,
     pub(crate) ended: Micros,
 }
 
-/// What somebody said about a call.
+/// The verdict of a person on a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// Yes, with these inputs in place of the model's if there are any.
+    /// An approval, with these inputs in place of the model's inputs if there are any.
     Approve(Option<Value>),
-    /// No.
+    /// A rejection.
     Reject,
 }
 
-/// Where they said it.
+/// The route of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
     /// `POST /qa/validate_tool`.
     One,
     /// `POST /qa/validate_tools`.
     Batch,
-    /// At its run, or in its session, which do not wait for what comes of it.
+    /// The routes of the run or of the session, which do not wait for the outcome.
     Elsewhere,
-    /// The parts of a page's POST, whose answer says nothing of a decision.
+    /// An approval part in the POST of a page, whose answer does not report the decision.
     Page,
 }
 
 /// What they were told.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
-    /// This, for sure.
+    /// The received answer.
     Said { status: u16, body: Value, replayed: bool },
-    /// It may have been done or not.
+    /// No answer, with the reason. The decision may have been stored or not.
     Unknown(String),
 }
 
-/// A decision, asked for.
+/// A requested decision.
 #[derive(Debug, Clone)]
 pub(crate) struct Deciding {
     pub(crate) call: String,
@@ -58,10 +58,10 @@ pub(crate) struct Deciding {
     pub(crate) answer: Answer,
 }
 
-/// The route of what everybody is shown in the end, when nothing is under way any more.
+/// The route name of the observations at the end of the run, when no call is open.
 pub(crate) const LAST_LOOK: &str = "final";
 
-/// How somebody saw a call stand.
+/// An observation of a call's state.
 #[derive(Debug, Clone)]
 pub(crate) struct Sight {
     pub(crate) call: String,
@@ -70,34 +70,34 @@ pub(crate) struct Sight {
     pub(crate) span: Span,
     pub(crate) state: String,
     pub(crate) validated: Option<bool>,
-    /// The inputs that a person put in place of the model's.
+    /// The inputs of a person in place of the model's inputs.
     pub(crate) edit: Option<Value>,
     pub(crate) result: Option<String>,
 }
 
-/// A turn, as its client read it.
+/// A turn in the view of its client.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
     pub(crate) thread: String,
     pub(crate) replica: usize,
     pub(crate) dialect: Dialect,
-    /// Whether it was to be read along, if there was one.
+    /// Whether the client attached to a running turn with a GET, instead of starting one.
     pub(crate) attached: bool,
     pub(crate) span: Span,
     pub(crate) status: u16,
     pub(crate) told: Told,
-    /// Why it is not whole.
+    /// The reason why the stream is incomplete.
     pub(crate) cut: Option<String>,
 }
 
-/// A stranger's try.
+/// A request of a stranger for a foreign call.
 #[derive(Debug, Clone)]
 pub(crate) struct Intrusion {
     pub(crate) call: String,
     pub(crate) route: String,
     pub(crate) at: Micros,
     pub(crate) status: u16,
-    /// Without the request's own id.
+    /// The body of the answer.
     pub(crate) body: Value,
 }
 
@@ -105,47 +105,47 @@ pub(crate) struct Intrusion {
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) at: Micros,
-    /// The conversation's name, which stands in its first words.
+    /// The name of the conversation, from the plan in its messages.
     pub(crate) conversation: String,
     pub(crate) messages: Vec<Value>,
-    /// Why no provider would take it.
+    /// The reason why a provider would refuse the request.
     pub(crate) wrong: Option<String>,
 }
 
-/// What the nemesis did.
+/// A deed of the nemesis, or a start or an end of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Deed {
     pub(crate) at: Micros,
     pub(crate) until: Micros,
     pub(crate) kind: DeedKind,
     pub(crate) replica: Option<usize>,
-    /// Of the process that it hit.
+    /// The id of the process.
     pub(crate) pid: Option<u32>,
     pub(crate) what: String,
 }
 
-/// Which deed.
+/// The kind of a deed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum DeedKind {
-    /// A process began.
+    /// A process started.
     Start,
     /// `kill -9`.
     Kill,
-    /// A process died where a failpoint said so.
+    /// A process ended by itself, at a failpoint or because of an error.
     Died,
-    /// Stopped for longer than a lease.
+    /// A process was stopped with SIGSTOP for longer than a lease, and then continued.
     Pause,
-    /// Asked to stop, and another build begun.
+    /// A process was stopped with SIGTERM, and another build started.
     Deploy,
-    /// The database was gone for a while.
+    /// The database was down for a while.
     Outage,
     /// A connection to the database was cut, swallowed or delayed.
     Cut,
-    /// Somebody else held the lock of the SQLite file.
+    /// The nemesis held the write lock of the SQLite file.
     Lock,
 }
 
-/// A line of a server's log that warns.
+/// A line of a server's log, at level `warn` or above.
 #[derive(Debug, Clone)]
 pub(crate) struct LogLine {
     pub(crate) at: Micros,
@@ -153,7 +153,7 @@ pub(crate) struct LogLine {
     pub(crate) text: String,
 }
 
-/// All of it.
+/// All records of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) decidings: Mutex<Vec<Deciding>>,
@@ -163,14 +163,14 @@ pub(crate) struct Book {
     pub(crate) asked: Mutex<Vec<Asked>>,
     pub(crate) deeds: Mutex<Vec<Deed>>,
     pub(crate) logs: Mutex<Vec<LogLine>>,
-    /// Requests that no other list has, by whether their end is known and good.
+    /// The requests without a list of their own, by name: the number of good answers, and the number of all requests.
     pub(crate) others: Mutex<HashMap<&'static str, (u64, u64)>>,
-    /// A 500 is never an honest answer.
+    /// Answers with 500, and servers that did not stop.
     pub(crate) broken: Mutex<Vec<(Micros, String)>>,
 }
 
 impl Sight {
-    /// How a call stands that is shown in the shape of `GET /tool_calls/{id}`.
+    /// Returns the observation of a call in the format of `GET /tool_calls/{id}`.
     pub(crate) fn of(shown: &Value, replica: usize, route: &'static str, span: Span) -> Option<Self> {
         Some(Self {
             call: shown.at("/tool_call_id").as_str()?.to_owned(),
@@ -186,14 +186,14 @@ impl Sight {
 }
 
 impl Book {
-    /// Writes down that somebody is about to say something; whether it counts is not known until they are answered.
+    /// Records a decision before its request. The outcome is unknown until the answer arrives.
     pub(crate) fn decides(&self, deciding: Deciding) -> usize {
         let mut decidings = self.decidings.lock();
         decidings.push(deciding);
         decidings.len() - 1
     }
 
-    /// What they were told.
+    /// Records the answer to a decision.
     pub(crate) fn answered(&self, place: usize, ended: Micros, answer: Answer) {
         if let Some(deciding) = self.decidings.lock().get_mut(place) {
             deciding.span.ended = ended;
@@ -201,7 +201,7 @@ impl Book {
         }
     }
 
-    /// Counts a request that says nothing but whether it went well.
+    /// Counts a request of which only the success is recorded.
     pub(crate) fn count(&self, what: &'static str, well: bool) {
         let mut others = self.others.lock();
         let (good, all) = others.entry(what).or_default();

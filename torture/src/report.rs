@@ -1,4 +1,4 @@
-//! What is shown of a run: a table, what was broken, and the whole story of the call that it befell.
+//! The report of a run: a table, the violations, and the full history of the calls with violations.
 
 use crate::checks::{Records, Violation, threads};
 use crate::clock::Micros;
@@ -8,12 +8,12 @@ use crate::record::DeedKind;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How many stories are told.
+/// The maximal number of histories in the report.
 const STORIES: usize = 2;
-/// How many broken promises are shown of each kind.
+/// The maximal number of violations of each promise in the report.
 const EACH: usize = 3;
 
-/// The table of a run.
+/// Returns the table of a run.
 pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> String {
     let broken = |ids: &[&str]| figures::broken(violations, ids).to_string();
     let milliseconds = |of_hundred| {
@@ -67,7 +67,7 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
     table
 }
 
-/// What was broken, and the stories of the first calls it befell.
+/// Returns the violations, and the histories of the first calls with violations.
 pub(crate) fn failures(records: &Records, violations: &[Violation]) -> String {
     let mut told = String::new();
     let mut kinds: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
@@ -86,7 +86,7 @@ pub(crate) fn failures(records: &Records, violations: &[Violation]) -> String {
     calls.sort_unstable();
     calls.dedup();
     for call in calls.into_iter().take(STORIES) {
-        let _infallible = writeln!(told, "\nThe story of {call}, in milliseconds since the run began:");
+        let _infallible = writeln!(told, "\nThe history of {call}, in milliseconds since the start of the run:");
         for (at, what) in timeline(records, call) {
             let _infallible = writeln!(told, "{:>12.3} {what}", (at - records.began) as f64 / 1000.0);
         }
@@ -94,7 +94,7 @@ pub(crate) fn failures(records: &Records, violations: &[Violation]) -> String {
     told
 }
 
-/// Everything that was written down about a call, in order of time.
+/// Returns all records of a call in the order of time.
 pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
     let mut story: Vec<(Micros, String)> = Vec::new();
     for line in records.ledger.iter().filter(|line| line.call == call) {
@@ -140,7 +140,7 @@ pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
                 .find(|message| message.at("/tool_call_id") == row.wire_call_id.as_str());
             let read = answer.map(|answer| answer.at("/content").to_string()).unwrap_or_default();
             let what = format!(
-                "model    is asked, with {} messages; of the call it reads {read}",
+                "model    receives {} messages; the answer of the call is {read}",
                 asked.messages.len()
             );
             story.push((asked.at, what));
@@ -159,7 +159,7 @@ pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
         let pid = deed.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         story.push((deed.at, format!("nemesis  {:?}{whom}{pid} {}", deed.kind, deed.what)));
         if deed.kind == DeedKind::Pause {
-            story.push((deed.until, format!("nemesis  goes on{whom}{pid}")));
+            story.push((deed.until, format!("nemesis  end of the pause{whom}{pid}")));
         }
     }
     story.sort();

@@ -1,4 +1,4 @@
-//! The rows as they stand at the end, read beside the servers.
+//! The rows of the database, read directly and not through a server.
 
 use crate::json::At;
 use anyhow::{Context, Result};
@@ -46,7 +46,7 @@ pub(crate) struct DecisionRow {
     #[serde(rename = "final", deserialize_with = "truth")]
     pub(crate) is_final: bool,
     pub(crate) input_hash: String,
-    /// Where it came in.
+    /// The surface of the decision.
     pub(crate) surface: String,
     pub(crate) at: i64,
 }
@@ -62,7 +62,7 @@ pub(crate) struct EventRow {
     pub(crate) data: String,
 }
 
-/// Words that the model was told of a call.
+/// A text about a call in requests to the model.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct SentRow {
     pub(crate) tool_call_id: String,
@@ -114,7 +114,7 @@ pub(crate) struct Rows {
 }
 
 impl CallRow {
-    /// What ran, or would.
+    /// Returns the inputs of the execution: the inputs of the decision, or else those of the model.
     pub(crate) fn effective_inputs(&self) -> Option<Value> {
         serde_json::from_str(self.validated_inputs.as_ref().unwrap_or(&self.arguments)).ok()
     }
@@ -125,7 +125,7 @@ impl CallRow {
 }
 
 impl StepRow {
-    /// Its words.
+    /// Returns the text of the step.
     pub(crate) fn text(&self) -> String {
         let parts: Value = serde_json::from_str(&self.parts).unwrap_or_default();
         let texts = parts.as_array().into_iter().flatten().filter(|part| part.at("/type") == "text");
@@ -154,14 +154,14 @@ async fn all<T: DeserializeOwned>(db: &DatabaseConnection, sql: &'static str) ->
     rows.into_iter().map(|row| serde_json::from_value(row).context(sql)).collect()
 }
 
-/// Rows of a query, as they are.
+/// Returns the result of a counting query.
 pub(crate) async fn count(db: &DatabaseConnection, sql: &'static str) -> Result<i64> {
     let statement = Statement::from_string(db.get_database_backend(), sql);
     let row = db.query_one_raw(statement).await?.context("a count gives a row")?;
     Ok(row.try_get_by_index(0)?)
 }
 
-/// SQLite has numbers for them.
+/// Reads a boolean, which is a number in SQLite.
 fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(maybe_truth(deserializer)?.unwrap_or_default())
 }

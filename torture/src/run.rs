@@ -1,4 +1,4 @@
-//! One run, from an empty database to the verdict.
+//! One run, from an empty database to the result of the checks.
 
 use crate::checks::{self, Records, Violation};
 use crate::clock::Clock;
@@ -24,17 +24,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long it may take until nothing is under way any more, when nobody does harm any more.
+/// The maximal time from the end of the harm until no call is open and no run is running.
 const QUIET: Duration =
     LEASE.saturating_add(SWEEP).saturating_add(START_DEADLINE).saturating_add(Duration::from_secs(5));
 
-/// How long what is left to do may take in the end, of each kind.
+/// The maximal time of each closing phase: the last decisions and the last reads.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many calls are looked at, at once.
+/// The number of concurrent reads for each replica.
 const LOOKS: usize = 4;
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) db: Db,
@@ -44,26 +44,26 @@ pub(crate) struct Settings {
     pub(crate) server: PathBuf,
     pub(crate) amount: Amount,
     pub(crate) mix: Mix,
-    /// Arguments of every server.
+    /// The arguments of every server.
     pub(crate) always: Vec<String>,
-    /// Whether the database refuses nothing.
+    /// Whether the guards of the database are dropped.
     pub(crate) unguarded: bool,
-    /// When there was enough.
+    /// The end of the harm.
     pub(crate) until: Until,
 }
 
-/// How long harm is done.
+/// The condition that ends the harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// So long.
+    /// The time of the settings.
     Time,
-    /// So long, and longer where the machine was too slow for what a run has to have seen.
+    /// The time of the settings, and longer if a slow machine has not reached the minimum of `gates`.
     Seen,
-    /// Until people were asked about so many calls, and at most so long.
+    /// This number of held calls, and at most the time of the settings.
     Calls(usize),
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) records: Records,
     pub(crate) violations: Vec<Violation>,
@@ -75,7 +75,7 @@ impl Settings {
         self.time.as_secs_f64() / 60.0
     }
 
-    /// As much as two cores bear.
+    /// Returns the settings of a usual run, with a load for two cores.
     pub(crate) fn usual(db: Db, replicas: usize, seed: u64, time: Duration, server: &Path) -> Self {
         Self {
             db,
@@ -100,7 +100,7 @@ impl Settings {
     }
 }
 
-/// Runs it and judges.
+/// Runs the load and the nemesis, and then the checks.
 pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress) -> Result<Outcome> {
     progress.phase("starting");
     let book = Arc::new(Book::default());
@@ -121,7 +121,7 @@ pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress)
     world.end().await?;
     files::keep(folder, &book, done.as_ref().ok())?;
     let rows = done?;
-    // Whoever wants the run to end is heard meanwhile.
+    // The checks run on another thread, so that the process still handles signals.
     let judging = tokio::task::spawn_blocking(move || {
         let records = Records::gather(rows, &world)?;
         let violations = checks::all(&records);
@@ -158,7 +158,7 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
         let mut harm = pin!(harm);
         let mut watch = pin!(watch);
         tokio::select! {
-            // It does not end before it is told to, but for a failure.
+            // The nemesis ends before `stop` only with an error.
             harmed = &mut harm => harmed?,
             () = &mut watch => harm.await?,
         }
@@ -166,13 +166,13 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     progress.phase("quiet");
     load.stop();
     world.spare().await;
-    // They stop at their next look; who waits for an answer is left to wait.
+    // A task stops before its next request. A task that still waits for an answer after 10 seconds is aborted.
     let _left =
         timeout(Duration::from_secs(10), async { while everybody.join_next().await.is_some() {} }).await;
     everybody.shutdown().await;
     load.deciders_done(PENDING_TTL).await;
     let db = world.rows().await?;
-    // A server that does not start any more is found by the checks.
+    // The checks report a server that does not start.
     let _left = timeout(PATIENCE, decide_the_rest(&load, &db)).await;
     quiet(&db).await?;
     let _left = timeout(PATIENCE, look_everywhere(&load, &db)).await;
@@ -181,11 +181,11 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     Ok(rows)
 }
 
-/// Waits until a run of that time has seen what it has to, and at most four times as long again as it was to last.
+/// Waits until the run has reached the minimum of `gates`, and at most four times the time of the settings.
 async fn seen(settings: &Settings, world: &World, load: &Load, progress: &Progress) {
     let until = Instant::now() + settings.time * 4;
     while Instant::now() < until {
-        // The database may be gone at the moment.
+        // The database may be down at the moment.
         let figures = async {
             let db = world.rows().await?;
             let rows = Rows::read(&db).await?;
@@ -202,7 +202,7 @@ async fn seen(settings: &Settings, world: &World, load: &Load, progress: &Progre
     }
 }
 
-/// Says no to whatever still waits, so that nothing is left to wait for.
+/// Rejects all pending calls, so that no call has to expire.
 async fn decide_the_rest(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
     let rows = Rows::read(db).await?;
     for call in rows.calls.iter().filter(|call| call.state == "pending") {
@@ -213,7 +213,7 @@ async fn decide_the_rest(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> 
     Ok(())
 }
 
-/// Waits until nothing is under way, or it took too long: what is left then is found by the checks.
+/// Waits until no call is open and no run is running, or until the time is over. The checks report the rest.
 async fn quiet(db: &sea_orm::DatabaseConnection) -> Result<()> {
     const OPEN: &str = "SELECT count(*) FROM tool_calls WHERE state IN ('pending', 'approved', 'executing')";
     const RUNNING: &str = "SELECT count(*) FROM runs WHERE status = 'running'";
@@ -227,7 +227,7 @@ async fn quiet(db: &sea_orm::DatabaseConnection) -> Result<()> {
     Ok(())
 }
 
-/// Looks at each call, by each replica.
+/// Reads each call from each replica.
 async fn look_everywhere(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
     let rows = Rows::read(db).await?;
     let looks = |replica| {

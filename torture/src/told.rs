@@ -1,14 +1,14 @@
-//! What a stream told: only what is in whole lines, wherever it was cut.
+//! The facts in a stream. Only complete lines count, wherever the stream was cut.
 
 use crate::json::At;
 use serde_json::Value;
 
-/// How a page is told.
+/// The dialect of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Lines, as pages of AI SDK 4 read them.
+    /// Lines for pages of AI SDK 4.
     DataV1,
-    /// Events, as pages of AI SDK 6 read them.
+    /// Events for pages of AI SDK 6.
     UiV6,
 }
 
@@ -21,44 +21,44 @@ impl Dialect {
     }
 }
 
-/// One thing that was told of a call.
+/// One fact about a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fact {
     pub(crate) call: String,
     pub(crate) said: Said,
 }
 
-/// What of it.
+/// The content of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Said {
-    /// It is there, with these inputs.
+    /// The call is stored, with these inputs.
     Stored { tool: String, inputs: Value },
-    /// A person is asked.
+    /// The call is held.
     Pending,
-    /// It stands so, in the word of `data-v1`.
+    /// The state of the call, in a word of `data-v1`.
     Stands(String),
-    /// It ran and gave this.
+    /// The call succeeded with this output.
     Output(Value),
-    /// It ended otherwise.
+    /// The call ended without an output.
     Error(String),
 }
 
-/// A stream, folded.
+/// The facts and the text of a stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Told {
     pub(crate) message_id: Option<String>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) text: String,
-    /// The turn came to its end.
+    /// Whether the stream has the end of the turn.
     pub(crate) finished: bool,
     pub(crate) failure: Option<String>,
 }
 
 impl Told {
-    /// What this text, or as much of it as came, tells.
+    /// Reads the received text of a stream.
     pub(crate) fn of(dialect: Dialect, text: &str) -> Self {
         let mut told = Self::default();
-        // The last line may be half of one.
+        // The last line may be incomplete.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for line in whole.lines().filter(|line| !line.is_empty()) {
             match dialect {
@@ -69,7 +69,7 @@ impl Told {
         told
     }
 
-    /// The calls that it says a person is asked about.
+    /// Returns the calls that the stream shows as pending.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &str> {
         let stands = |fact: &&Fact| match &fact.said {
             Said::Pending => true,

@@ -13,9 +13,10 @@ mod closure;
 mod reply;
 mod terminal;
 
-pub use crate::domain::call::{Input, RiskLevel};
+pub use crate::domain::call::RiskLevel;
 pub use crate::domain::decision::Remember;
 pub use crate::domain::id::{RunId, ThreadId, ToolCallId};
+pub use crate::domain::input::Input;
 pub use crate::domain::permit::Requester;
 pub use closure::Closure;
 pub use futures::future::BoxFuture;

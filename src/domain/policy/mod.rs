@@ -6,8 +6,8 @@ mod rule;
 pub(crate) use may_decide::{MayDecide, Relation, may_decide, may_run};
 pub(crate) use rule::{Condition, Effect, Rule, Test, Tools};
 
-use super::call::Input;
 use super::id::{GrantId, ToolCallId};
+use super::input::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The claims of a token, and the principal that they name.
 
-use super::unknown::Unknown;
 use crate::config::Auth;
 use crate::domain::Principal;
+use crate::http::auth_failure::Unknown;
 use serde_json::{Map, Value};
 
 /// Maximum length of the name of a user or a tenant, in characters.

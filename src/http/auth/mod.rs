@@ -6,8 +6,8 @@ pub(super) mod loopback;
 mod signatures;
 mod ticket;
 mod token;
-mod unknown;
 
+use super::auth_failure::AuthFailure;
 use super::error::ApiError;
 use crate::agent::Tasks;
 use crate::config::{Auth, AuthMode, Config};
@@ -21,8 +21,6 @@ pub(crate) use ticket::Tickets;
 use ticket::Unused;
 use token::Tokens;
 use tokio::time::Instant;
-use unknown::AuthFailure;
-pub(in crate::http) use unknown::Unknown;
 
 /// How the server authenticates callers.
 #[derive(Debug)]

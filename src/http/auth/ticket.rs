@@ -4,11 +4,11 @@
 //! without the database, which stores only used tickets. No line of the log contains a ticket, because the
 //! log has the path of a request but never the query.
 
-use super::unknown::Unknown;
 use super::{Expiry, Known};
 use crate::domain::Principal;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::domain::id::TicketId;
+use crate::http::auth_failure::Unknown;
 use crate::http::cors::AllowedOrigin;
 use crate::http::error::ApiError;
 use crate::store::Store;

@@ -6,11 +6,11 @@
 use super::claims::Claims;
 use super::jwks::Jwks;
 use super::signatures;
-use super::unknown::{AuthFailure, Unknown};
 use super::{Expiry, Known};
 use crate::agent::Tasks;
 use crate::config::Auth;
 use crate::domain::clock::{Clock, Timestamp};
+use crate::http::auth_failure::{AuthFailure, Unknown};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use poem::http::HeaderMap;
 use poem::http::header::AUTHORIZATION;

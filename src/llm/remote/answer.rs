@@ -1,8 +1,8 @@
 //! An answer while it is read. Each wire adds the content that it reads. The end is the same for all wires.
 
 use super::transport::sentence;
-use crate::domain::call::cut;
 use crate::domain::message::Usage;
+use crate::domain::text::cut;
 use crate::domain::turn::FinishReason;
 use crate::llm::{CALLS_MAX, ModelError, ModelEvent};
 use base64::Engine as _;

@@ -4,7 +4,8 @@
 //! changes only open calls. So a user message that imitates a note cannot change the outcome of a settled
 //! call.
 
-use crate::domain::call::{Input, model_texts};
+use crate::domain::call::model_texts;
+use crate::domain::input::Input;
 use crate::llm::{ModelCall, ModelMessage};
 
 /// A call of the conversation with its latest answer.

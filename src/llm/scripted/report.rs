@@ -5,7 +5,8 @@
 
 use super::calls::{Made, edited};
 use super::{DELETE, LIST, READ, WRITE};
-use crate::domain::call::{Input, model_texts};
+use crate::domain::call::model_texts;
+use crate::domain::input::Input;
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -3,8 +3,9 @@
 
 use super::told::{PageAnswer, Told, Turn};
 use crate::config::UiDialect;
-use crate::domain::call::{Input, State, ToolCall};
+use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
+use crate::domain::input::Input;
 use crate::domain::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
 use crate::stream::Dialect;
 use crate::stream::{ui_reload, v4_message};

@@ -1,6 +1,6 @@
 //! Random plans of messages, with everything that a model, tools and people can contribute.
 
-use crate::domain::call::Input;
+use crate::domain::input::Input;
 use crate::domain::message::{File, Source};
 use crate::domain::run::TurnErrorCode;
 use proptest::collection::vec;

@@ -1,4 +1,4 @@
-//! One call, with everything that was written down about it.
+//! One call with all of its records.
 
 use super::Records;
 use crate::files::LedgerLine;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// A call and its traces.
+/// A call and its records.
 #[derive(Debug)]
 pub(crate) struct Case<'a> {
     pub(crate) row: &'a CallRow,
@@ -20,11 +20,11 @@ pub(crate) struct Case<'a> {
     pub(crate) sent: Vec<&'a SentRow>,
 }
 
-/// All calls by their ids.
+/// All calls by id.
 pub(crate) type Cases<'a> = BTreeMap<&'a str, Case<'a>>;
 
 impl Records {
-    /// The calls there are rows of.
+    /// Returns the calls that have a row.
     pub(crate) fn cases(&self) -> Cases<'_> {
         let new = |row| Case {
             row,
@@ -80,12 +80,12 @@ impl Case<'_> {
         self.ledger.iter().any(|line| line.what == "effect")
     }
 
-    /// The one that moved it.
+    /// The final decision, which moved the call.
     pub(crate) fn decision(&self) -> Option<&DecisionRow> {
         self.decisions.iter().copied().find(|decision| decision.is_final)
     }
 
-    /// When it was claimed.
+    /// The times of the call's claims.
     pub(crate) fn claims(&self) -> impl Iterator<Item = i64> {
         self.events.iter().filter(|event| event.kind == "tool.started").map(|event| event.at)
     }
@@ -95,13 +95,13 @@ impl Case<'_> {
     }
 }
 
-/// SHA-256 of the value as RFC 8785 writes it.
+/// The SHA-256 hash of a value in canonical JSON (RFC 8785).
 pub(crate) fn hash(value: &Value) -> String {
     let text = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether two inputs mean the same.
+/// Whether two inputs have the same canonical JSON.
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
     one == other || hash(one) == hash(other)
 }

@@ -1,4 +1,4 @@
-//! What people said: it counts once, for good, and everybody is told the same.
+//! The checks of decisions: a decision takes effect once and permanently, and all clients read the same decision.
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
@@ -6,7 +6,7 @@ use crate::json::At;
 use crate::record::{Answer, Deciding, Deed, DeedKind, Sight, Surface, Verdict};
 use serde_json::Value;
 
-/// S4: one decision moves a call; the row says the same.
+/// S4: exactly one decision moves a call, and the row agrees with the decision.
 pub(super) fn s4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -16,7 +16,7 @@ pub(super) fn s4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             found.push(Violation::of(
                 "S4",
                 call,
-                format!("{finals} decisions moved it to {}", case.row.state),
+                format!("{finals} final decisions moved the call to {}", case.row.state),
             ));
         }
         let Some(decision) = case.decision() else { continue };
@@ -25,13 +25,13 @@ pub(super) fn s4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         if case.row.validated != Some(says_yes) || !same_voice || case.row.decided_at != Some(decision.at) {
             let row = format!("{:?} by {:?}", case.row.validated, case.row.decided_by);
             let said = format!("{} by {}", decision.verdict, decision.actor);
-            found.push(Violation::of("S4", call, format!("the row says {row}, the decision {said}")));
+            found.push(Violation::of("S4", call, format!("the row has {row}, the decision has {said}")));
         }
     }
     found
 }
 
-/// D1: who was told that it is decided so was told for good.
+/// D1: an acknowledged decision is durable.
 pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for deciding in &records.decidings {
@@ -42,15 +42,15 @@ pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let holds = cases.get(deciding.call.as_str()).is_some_and(|case| holds(case, &deciding.verdict));
         if !holds {
             let what =
-                format!("{} was told {:?} is in force, and it is not", deciding.actor, deciding.verdict);
+                format!("{} read that {:?} is in force, but it is not", deciding.actor, deciding.verdict);
             found.push(Violation::of("D1", &deciding.call, what));
         }
     }
     found
 }
 
-/// C1: the same again is answered with what came of it, and once as new; another one with the decision in force. To those
-/// who may decide it is there.
+/// C1: a repeated decision is answered with its outcome, and only one answer is not a replay. A different decision is
+/// answered with the decision in force. The call exists for all callers with the right to decide.
 pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -65,30 +65,30 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             found.push(Violation::of(
                 "C1",
                 call,
-                format!("{fresh} were told that theirs is the one that counts"),
+                format!("{fresh} answers acknowledge a new decision"),
             ));
         }
         for deciding in &case.decidings {
             let Answer::Said { status, body, replayed } = &deciding.answer else { continue };
-            // Whose build lacks the tool knows nobody who approves it.
+            // A build that lacks the tool knows no approvers of the tool.
             if matches!(status, 403 | 404) && !lacked(records, deciding, &case.row.name) {
-                let what = format!("{} may decide it, and is answered with {status}", deciding.actor);
+                let what = format!("{} may decide the call, and is answered with {status}", deciding.actor);
                 found.push(Violation::of("C1", call, what));
             }
             let is_theirs = case.decision().is_some_and(|it| it.actor == deciding.actor);
             if matches!(status, 200 | 202) && *body.at("/state") != "pending" && !replayed && !is_theirs {
-                let what = format!("{} was told to have decided what another did", deciding.actor);
+                let what = format!("{} read an acknowledgement of another decision", deciding.actor);
                 found.push(Violation::of("C1", call, what));
             }
             match status {
                 200 if ended_otherwise(case, deciding, body) => {
                     let what =
-                        format!("{} was told an outcome that it does not have: {body}", deciding.actor);
+                        format!("{} read an outcome that the call does not have: {body}", deciding.actor);
                     found.push(Violation::of("C1", call, what));
                 }
                 409 if *body.at("/error/code") == "already_decided" => {
                     if holds(case, &deciding.verdict) {
-                        let what = format!("{} repeats what is in force and is refused", deciding.actor);
+                        let what = format!("{} repeats the decision and is refused", deciding.actor);
                         found.push(Violation::of("C1", call, what));
                     }
                     let told = body.at("/error/details/decision");
@@ -96,7 +96,7 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                         *told.at("/by") == *it.actor && *told.at("/decision") == *it.verdict
                     });
                     if !right {
-                        let what = format!("{} was told of a decision that is not in force", deciding.actor);
+                        let what = format!("{} read a decision that is not in force", deciding.actor);
                         found.push(Violation::of("C1", call, what));
                     }
                 }
@@ -107,7 +107,7 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether the server that was asked may have been of a build without this tool.
+/// Whether the build of the answering server may have lacked this tool.
 fn lacked(records: &Records, deciding: &Deciding, tool: &str) -> bool {
     let starts = records.deeds.iter().filter(|deed| {
         deed.kind == DeedKind::Start
@@ -124,7 +124,8 @@ fn lacked(records: &Records, deciding: &Deciding, tool: &str) -> bool {
     before.into_iter().skip(since).any(is_without)
 }
 
-/// C2: once anybody was shown a decision, nobody who asks later is shown none, or another; and what has ended has ended.
+/// C2: after one client read a decision, no later read shows a pending call or another decision. A final state never
+/// changes.
 pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -143,7 +144,7 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let other_edit = |one: &Sight, other: &Sight| match (&one.edit, &other.edit) {
                 (Some(one), Some(other)) => !same(one, other),
                 (None, None) => false,
-                // The answer to a decision does not show everything.
+                // The answer to a decision does not show all fields.
                 _ => one.route != "decision" && other.route != "decision",
             };
             let differs = |sight: &&&Sight| {
@@ -154,7 +155,7 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                 found.push(Violation::of(
                     "C2",
                     call,
-                    format!("seen decided in two ways, by {}", sight.route),
+                    format!("seen with two different decisions, by {}", sight.route),
                 ));
             }
         }
@@ -180,7 +181,8 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// C3: nobody is told that it failed when it was done. What a page answers within a stream is told there, if at all.
+/// C3: a refused decision does not take effect. The check skips decisions of the surface `stream`, whose answer does not
+/// report a refusal.
 pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -191,29 +193,29 @@ pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let all_refused =
             |deciding: &&Deciding| matches!(&deciding.answer, Answer::Said { status: 400..500, .. });
         if said.peek().is_some() && said.all(all_refused) {
-            found.push(Violation::of("C3", call, format!("{} was refused, and it counts", decision.actor)));
+            found.push(Violation::of("C3", call, format!("{} was refused, but the decision took effect", decision.actor)));
         }
     }
     found
 }
 
-/// C4: time and people race, and the database's clock decides.
+/// C4: the clock of the database decides between a decision and the expiry.
 pub(super) fn c4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let (Some(decision), Some(expires)) = (case.decision(), case.row.expires_at) else { continue };
         let by_a_person = matches!(decision.verdict.as_str(), "approve" | "reject");
         if by_a_person && decision.at >= expires {
-            found.push(Violation::of("C4", call, "decided after its time was over"));
+            found.push(Violation::of("C4", call, "decided after its expiry"));
         }
         if decision.verdict == "expire" && decision.at < expires {
-            found.push(Violation::of("C4", call, "expired before its time was over"));
+            found.push(Violation::of("C4", call, "expired before its expiry"));
         }
     }
     found
 }
 
-/// Whether this is what is in force: the same verdict and, for a yes that was not withdrawn, the same inputs.
+/// Whether a verdict is in force: the row has the same verdict and, for an approval, the same inputs.
 fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Reject => case.row.state == "rejected",
@@ -226,10 +228,11 @@ fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
     }
 }
 
-/// Whether a decider was told of an end that the call does not have now. What nobody knew may be known since.
+/// Whether the answer to a decision has a final state that the call does not have now. `interrupted` does not count: its
+/// outcome may have become known since.
 fn ended_otherwise(case: &Case<'_>, deciding: &Deciding, body: &Value) -> bool {
     let state = body.at("/state").as_str().unwrap_or_default();
-    // Who decides elsewhere is not told what came of it.
+    // The routes of runs and sessions do not return the result.
     let tells = deciding.surface != Surface::Elsewhere;
     has_ended(state)
         && (case.row.state != state || tells && body.at("/result").as_str() != case.row.result.as_deref())

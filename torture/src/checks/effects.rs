@@ -1,4 +1,4 @@
-//! What the tools did: only what was approved, only what was claimed, once.
+//! The checks of executions: a tool runs only approved and claimed calls, and each of them once.
 
 use super::case::{Cases, hash};
 use super::{Records, Violation};
@@ -7,12 +7,12 @@ use crate::world::LEASE;
 use serde_json::json;
 use std::collections::HashMap;
 
-/// How often a harmless call is begun.
+/// The maximal number of executions of an idempotent call.
 const ATTEMPTS_MAX: usize = 3;
 
-/// S1: no effect before the yes is durable. A tool that begins sees its call executing, unless whoever runs it stood still
-/// for a lease between the claim and the beginning: that no database can undo. Which claim was this one's the times do
-/// not tell, so the first counts.
+/// S1: no effect before the approval is durable. A starting tool sees its call in `executing`. The exception is a process
+/// that was paused for a lease between the claim and the start of the tool, which no database can prevent. The times do
+/// not identify the claim of a start, so the first claim counts.
 pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -21,28 +21,28 @@ pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let late = claimed.is_some_and(|at| start.at - at >= micros(LEASE));
             let state = start.seen_state.as_deref();
             let in_order = match state {
-                // The row could not be read; what was committed tells.
+                // The tool could not read its row; the committed decision below counts.
                 None | Some("executing") => true,
                 Some("interrupted" | "succeeded" | "failed") => late,
                 Some("approved") => late && case.row.idempotent,
                 Some(_) => false,
             };
             if !in_order {
-                found.push(Violation::of("S1", call, format!("the tool began and saw it {state:?}")));
+                found.push(Violation::of("S1", call, format!("the tool began and saw the call in {state:?}")));
             }
             if state.is_some() && start.seen_validated != Some(true) {
-                found.push(Violation::of("S1", call, "the tool began and saw no yes"));
+                found.push(Violation::of("S1", call, "the tool began and saw no approval"));
             }
             let approved = case.decision().is_some_and(|it| it.verdict == "approve" && it.at <= start.at);
             if !approved {
-                found.push(Violation::of("S1", call, "the tool began without a yes from before"));
+                found.push(Violation::of("S1", call, "the tool began without an earlier approval"));
             }
         }
     }
     found
 }
 
-/// S2: at most once; what is harmless, again with the same key, and not for ever.
+/// S2: at most one execution. An idempotent call has at most [`ATTEMPTS_MAX`] executions with the same idempotency key.
 pub(super) fn s2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -54,13 +54,13 @@ pub(super) fn s2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let mut keys: Vec<&str> = case.ledger.iter().map(|line| line.key.as_str()).collect();
         keys.dedup();
         if keys.len() > 1 {
-            found.push(Violation::of("S2", call, format!("it ran under several keys: {keys:?}")));
+            found.push(Violation::of("S2", call, format!("the call ran under several keys: {keys:?}")));
         }
     }
     found
 }
 
-/// S3: what ran is what was approved, on behalf of whose thread it is.
+/// S3: the approved tool runs with the approved inputs, on behalf of the owner of the thread.
 pub(super) fn s3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let owners: HashMap<&str, (&str, &str)> = records
         .rows
@@ -77,7 +77,7 @@ pub(super) fn s3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             }
             let owner = owners.get(case.row.thread_id.as_str());
             if owner != Some(&(line.tenant.as_str(), line.user.as_str())) {
-                let who = format!("it ran on behalf of {} of {}", line.user, line.tenant);
+                let who = format!("the call ran on behalf of {} of {}", line.user, line.tenant);
                 found.push(Violation::of("S3", call, who));
             }
         }
@@ -85,7 +85,7 @@ pub(super) fn s3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// S6: what was refused, or ended before anybody began, never ran.
+/// S6: a call that was refused, or that ended before an execution, never ran.
 pub(super) fn s6(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -93,16 +93,16 @@ pub(super) fn s6(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             matches!(case.row.state.as_str(), "rejected" | "expired" | "cancelled" | "invalid" | "pending")
                 || case.row.exec_id.is_none();
         if never && !case.ledger.is_empty() {
-            found.push(Violation::of("S6", call, format!("it is {} and ran", case.row.state)));
+            found.push(Violation::of("S6", call, format!("the call is {} and ran", case.row.state)));
         }
     }
     for line in records.ledger.iter().filter(|line| !cases.contains_key(line.call.as_str())) {
-        found.push(Violation::of("S6", &line.call, "it ran, and there is no such call"));
+        found.push(Violation::of("S6", &line.call, "a call without a row ran"));
     }
     found
 }
 
-/// S7: nothing runs that was not claimed before, durably: with no database, nothing.
+/// S7: every start follows a durable claim of its own, so without the database no tool runs.
 pub(super) fn s7(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -110,21 +110,21 @@ pub(super) fn s7(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         starts.sort_unstable();
         for (before, at) in starts.into_iter().enumerate() {
             if case.claims().filter(|claimed| *claimed <= at).count() <= before {
-                found.push(Violation::of("S7", call, "it ran without a claim of its own"));
+                found.push(Violation::of("S7", call, "the call ran without a claim of its own"));
             }
         }
     }
     found
 }
 
-/// V1: a call runs under the schema that it was decided on.
+/// V1: a call runs under the schema of its decision.
 pub(super) fn v1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let (Some(decision), Some(inputs)) = (case.decision(), case.row.effective_inputs()) else { continue };
         for start in case.starts() {
             if hash(&json!([case.row.name, inputs, start.schema_hash])) != decision.input_hash {
-                found.push(Violation::of("V1", call, "it ran under a schema that nobody decided on"));
+                found.push(Violation::of("V1", call, "the call ran under another schema than that of its decision"));
             }
         }
     }

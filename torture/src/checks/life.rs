@@ -1,4 +1,4 @@
-//! How calls lived: by the rules, each move with its event, to an honest end.
+//! The checks of the life of a call: legal transitions only, one event for each transition, and an honest end.
 
 use super::case::{Case, Cases};
 use super::{Records, Violation};
@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long an end may take to be committed, whose time is when that began.
+/// The maximal time from the start of the transaction of an end, which is the stored time, to its commit.
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// S5 and A1: the events are moves that a call may make, one for each, from its beginning to how it stands. In which
-/// order moves were committed the times do not tell (they are of when a transaction began), so there has to be one.
+/// S5 and A1: the events are legal transitions, one for each, from the first state of the call to its stored state. An
+/// event has the time at which its transaction began, so the times do not give the order of the commits. The check
+/// accepts any legal order.
 pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -23,19 +24,19 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         events.sort_by_key(|event| event.at);
         if !walks(case.row, "", &events) {
             let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
-            let what = format!("no life of a call: {kinds:?}, and it is {}", case.row.state);
+            let what = format!("illegal transitions: {kinds:?}, and the call is {}", case.row.state);
             found.push(Violation::of("S5", call, what));
         }
         let claims = i64::try_from(case.claims().count()).unwrap_or(i64::MAX);
         if claims != case.row.exec_attempt {
-            let what = format!("{claims} events of a beginning, and {} attempts", case.row.exec_attempt);
+            let what = format!("{claims} events of a claim, and {} attempts", case.row.exec_attempt);
             found.push(Violation::of("A1", call, what));
         }
     }
     found
 }
 
-/// Whether these events, in some order, lead a call from this state to how it stands.
+/// Whether these events, in any order, lead a call from this state to its stored state.
 fn walks(call: &CallRow, from: &str, events: &[&EventRow]) -> bool {
     if events.is_empty() {
         return from == call.state;
@@ -47,7 +48,7 @@ fn walks(call: &CallRow, from: &str, events: &[&EventRow]) -> bool {
     })
 }
 
-/// Where an event leads.
+/// Returns the state after an event, or `None` for an illegal transition.
 fn moved(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static str> {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     Some(match (from, event.kind.as_str()) {
@@ -63,7 +64,7 @@ fn moved(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static str> {
         ("executing" | "approved" | "interrupted", "tool.failed") => "failed",
         ("executing" | "interrupted", "tool.succeeded") => "succeeded",
         ("executing", "tool.interrupted") if *data.at("/state") == "approved" => {
-            // What is not harmless is never begun again.
+            // Only an idempotent call has another attempt.
             return call.idempotent.then_some("approved");
         }
         ("executing" | "approved", "tool.interrupted") => "interrupted",
@@ -71,23 +72,23 @@ fn moved(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static str> {
     })
 }
 
-/// The checks of the schema, asked again: they may be off.
+/// SQL: the CHECKs of the schema hold. The run may have dropped them, so this check repeats them.
 pub(super) fn sql(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
         let row = case.row;
         let by_the_system = row.decided_by.as_ref().is_some_and(|by| by.starts_with("system:"));
         let broken = [
-            (row.validated.is_none() != (row.state == "pending"), "without a word whether it may run"),
+            (row.validated.is_none() != (row.state == "pending"), "without a verdict, or pending with one"),
             (
                 row.held && row.validated == Some(true) && by_the_system,
-                "a person was asked, and another said yes",
+                "held, and approved by the system",
             ),
-            (row.exec_attempt > 1 && !row.idempotent, "begun again"),
-            (row.is_open() == row.finished_at.is_some(), "ended and not, at once"),
-            ((row.state == "executing") != row.lease_until.is_some(), "nobody says that they live"),
-            (row.finished_at.is_some() != row.result.is_some(), "without words for the model"),
-            ((row.state == "succeeded") != row.output.is_some(), "without an output"),
+            (row.exec_attempt > 1 && !row.idempotent, "claimed again"),
+            (row.is_open() == row.finished_at.is_some(), "open with an end, or ended without one"),
+            ((row.state == "executing") != row.lease_until.is_some(), "executing without a lease, or a lease without an execution"),
+            (row.finished_at.is_some() != row.result.is_some(), "ended without a text for the model, or open with one"),
+            ((row.state == "succeeded") != row.output.is_some(), "succeeded without an output, or an output without success"),
         ];
         for (_, what) in broken.into_iter().filter(|(is_broken, _)| *is_broken) {
             found.push(Violation::of("SQL", call, format!("{what} ({})", row.state)));
@@ -96,7 +97,7 @@ pub(super) fn sql(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// D2: nothing is lost and nothing is stuck.
+/// D2: no call is lost, and no call or run is stuck.
 pub(super) fn d2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let open = cases.iter().filter(|(_, case)| case.row.is_open());
     let mut found: Vec<Violation> =
@@ -105,16 +106,16 @@ pub(super) fn d2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         found.push(Violation { id: "D2", call: None, what: format!("the run {} is stuck", run.run_id) });
     }
     let told = records.turns.iter().flat_map(|turn| &turn.told.facts);
-    let told = told.map(|fact| (&fact.call, format!("told as {:?}", fact.said)));
+    let told = told.map(|fact| (&fact.call, format!("streamed as {:?}", fact.said)));
     let seen =
         records.sights.iter().map(|sight| (&sight.call, format!("seen {} by {}", sight.state, sight.route)));
     for (call, how) in told.chain(seen).filter(|(call, _)| !cases.contains_key(call.as_str())) {
-        found.push(Violation::of("D2", call, format!("lost: it was {how}")));
+        found.push(Violation::of("D2", call, format!("lost: the call was {how}")));
     }
     found
 }
 
-/// D3: what is known is told, by every replica, and what is not known is told as that, never as a success.
+/// D3: every replica shows a known outcome. An unknown outcome is shown as unknown, never as a success.
 pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let replicas: BTreeSet<usize> = records
         .deeds
@@ -130,9 +131,9 @@ pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         };
         for replica in &replicas {
             let what = match last(*replica) {
-                None => format!("replica {replica} did not show it in the end"),
+                None => format!("replica {replica} did not show the call at the end of the run"),
                 Some(sight) if differs(case.row, sight) => {
-                    format!("it is {} and replica {replica} shows it {}", case.row.state, sight.state)
+                    format!("the call is {} and replica {replica} shows {}", case.row.state, sight.state)
                 }
                 Some(_) => continue,
             };
@@ -142,7 +143,7 @@ pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether a look shows another end than the call had had for a while by then.
+/// Whether an observation shows another end than the row, although the call had ended well before the observation.
 fn differs(row: &CallRow, sight: &Sight) -> bool {
     let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < sight.span.begun);
     had_ended && (sight.state != row.state || sight.result != row.result)
@@ -155,7 +156,7 @@ fn dishonest(case: &Case<'_>) -> Option<String> {
     let ended = |outcome: &str| {
         case.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == Some(outcome))
     };
-    // What the service behind a tool tells counts more than what became of the process that asked it.
+    // The verified outcome of a tool takes precedence over the end of its process.
     let told_by_the_service =
         case.events.iter().any(|event| event.kind == "tool.succeeded" && event.actor == "system:sweeper");
     let hung = *inputs.at("/then") == "hang" && case.had_effect();
@@ -163,28 +164,28 @@ fn dishonest(case: &Case<'_>) -> Option<String> {
     let output = || row.output.as_ref().and_then(|output| serde_json::from_str::<Value>(output).ok());
     match row.state.as_str() {
         "succeeded" if !case.had_effect() => {
-            Some("it is told to have succeeded, and had no effect".to_owned())
+            Some("shown as succeeded, and it had no effect".to_owned())
         }
         "succeeded" if told_by_the_service => {
-            (output() != Some(json!({ "verified": true }))).then(|| "it has another's output".to_owned())
+            (output() != Some(json!({ "verified": true }))).then(|| "the output of another call".to_owned())
         }
-        "succeeded" if !ended("ok") => Some("it is told to have succeeded, and did not end so".to_owned()),
+        "succeeded" if !ended("ok") => Some("shown as succeeded, and its tool did not".to_owned()),
         "succeeded" => {
-            (output() != Some(json!({ "n": inputs.at("/n") }))).then(|| "it has another's output".to_owned())
+            (output() != Some(json!({ "n": inputs.at("/n") }))).then(|| "the output of another call".to_owned())
         }
-        "failed" if ended("ok") => Some("it is told to have failed, and succeeded".to_owned()),
-        "failed" if hung => Some("it is told to have failed, and nobody knows".to_owned()),
-        // A service that was asked in time keeps it from having an effect.
+        "failed" if ended("ok") => Some("shown as failed, and its tool succeeded".to_owned()),
+        "failed" if hung => Some("shown as failed, and the outcome is unknown".to_owned()),
+        // A verification before the effect makes the tool refuse the effect later.
         "failed" if words.contains("did not run") && began => {
-            Some("it is told not to have run, and did".to_owned())
+            Some("shown as not run, and it ran".to_owned())
         }
-        "interrupted" if !words.contains("unknown") => Some(format!("nobody knows, and it is told: {words}")),
+        "interrupted" if !words.contains("unknown") => Some(format!("unknown outcome, shown as: {words}")),
         _ => None,
     }
 }
 
-/// I1: what was begun and has no known end was cut off by something that was done to its process, or to the database. That
-/// its client went away is no cause.
+/// I1: an execution with an unknown end was interrupted by harm to its process or to the database. A disconnected client
+/// is no cause.
 pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted" && !case.had_effect())
@@ -193,15 +194,15 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let told =
             case.events.iter().filter(|event| event.kind == "tool.interrupted").map(|event| event.at).max();
         let told = told.unwrap_or(i64::MAX);
-        // The tool's time begins before its first line: it looks at its row first.
+        // The timeout of the tool starts before its first line, because the tool reads its row first.
         let claimed = case.claims().filter(|at| *at <= start.at).max().unwrap_or(start.at);
         let asked_to_stop = case.row.cancel_requested_at.is_some();
         let took_too_long = told - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {
             let meanwhile = deed.until.min(told) - deed.at.max(claimed);
             let of_the_database = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
-            // Who stands still may hold a row for which all the connections of another process wait, and nothing says
-            // meanwhile that its tools live. One renewal may be missed: less than half a lease is no cause.
+            // A paused process may hold the lock of a row, for which all connections of another process wait, so that
+            // the other process renews no lease. A process may miss one renewal: less than half a lease is no cause.
             let holds_up = deed.kind == DeedKind::Pause && meanwhile >= micros(LEASE) / 2;
             let its_own = deed.pid == Some(start.pid) && deed.kind != DeedKind::Start;
             meanwhile >= 0 && (of_the_database || holds_up || its_own)
@@ -211,14 +212,14 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             .iter()
             .any(|hit| hit.action.is_some() && hit.pid == start.pid && (claimed..=told).contains(&hit.at));
         if !(asked_to_stop || took_too_long || harmed || failed) {
-            found.push(Violation::of("I1", call, "it was cut off, and nothing had been done to its process"));
+            found.push(Violation::of("I1", call, "interrupted without harm to its process"));
         }
     }
     found
 }
 
-/// I2: nobody is taken for dead who may still say that they live. Only a process that begins where it is alone knows that
-/// another is gone.
+/// I2: the sweeper takes no execution from a living holder before the end of its lease. Only a single process on its
+/// database knows at its start that the previous process is gone.
 pub(super) fn i2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -231,7 +232,7 @@ pub(super) fn i2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                 ends && deed.until >= claimed && deed.at <= event.at
             };
             if event.at - claimed < micros(LEASE) && !records.deeds.iter().any(ended) {
-                let what = format!("taken for dead {} ms after it was begun", (event.at - claimed) / 1000);
+                let what = format!("reaped {} ms after its claim", (event.at - claimed) / 1000);
                 found.push(Violation::of("I2", call, what));
             }
         }

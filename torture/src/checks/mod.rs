@@ -1,4 +1,4 @@
-//! What holdpoint promises, each promise a function from what was written down to what breaks it.
+//! The checks: each promise of holdpoint is a function from the records of a run to the violations of the promise.
 
 mod case;
 mod deciding;
@@ -20,17 +20,17 @@ use crate::world::World;
 use anyhow::Result;
 use std::collections::HashMap;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
-    /// The promise, as the list of invariants names it.
+    /// The id of the promise in `docs/invariants.md`.
     pub(crate) id: &'static str,
-    /// The call that it is about.
+    /// The call that breaks the promise.
     pub(crate) call: Option<String>,
     pub(crate) what: String,
 }
 
-/// Everything that was written down.
+/// All records of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Records {
     pub(crate) began: Micros,
@@ -46,7 +46,7 @@ pub(crate) struct Records {
     pub(crate) logs: Vec<LogLine>,
     pub(crate) broken: Vec<(Micros, String)>,
     pub(crate) others: HashMap<&'static str, (u64, u64)>,
-    /// Commits whose answer nobody got, and connections that were lost.
+    /// The number of commits without a delivered answer, and of lost connections.
     pub(crate) wires: (u64, u64),
 }
 
@@ -77,7 +77,7 @@ impl Records {
 
 type Check = fn(&Records, &Cases<'_>) -> Vec<Violation>;
 
-/// Every promise, by its name.
+/// Every check, by the id of its promise.
 pub(crate) const CHECKS: [(&str, Check); 25] = [
     ("S1", effects::s1),
     ("S2", effects::s2),
@@ -106,7 +106,7 @@ pub(crate) const CHECKS: [(&str, Check); 25] = [
     ("SQL", life::sql),
 ];
 
-/// What servers said of themselves.
+/// The checks of the logs and the answers of the servers.
 const COMPLAINTS: [(&str, Check); 3] = [("G", others::g), ("P", others::p), ("E", others::e)];
 
 impl Violation {
@@ -115,7 +115,7 @@ impl Violation {
     }
 }
 
-/// All that was broken.
+/// Returns all violations.
 pub(crate) fn all(records: &Records) -> Vec<Violation> {
     let cases = records.cases();
     let checks = CHECKS.iter().chain(&COMPLAINTS);

@@ -1,4 +1,4 @@
-//! What is nobody's business, and what no server may ever say.
+//! The checks of access by strangers, and of errors that no server may report.
 
 use super::case::Cases;
 use super::{Records, Violation};
@@ -6,7 +6,7 @@ use crate::json::At;
 use crate::record::{Deed, DeedKind};
 use serde_json::Value;
 
-/// What the database says where a guard of the schema refuses. Whatever the code does, it must not come so far.
+/// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
 const REFUSALS: [&str; 23] = [
     "check constraint",
     "CHECK constraint failed",
@@ -33,7 +33,7 @@ const REFUSALS: [&str; 23] = [
     "was never claimed did not run",
 ];
 
-/// T1: what belongs to another is not there, and looks as if it never had been.
+/// T1: a foreign row looks exactly like a row that never existed.
 pub(super) fn t1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let nothing = |body: &Value| {
         *body.at("/error/code") == "not_found"
@@ -45,7 +45,7 @@ pub(super) fn t1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     seen.map(|it| Violation::of("T1", &it.call, format!("{}: {} {}", it.route, it.status, it.body))).collect()
 }
 
-/// G: a guard of the database refused something.
+/// G: a guard of the database refused a statement.
 pub(super) fn g(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let refused = records.logs.iter().filter(|line| REFUSALS.iter().any(|words| line.text.contains(words)));
     let violation = |text: &str| {
@@ -55,7 +55,7 @@ pub(super) fn g(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     refused.map(|line| violation(&line.text)).collect()
 }
 
-/// P: something of the server's own panicked; tools of the run do, on purpose.
+/// P: the server panicked. Panics of the run's tools are on purpose and do not count.
 pub(super) fn p(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let panicked = records.logs.iter().filter(|line| {
         line.text.contains("something panicked") && !line.text.contains("bin/server/tools.rs")
@@ -64,7 +64,7 @@ pub(super) fn p(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     panicked.map(|line| violation(&line.text)).collect()
 }
 
-/// E: a 500, a server that does not stop or ends by itself, a turn of one's own that is refused for what it is.
+/// E: an answer with 500, a server that does not stop or that ends by itself, or a refused turn of the owner.
 pub(super) fn e(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let violation = |what: String| Violation { id: "E", call: None, what };
     let refused = records.turns.iter().filter(|turn| !matches!(turn.status, 200 | 204 | 409 | 429 | 503));

@@ -1,4 +1,4 @@
-//! What pages and the model were told: only what is so, and never two things.
+//! The checks of streams and requests to the model: they contain only stored facts, and never contradict each other.
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, HashMap};
 
 type IsTrue = fn(&CallRow) -> bool;
 
-/// Words that stand for an outcome that is not there yet, and of which calls they are true.
+/// The texts that replace an outcome while there is none, and a test whether a text is true of a call.
 const PLACEHOLDERS: [(&str, IsTrue); 3] = [
     ("Awaiting approval by a person.", |row| row.held),
     ("Approved by a person and under way.", |row| row.held && row.validated == Some(true)),
     ("Under way, or cut off:", |row| !row.held && row.exec_id.is_some()),
 ];
 
-/// D4: what a stream told of calls and said in words is what the rows say; it says its end; and one that is whole told
-/// every call that a person was asked about in the steps whose words it said.
+/// D4: the calls and texts of a stream match the rows, and a stream has an end. A complete stream has every held call
+/// of the steps whose texts it has.
 pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut steps: HashMap<&str, Vec<(i64, String)>> = HashMap::new();
     for step in &records.rows.steps {
@@ -38,21 +38,21 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let Some(case) = cases.get(fact.call.as_str()) else { continue };
             match &fact.said {
                 Said::Stored { tool, inputs } if !is_as_stored(case, tool, inputs, turn) => {
-                    found.push(Violation::of("D4", &fact.call, format!("told as {tool} of {inputs}")));
+                    found.push(Violation::of("D4", &fact.call, format!("streamed as {tool} of {inputs}")));
                 }
                 Said::Pending if !case.row.held => {
-                    found.push(Violation::of("D4", &fact.call, "told as held, and nobody is asked"));
+                    found.push(Violation::of("D4", &fact.call, "streamed as held, and the call is not held"));
                 }
                 _ => {}
             }
         }
         let told = &turn.told;
-        // Where no turn is under way any more, there is nothing to read along.
+        // Without a running turn there is nothing to attach to.
         let nothing_to_read = turn.attached && *told == Told::default();
         let has_an_end = told.finished || told.failure.is_some() || turn.cut.is_some() || nothing_to_read;
         if turn.status == 200 && !has_an_end {
             let what =
-                format!("a turn of {} ended in {:?} without a word of its end", turn.thread, turn.dialect);
+                format!("the {:?} stream of a turn of {} has no end", turn.dialect, turn.thread);
             found.push(Violation { id: "D4", call: None, what });
         }
         let whole = told.finished && told.failure.is_none() && turn.cut.is_none();
@@ -64,14 +64,14 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             of_steps.all(|(_, call)| is_told(call))
         };
         if !told.text.is_empty() && !said_by(steps.map_or(&[], Vec::as_slice), &told.text, all_told) {
-            let what = format!("the message {message} was told as {:?}, and says something else", told.text);
+            let what = format!("the message {message} was streamed as {:?}, and its rows differ", told.text);
             found.push(Violation { id: "D4", call: None, what });
         }
     }
     found
 }
 
-/// Whether these are the words of steps one after the other, whole, of which the rest is as it should be.
+/// Whether a text consists of the complete texts of consecutive steps, and `is_right` accepts the range of these steps.
 fn said_by(steps: &[(i64, String)], text: &str, is_right: impl Fn(i64, i64) -> bool) -> bool {
     (0..steps.len()).any(|first| {
         let mut rest = text;
@@ -90,20 +90,20 @@ fn said_by(steps: &[(i64, String)], text: &str, is_right: impl Fn(i64, i64) -> b
 fn is_as_stored(case: &Case<'_>, tool: &str, inputs: &Value, turn: &Turn) -> bool {
     let proposed: Value = serde_json::from_str(&case.row.arguments).unwrap_or_default();
     let effective = case.row.effective_inputs().unwrap_or_default();
-    // Of a call that cannot be run, no inputs are shown.
+    // A stream does not show the inputs of an invalid call.
     let shown = case.row.state == "invalid" || same(inputs, &proposed) || same(inputs, &effective);
     let message = turn.told.message_id.as_ref();
     case.row.name == tool && shown && message.is_none_or(|message| *message == case.row.message_id)
 }
 
-/// D5: what was told of an outcome is durable.
+/// D5: a streamed outcome is durable.
 pub(super) fn d5(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for turn in &records.turns {
         for fact in &turn.told.facts {
             let Some(case) = cases.get(fact.call.as_str()) else { continue };
             if !is_so(case, &fact.said) {
-                let what = format!("told {:?}, and it is {}", fact.said, case.row.state);
+                let what = format!("streamed {:?}, and the call is {}", fact.said, case.row.state);
                 found.push(Violation::of("D5", &fact.call, what));
             }
         }
@@ -129,7 +129,7 @@ fn is_so(case: &Case<'_>, said: &Said) -> bool {
     }
 }
 
-/// H1: every history is one that a provider takes.
+/// H1: a provider accepts every history.
 pub(super) fn h1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let wrong = records.asked.iter().filter_map(|asked| {
         let what = format!("{}: {}", asked.conversation, asked.wrong.as_ref()?);
@@ -138,7 +138,7 @@ pub(super) fn h1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     wrong.collect()
 }
 
-/// H2: every answer that the model read is true, or says that there is none yet.
+/// H2: every answer for the model is true, or reports that there is no outcome yet.
 pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, text) in answers(records, cases) {
@@ -160,15 +160,15 @@ pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             found.push(Violation::of(
                 "H2",
                 call,
-                format!("it is {}, and the model read: {text}", case.row.state),
+                format!("the call is {}, and the model read: {text}", case.row.state),
             ));
         }
     }
     found
 }
 
-/// H3: words once sent to the model stay: of two requests of a conversation the longer begins with the other, and the
-/// rows hold what was sent.
+/// H3: a text for the model never changes after the first request. Of two requests of a conversation, the longer starts
+/// with the shorter, and the rows contain the sent texts.
 pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut conversations: BTreeMap<&str, Vec<&Asked>> = BTreeMap::new();
@@ -180,7 +180,7 @@ pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         for (shorter, longer) in asked.iter().zip(asked.iter().skip(1)) {
             if !longer.messages.starts_with(&shorter.messages) {
                 let at = shorter.messages.iter().zip(&longer.messages).position(|(one, other)| one != other);
-                let what = format!("{name}: what was sent has changed at {at:?}");
+                let what = format!("{name}: a sent message has changed at {at:?}");
                 found.push(Violation { id: "H3", call: None, what });
             }
         }
@@ -188,13 +188,13 @@ pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, text) in answers(records, cases) {
         let first = cases.get(call).and_then(|case| case.sent.iter().find(|sent| sent.n == 0).copied());
         if first.is_none_or(|sent| sent.text != text) {
-            found.push(Violation::of("H3", call, format!("the model read what no row holds: {text}")));
+            found.push(Violation::of("H3", call, format!("the model read a text without a row: {text}")));
         }
     }
     found
 }
 
-/// The thread of each conversation: its name stands in the words of its user.
+/// Returns the thread of each conversation. The messages of the user contain the name of the conversation.
 pub(crate) fn threads(records: &Records) -> HashMap<String, &str> {
     let planned = |words: &String| serde_json::from_str::<Plan>(words).ok();
     let named = records.rows.messages.iter().filter_map(|message| {
@@ -204,7 +204,7 @@ pub(crate) fn threads(records: &Records) -> HashMap<String, &str> {
     named.collect()
 }
 
-/// What the model read as answers, by call.
+/// Returns the answers that the model read, by call.
 fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str)> {
     let threads = threads(records);
     let calls: HashMap<(&str, &str), &'a str> = cases
@@ -226,7 +226,7 @@ fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str
     found
 }
 
-/// N1: a later outcome is told once, however many there are to tell.
+/// N1: a request to the model reports a late outcome at most once.
 pub(super) fn n1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for asked in &records.asked {
@@ -236,7 +236,7 @@ pub(super) fn n1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
         let all = notes.len();
         notes.dedup();
         if notes.len() < all {
-            let what = format!("{}: an outcome is told twice in one request", asked.conversation);
+            let what = format!("{}: one request reports an outcome twice", asked.conversation);
             found.push(Violation { id: "N1", call: None, what });
         }
     }

@@ -1,4 +1,4 @@
-//! Each check with a story that is all right, and with one in which just that is wrong.
+//! Each check with correct records, and with records that break only its promise.
 
 use super::*;
 use crate::checks::case::hash;
@@ -7,7 +7,7 @@ use crate::rows::{CallRow, DecisionRow, EventRow, MessageRow, RunRow, SentRow, S
 use crate::told::{Dialect, Fact, Said, Told};
 use serde_json::{Value, json};
 
-/// A call that was held, approved by ann, and ran; times are in microseconds, a second between them.
+/// The id of a call that was held, approved by ann, and ran. The times are in microseconds, one second apart.
 const CALL: &str = "c1";
 const SECOND: i64 = 1_000_000;
 
@@ -133,7 +133,7 @@ fn start(pid: u32, what: &str) -> Deed {
     Deed { at: 0, until: 0, kind: DeedKind::Start, replica: Some(0), pid: Some(pid), what }
 }
 
-/// A story in which all is well.
+/// Records without a violation.
 fn story() -> Records {
     let result = r#"{"n":1}"#;
     let done = json!({ "success": true, "result": result, "toolCallId": CALL, "state": "succeeded" });
@@ -211,7 +211,7 @@ fn story() -> Records {
     }
 }
 
-/// The promises that are broken once this is so.
+/// Returns the ids of the promises that a change of the records breaks.
 fn broken(change: impl FnOnce(&mut Records)) -> Vec<&'static str> {
     let mut records = story();
     change(&mut records);
@@ -231,7 +231,7 @@ fn an_effect_before_the_yes_is_seen() {
     assert_eq!(broken(|it| it.ledger[0].seen_state = Some("absent".to_owned())), ["S1"]);
     assert_eq!(broken(|it| it.ledger[0].seen_validated = None), ["S1"]);
     assert!(broken(|it| it.ledger[0].at = SECOND).contains(&"S1"));
-    // One that stood still for a lease between the claim and the beginning.
+    // A process that was paused for a lease between the claim and the start of the tool.
     let zombie = |it: &mut Records| {
         it.ledger.iter_mut().for_each(|line| line.at += 3 * SECOND);
         it.ledger[0].seen_state = Some("interrupted".to_owned());
@@ -244,7 +244,7 @@ fn an_effect_before_the_yes_is_seen() {
 fn a_second_execution_is_seen() {
     assert_eq!(broken(|it| it.ledger.push(line("start", 5))), ["S2", "S7"]);
     assert_eq!(broken(|it| it.ledger[1].key = "another".to_owned()), ["S2"]);
-    // What is harmless may be begun again, each time claimed.
+    // An idempotent call may run again, after another claim.
     let again = |it: &mut Records| {
         it.rows.calls[0].idempotent = true;
         it.rows.calls[0].exec_attempt = 2;
@@ -300,7 +300,7 @@ fn an_unlawful_life_is_seen() {
     assert_eq!(broken(|it| drop(it.rows.events.remove(2))), ["S5"]);
     assert_eq!(broken(|it| it.rows.events.push(event("tool.failed", 6))), ["S5"]);
     assert!(broken(|it| it.rows.events.push(event("tool.started", 6))).contains(&"A1"));
-    // In which order times of moves come says nothing of the order of the moves.
+    // The order of the times is not the order of the transitions.
     assert_eq!(broken(|it| it.rows.events[3].at = 0), Vec::<&str>::new());
 }
 
@@ -311,7 +311,7 @@ fn a_decision_that_was_told_and_lost_is_seen() {
             Answer::Said { status: 200, body: json!({"state": "rejected"}), replayed: false };
     };
     assert!(broken(lost).contains(&"D1"));
-    // One that nobody was told of may be lost.
+    // A decision without an acknowledgement may be lost.
     assert_eq!(broken(|it| it.decidings[1].answer = Answer::Unknown(String::new())), Vec::<&str>::new());
 }
 
@@ -459,7 +459,7 @@ fn what_is_seen_to_go_back_is_seen() {
         it.sights.insert(3, sight(5, 6, "executing", Some(true)));
     };
     assert_eq!(broken(back), ["C2"]);
-    // Who asked before it was decided may be answered later.
+    // A read that began before the decision may be answered after the decision.
     assert_eq!(broken(|it| it.sights.push(sight(1, 5, "pending", None))), Vec::<&str>::new());
 }
 
@@ -471,7 +471,7 @@ fn who_is_refused_and_counts_is_seen() {
     };
     assert_eq!(broken(|it| refused(it, 409)), ["C3"]);
     assert_eq!(broken(|it| refused(it, 404)), ["C1", "C3"]);
-    // Of a build that lacks the tool nobody is told of it but its owner.
+    // A build that lacks the tool shows the call only to its owner.
     let without = |it: &mut Records| {
         refused(it, 404);
         it.deeds[0].what = "--seed 1 --without pay".to_owned();
@@ -509,7 +509,7 @@ fn who_is_taken_for_dead_too_early_is_seen() {
     };
     assert_eq!(broken(|it| taken(it, 9 * SECOND / 2)), ["I2"]);
     assert_eq!(broken(|it| taken(it, 11 * SECOND / 2)), Vec::<&str>::new());
-    // A server that is alone knows at its start that the one before is gone.
+    // A single server knows at its start that the previous server is gone.
     let after_a_kill = |it: &mut Records| {
         taken(it, 9 * SECOND / 2);
         let at = 4 * SECOND;

@@ -1,4 +1,4 @@
-//! The calls that people were asked about.
+//! The held calls of the run.
 
 use super::people::Person;
 use crate::clock::Micros;
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// A call that somebody was asked about.
+/// A held call.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) call: String,
@@ -14,16 +14,16 @@ pub(crate) struct Known {
     pub(crate) owner: Person,
     pub(crate) tool: String,
     pub(crate) inputs: Value,
-    /// When it was first heard of.
+    /// The time at which the load first read of the call.
     pub(crate) since: Micros,
 }
 
-/// All of them, in the order in which they were heard of.
+/// All held calls, in the order in which the load read of them.
 #[derive(Debug, Default)]
 pub(super) struct Board(Mutex<(HashSet<String>, Vec<Known>)>);
 
 impl Board {
-    /// True if nobody had heard of it.
+    /// Adds a call. Returns whether the call is new.
     pub(super) fn add(&self, known: &Known) -> bool {
         let mut board = self.0.lock();
         let is_new = board.0.insert(known.call.clone());
@@ -33,7 +33,7 @@ impl Board {
         is_new
     }
 
-    /// The latest of them.
+    /// Returns the latest calls.
     pub(super) fn latest(&self, count: usize) -> Vec<Known> {
         self.0.lock().1.iter().rev().take(count).cloned().collect()
     }

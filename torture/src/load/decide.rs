@@ -1,5 +1,5 @@
-//! People who decide: several for each call, on different replicas, who agree, disagree, change inputs, say it again, go
-//! away in the middle, and come at the last moment.
+//! The deciders: several for each call, on different replicas. They agree, disagree, change inputs, repeat their
+//! decisions, disconnect in the middle of a request, and decide at the last moment.
 
 use super::Load;
 use super::board::Known;
@@ -18,27 +18,27 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Changed inputs are far from the model's own.
+/// The offset of changed inputs, far from the numbers of the model.
 const EDIT: i64 = 1_000_000;
-/// How often somebody asks again who was not told.
+/// The number of tries of a decider without an answer.
 const TRIES: u32 = 6;
 
-/// What befalls a call.
+/// The way in which a call is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Several decide, about now.
+    /// Several people decide soon.
     Quick,
-    /// Several decide when its time is over, about.
+    /// Several people decide close to the expiry.
     Late,
-    /// Its owner withdraws it while others decide.
+    /// The owner cancels the call while other people decide.
     Withdrawn,
-    /// Its owner answers in what their page posts, while others decide.
+    /// The owner's page posts an approval part while other people decide.
     OnThePage,
-    /// Nobody decides.
+    /// No person decides.
     Nobody,
 }
 
-/// One who decides.
+/// A person with a decision for a call.
 struct Decider {
     load: Arc<Load>,
     known: Known,
@@ -84,7 +84,7 @@ pub(super) async fn decide(load: Arc<Load>, known: Known) {
     while deciders.join_next().await.is_some() {}
 }
 
-/// What another one says.
+/// Returns the verdict of a further decider.
 fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
     let edited = |by: i64| {
         let mut inputs = known.inputs.clone();
@@ -102,16 +102,17 @@ fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
     }
 }
 
-/// When its time is over.
+/// Returns the approximate expiry of a call.
 async fn expires(load: &Load, known: &Known, chance: &mut Chance) -> Option<Micros> {
     let replica = load.any_replica(chance);
-    // What is shown as text is not read: it expires so long after it was committed, which is about when it was told.
+    // The expiry in the answer is text and is not parsed. The call expires a fixed time after its commit, which is about
+    // the time at which the load read of it.
     load.look_at(replica, &known.call, &known.owner.token).await?;
     i64::try_from(PENDING_TTL.as_micros()).ok().map(|ttl| known.since + ttl)
 }
 
 impl Decider {
-    /// Says it, again until it is known to be said, and perhaps once more.
+    /// Posts the decision until its outcome is known, and sometimes once more.
     async fn say(mut self) {
         let pause = self.chance.millis(0, 120);
         sleep(pause).await;
@@ -147,7 +148,7 @@ impl Decider {
         self.posts(replica, "/qa/validate_tool".to_owned(), body, Surface::One).await
     }
 
-    /// Where one decides who has no page: behind that the server goes on by itself.
+    /// Returns a request to the session or run routes. The server resumes the run by itself after such a decision.
     async fn elsewhere(&mut self, replica: usize) -> Option<(String, Value)> {
         let Known { call, thread, .. } = &self.known;
         if self.chance.percent(50) {
@@ -182,7 +183,7 @@ impl Decider {
         is_known
     }
 
-    /// Decides this call and others, the same for all.
+    /// Decides this call and other calls in one request, with the same verdict.
     async fn in_a_batch(&mut self, replica: usize) -> bool {
         let others = self.load.board.latest(12).into_iter().filter(|other| {
             other.owner.tenant == self.person.tenant && self.person.user != self.known.owner.user
@@ -192,7 +193,7 @@ impl Decider {
             calls.push(self.known.call.clone());
         }
         let verdict = match &self.verdict {
-            // Another call takes other inputs.
+            // The changed inputs belong to one call only.
             Verdict::Approve(_) => Verdict::Approve(None),
             Verdict::Reject => Verdict::Reject,
         };
@@ -225,7 +226,7 @@ impl Decider {
         all_known
     }
 
-    /// Written down before it is said: who is cut off may have been heard.
+    /// Records the decision before its request, because the server may have received an interrupted request.
     fn asks(&self, call: &str, replica: usize, surface: Surface) -> Asked {
         let begun = self.load.now();
         let place = self.load.book().decides(Deciding {
@@ -249,14 +250,14 @@ impl Decider {
     }
 }
 
-/// A decision that was asked for, by its place in the book.
+/// A requested decision, by its place in the book.
 struct Asked {
     place: usize,
     begun: Micros,
     surface: Surface,
 }
 
-/// A decision as the routes take it.
+/// Returns a decision in the format of the routes.
 fn decision(call: &str, verdict: &Verdict) -> Value {
     match verdict {
         Verdict::Approve(None) => json!({ "toolCallId": call, "isValidated": true }),
@@ -282,7 +283,7 @@ fn is_known(answer: &Answer) -> bool {
     matches!(answer, Answer::Said { status, .. } if *status < 500)
 }
 
-/// How the answer to a decision shows the call.
+/// Returns the state of the call in the answer to a decision.
 fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight> {
     let Answer::Said { body, .. } = answer else { return None };
     let details = body.at("/error/details");
@@ -290,7 +291,7 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
     let validated = match state {
         "pending" => None,
         "rejected" | "expired" | "invalid" => Some(false),
-        // Withdrawn before a yes, or behind one: that of who is not refused.
+        // A call can be cancelled before or after an approval. An answer without error details acknowledges an approval.
         "cancelled" => Some(details.is_null() || details.at("/decision/decision") == "approve"),
         _ => Some(true),
     };
@@ -307,7 +308,7 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
 }
 
 async fn withdraw(load: Arc<Load>, known: Known, mut chance: Chance) {
-    // Before all others, or among them.
+    // The cancel request comes before all decisions, or between them.
     if chance.percent(50) {
         let pause = chance.millis(0, 150);
         sleep(pause).await;
@@ -322,7 +323,7 @@ async fn withdraw(load: Arc<Load>, known: Known, mut chance: Chance) {
     load.book().count("withdraw", reply.is_some_and(|reply| reply.status < 500));
 }
 
-/// The owner's page posts their answer, and goes on with the message.
+/// The owner's page posts an approval part, which also resumes the message.
 async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
     let approved = chance.percent(70);
     let part = json!({
@@ -344,7 +345,7 @@ async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
         surface: Surface::Page,
         verdict: if approved { Verdict::Approve(None) } else { Verdict::Reject },
         span: Span { begun, ended: Micros::MAX },
-        answer: Answer::Unknown("a stream does not say".to_owned()),
+        answer: Answer::Unknown("a stream does not report the decision".to_owned()),
     });
     let reply = load.ask(replica, ask.leaving(leave)).await;
     if leave.is_none() {

@@ -1,4 +1,4 @@
-//! People who look, and people who pry.
+//! The readers and the strangers.
 
 use super::Load;
 use crate::http::{Ask, Reply};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::sleep;
 
-/// How many of the latest calls are looked at.
+/// The number of the latest calls from which a reader or a stranger picks.
 const LATEST: usize = 40;
 
-/// Looks at calls, on whichever replica, until the run ends.
+/// Reads calls from any replica until the load stops.
 pub(super) async fn read(load: Arc<Load>, number: usize) {
     let mut chance = load.chance("reader", number);
     while !load.is_stopping() {
@@ -24,7 +24,7 @@ pub(super) async fn read(load: Arc<Load>, number: usize) {
     }
 }
 
-/// Tries calls of others by their ids, until the run ends.
+/// Tries foreign calls by their ids until the load stops.
 pub(super) async fn pry(load: Arc<Load>, number: usize) {
     let mut chance = load.chance("stranger", number);
     while !load.is_stopping() {
@@ -73,7 +73,7 @@ pub(super) async fn pry(load: Arc<Load>, number: usize) {
     }
 }
 
-/// What a stranger was told; of several answers in one, the first.
+/// Returns the answer to a stranger: the first result of a batch, or else the whole answer.
 fn answered(reply: &Reply) -> (u16, Value) {
     let body = reply.json();
     let first = body.at("/results/0");

@@ -1,4 +1,4 @@
-//! The load: people who ask, decide, look and pry, each with a chance of their own.
+//! The load: users, deciders, readers and strangers, each with a random stream of its own.
 
 mod board;
 mod decide;
@@ -24,38 +24,38 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How much of it.
+/// The amount of load.
 #[derive(Debug, Clone)]
 pub(crate) struct Amount {
-    /// Who ask.
+    /// The number of users that chat.
     pub(crate) users: usize,
-    /// Who look.
+    /// The number of readers of calls.
     pub(crate) readers: usize,
-    /// Who pry.
+    /// The number of strangers that try foreign calls.
     pub(crate) strangers: usize,
-    /// How many deciders of a hundred go away in the middle.
+    /// The percentage of deciders that disconnect in the middle of a request.
     pub(crate) leaving: u32,
-    /// How long after their request, from and to, in milliseconds.
+    /// The range of the times from a request to the disconnect, in milliseconds.
     pub(crate) leaving_ms: (u64, u64),
-    /// How many calls of a hundred are slow, which is about as long as a lease or longer.
+    /// The percentage of slow calls, which run for about a lease or longer.
     pub(crate) slow: u32,
-    /// How long those take, from and to, in milliseconds.
+    /// The range of the run times of slow calls, in milliseconds.
     pub(crate) slow_ms: (u64, u64),
 }
 
-/// What everybody shares.
+/// The shared state of the load.
 pub(crate) struct Load {
     pub(crate) world: Arc<World>,
     pub(crate) amount: Amount,
     people: People,
     board: Board,
-    /// The number of the next call: it names it in the whole run.
+    /// The number of the next call, unique in the run.
     next_call: AtomicI64,
     next_name: AtomicU64,
-    /// Whether the routes for many decisions at once are there.
+    /// Whether the server has the route for several decisions in one request.
     batches: bool,
     stopping: watch::Sender<bool>,
-    /// Deciders outlive the turn that asked them.
+    /// The tasks of the deciders, which outlive the turn of their call.
     deciders: tokio::sync::Mutex<JoinSet<()>>,
 }
 
@@ -79,7 +79,7 @@ impl Load {
         Ok(Arc::new(load))
     }
 
-    /// Begins all of it.
+    /// Starts the tasks of the load.
     pub(crate) fn begin(self: &Arc<Self>) -> JoinSet<()> {
         let mut everybody = JoinSet::new();
         for number in 0..self.amount.users {
@@ -94,12 +94,12 @@ impl Load {
         everybody
     }
 
-    /// Begins to end it: nobody asks anything new.
+    /// Stops the load: its tasks end before their next request.
     pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Waits so long for those who decide, and then ends them.
+    /// Waits for the deciders for at most this time, and then aborts them.
     pub(crate) async fn deciders_done(&self, time: Duration) {
         let mut deciders = std::mem::take(&mut *self.deciders.lock().await);
         let _late = timeout(time, async { while deciders.join_next().await.is_some() {} }).await;
@@ -139,23 +139,23 @@ impl Load {
         format!("t{}", self.next_name.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How many calls people were asked about so far.
+    /// Returns the number of held calls so far.
     pub(crate) fn calls_known(&self) -> usize {
         self.board.len()
     }
 
-    /// The token of who owns a call.
+    /// Returns the token of a call's owner.
     pub(crate) fn token_of(&self, rows: &Rows, call: &CallRow) -> Option<String> {
         let thread = rows.threads.iter().find(|thread| thread.thread_id == call.thread_id)?;
         self.people.owned_by(&thread.user_id).map(|person| person.token.clone())
     }
 
-    /// Asks a replica. `None`: nobody knows what became of it.
+    /// Sends a request to a replica. `None` means that the outcome is unknown.
     pub(crate) async fn ask(&self, replica: usize, ask: Ask) -> Option<Reply> {
         self.try_to_ask(replica, ask).await.ok()
     }
 
-    /// The same, with why nobody knows.
+    /// Like [`Self::ask`], with the reason of an unknown outcome.
     async fn try_to_ask(&self, replica: usize, ask: Ask) -> Result<Reply, String> {
         let address = self.world.address(replica).await.ok_or("the replica is down")?;
         let reply = ask.send(address).await.map_err(|error| error.to_string())?;
@@ -170,7 +170,7 @@ impl Load {
         Ok(reply)
     }
 
-    /// Asks for something that is there, as JSON.
+    /// Reads an existing resource as JSON.
     async fn fetch(
         &self,
         replica: usize,
@@ -185,12 +185,12 @@ impl Load {
         Some((whole?.json(), Span { begun, ended: self.now() }))
     }
 
-    /// Looks at a call, and writes down how it stands.
+    /// Reads a call and records its state.
     pub(crate) async fn look_at(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
         self.see(replica, call, token, "tool_calls").await
     }
 
-    /// The same when all is over.
+    /// Like [`Self::look_at`], at the end of the run.
     pub(crate) async fn look_again(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
         self.see(replica, call, token, LAST_LOOK).await
     }

@@ -1,4 +1,4 @@
-//! Who there is: two tenants, each with people who ask, people who approve for others, and people who may not.
+//! The people: two tenants, each with owners of threads, approvers, and an outsider without a role.
 
 use crate::world::{APPROVER, AUDIENCE, ISSUER, SECRET};
 use anyhow::Result;
@@ -6,12 +6,12 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 
 const TENANTS: [&str; 2] = ["acme", "globex"];
-/// Owners and approvers of each tenant.
+/// The number of owners, and of approvers, of each tenant.
 const EACH: usize = 5;
-/// Until a time that no run sees.
+/// The expiry of the tokens, after the end of any run.
 const EXPIRES: i64 = 4_000_000_000;
 
-/// Somebody.
+/// A user.
 #[derive(Debug, Clone)]
 pub(crate) struct Person {
     pub(crate) tenant: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Person {
     pub(crate) token: String,
 }
 
-/// Everybody.
+/// All users.
 #[derive(Debug)]
 pub(crate) struct People {
     first: Person,
@@ -37,7 +37,7 @@ impl Person {
         Ok(Self { tenant, user, token })
     }
 
-    /// As decisions and events name them.
+    /// Returns the actor of the user's decisions and events.
     pub(crate) fn actor(&self) -> String {
         format!("user:{}", self.user)
     }
@@ -61,22 +61,22 @@ impl People {
         Ok(people)
     }
 
-    /// Who asks under this number.
+    /// Returns the owner with a number.
     pub(crate) fn owner(&self, number: usize) -> &Person {
         self.owners.get(number % (EACH * TENANTS.len())).unwrap_or(&self.first)
     }
 
-    /// Who asks under this name.
+    /// Returns the owner with a name.
     pub(crate) fn owned_by(&self, user: &str) -> Option<&Person> {
         self.owners.iter().find(|person| person.user == user)
     }
 
-    /// Who may decide calls of this tenant's owners, beside them.
+    /// Returns the approvers of a tenant.
     pub(crate) fn approvers(&self, tenant: &str) -> Vec<&Person> {
         self.approvers.iter().filter(|person| person.tenant == tenant).collect()
     }
 
-    /// For whom nothing of this tenant's is there.
+    /// Returns the users for whom the rows of a tenant's owners do not exist.
     pub(crate) fn strangers(&self, tenant: &str) -> Vec<&Person> {
         let others = self.owners.iter().chain(&self.approvers).filter(|person| person.tenant != tenant);
         others.chain(&self.outsiders).collect()

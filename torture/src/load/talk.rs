@@ -1,4 +1,5 @@
-//! People who ask: they say what is to be called, read the stream, see how their calls stand, and go on.
+//! The users that chat: they post the plan of the calls, read the stream, read the states of their calls, and resume the
+//! turn.
 
 use super::board::Known;
 use super::people::Person;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long somebody cares about a turn.
+/// The maximal time that a user spends on a turn.
 const CARES: Duration = Duration::from_secs(30);
 
-/// Talks until the run ends.
+/// Chats until the load stops.
 pub(super) async fn talk(load: Arc<Load>, number: usize) {
     let mut chance = load.chance("user", number);
     let owner = load.people.owner(number).clone();
@@ -56,17 +57,17 @@ struct Talk<'a> {
     dialect: Dialect,
 }
 
-/// How a turn stands, by what the thread's messages show.
+/// The state of a turn in the thread's messages.
 enum Stands {
-    /// The words are not there.
+    /// The user's message is missing.
     Unsaid,
-    /// A call waits for somebody, or runs.
+    /// A call is open: `waits` has the pending calls.
     Open {
         waits: Vec<Value>,
     },
-    /// It is being written.
+    /// The answer is streaming.
     Running,
-    /// The model has not read all there is; the message by this id is to be gone on with.
+    /// The model has not read all outcomes. The user resumes the message with this id.
     Unread(String),
     Done,
 }
@@ -113,12 +114,12 @@ impl Talk<'_> {
         }
     }
 
-    /// One message of the user and what follows, as long as they care.
+    /// Posts one message and follows its turn until the turn is complete or the user gives up.
     async fn turn(&mut self, plan: &Plan) {
         let words = plan.words();
         let until = Instant::now() + CARES;
         self.say(&words).await;
-        // Who writes on before their calls have ended does so after a moment.
+        // Some users write their next message before their calls have ended, after a few looks.
         let mut patience = if self.chance.percent(15) { self.chance.between(1, 4) } else { u64::MAX };
         while Instant::now() < until && !self.load.is_stopping() {
             let Some(stands) = self.look(plan, &words).await else {
@@ -195,7 +196,7 @@ impl Talk<'_> {
         self.post(Some(body)).await;
     }
 
-    /// Goes on, in the way of the page; one of `ui-v6` has the answers of its user in what it posts.
+    /// Resumes the turn in the way of the dialect: a page of `ui-v6` posts its message again.
     async fn go_on(&mut self, message: &str) {
         let body = (self.dialect == Dialect::UiV6).then(|| {
             let shown = json!({ "id": message, "role": "assistant", "parts": [] });
@@ -255,7 +256,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Has people decide a call, if nobody had heard of it.
+    /// Starts the deciders of a call, if the call is new.
     async fn hear_of(&mut self, call: &Value, tool: &Value, inputs: &Value) {
         let known = Known {
             call: call.as_str().unwrap_or_default().to_owned(),
@@ -273,13 +274,13 @@ impl Talk<'_> {
     }
 }
 
-/// The calls in messages, in the shape of `GET /tool_calls/{id}`.
+/// Returns the calls in messages, in the format of `GET /tool_calls/{id}`.
 fn calls(messages: &[Value]) -> impl Iterator<Item = &Value> {
     let parts = messages.iter().filter_map(|message| message.at("/parts").as_array()).flatten();
     parts.filter_map(|part| part.get("tool_call"))
 }
 
-/// How and when somebody goes away.
+/// Draws a disconnect.
 pub(super) fn leave(amount: &Amount, chance: &mut Chance) -> Option<Leave> {
     let how = *chance.pick(&How::ALL)?;
     let (from, to) = amount.leaving_ms;

@@ -1,5 +1,5 @@
-//! A Postgres server of the run's own. It belongs to a shell that waits for its stdin to be closed, so that it and its
-//! folder are gone when the run is, however that ends.
+//! The Postgres server of a run. The server belongs to a shell, which stops the server and removes its folder when the
+//! shell's stdin closes. The run therefore leaves no server, however the run ends.
 
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
@@ -11,9 +11,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 const SCRIPT: &str = include_str!("../../../tests/it/support/postgres.sh");
 
-const MISSING: &str = "Postgres is needed (Debian: apt install postgresql); what went wrong stands above";
+const MISSING: &str = "Postgres is needed (Debian: apt install postgresql); the cause is printed above";
 
-/// A running one.
+/// A running Postgres server.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) address: SocketAddr,
@@ -30,7 +30,7 @@ impl Cluster {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .current_dir("/")
-            // What ends the run at the terminal must not end what puts the server away.
+            // A signal from the terminal ends the run, but must not end the shell, which removes the server.
             .process_group(0);
         // Postgres refuses to run as root.
         if rustix::process::geteuid().is_root() {
@@ -51,17 +51,17 @@ impl Cluster {
         format!("postgres://postgres@{address}/{database}")
     }
 
-    /// Ends the server at once, as a crash would.
+    /// Stops the server at once, like a crash.
     pub(crate) async fn stop_now(&mut self) -> Result<()> {
         self.order("stop").await
     }
 
-    /// Starts it where it was, with what was committed.
+    /// Starts the server on the same port with its committed data.
     pub(crate) async fn start_again(&mut self) -> Result<()> {
         self.order(&format!("start {}", self.address.port())).await
     }
 
-    /// Puts it away.
+    /// Stops the server and removes its folder.
     pub(crate) async fn end(self) -> Result<()> {
         let Self { orders, mut shell, answers, .. } = self;
         drop((orders, answers));
@@ -82,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// A number of the user `postgres`.
+/// Returns the user id or the group id of the user `postgres`.
 fn id(which: &str) -> Result<u32> {
     let output = std::process::Command::new("id").args([which, "postgres"]).output()?;
     String::from_utf8(output.stdout)?.trim().parse().context(MISSING)

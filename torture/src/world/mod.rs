@@ -1,4 +1,4 @@
-//! The world of a run: a database, servers, wires and a model, all of its own, all gone with it.
+//! The world of a run: a database, servers, proxies and a model. They belong to the run and end with it.
 
 mod cluster;
 mod replica;
@@ -27,52 +27,52 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long whoever runs something may be silent.
+/// The lease of a turn or an execution.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
-/// How often a sweeper looks.
+/// The interval of the sweeper.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
-/// How long after a yes a call may be begun.
+/// The maximal time from an approval to the claim of the call.
 pub(crate) const START_DEADLINE: Duration = Duration::from_secs(6);
-/// How long a person may take.
+/// The time until a pending call expires.
 pub(crate) const PENDING_TTL: Duration = Duration::from_secs(8);
-/// How long a tool may take.
+/// The timeout of a tool.
 pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) const SECRET: &str = "a secret of this run alone, 32 bytes or more";
 pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const AUDIENCE: &str = "holdpoint";
-/// Who has it decides calls of others.
+/// The role of the approvers.
 pub(crate) const APPROVER: &str = "approver";
-/// The tools that ask a person.
+/// The tools whose calls are held.
 pub(crate) const HELD: [&str; 3] = ["pay", "pay_idempotent", "pay_verified"];
 
-/// Which database.
+/// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Db {
-    /// A file, and one server.
+    /// A file with one server.
     Sqlite,
-    /// A server of the run's own, and as many replicas as one likes.
+    /// A Postgres server of the run, with any number of replicas.
     Postgres,
 }
 
-/// What every part of a run knows.
+/// The shared state of all parts of a run.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) book: Arc<Book>,
     pub(crate) clock: Clock,
     pub(crate) seed: u64,
-    /// Requests that were answered, and not with a failure of the server's.
+    /// The number of requests with an answer that is not a failure of the server.
     pub(crate) progress: AtomicU64,
 }
 
-/// All of it.
+/// The world of a run.
 pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     pub(crate) folder: PathBuf,
     pub(crate) replicas: Vec<Replica>,
-    /// One for each replica, on Postgres.
+    /// One proxy for each replica, on Postgres.
     pub(crate) proxies: Vec<Proxy>,
-    /// The rows, without a wire between.
+    /// The URL of the database, without a proxy.
     pub(crate) url: String,
     mix: watch::Sender<Mix>,
     cluster: Mutex<Option<Cluster>>,
@@ -80,22 +80,22 @@ pub(crate) struct World {
     model: Model,
 }
 
-/// What a run's servers are given.
+/// The setup of the servers of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) db: Db,
     pub(crate) replicas: usize,
     pub(crate) server: PathBuf,
-    /// Arguments of every server: a bug, say.
+    /// The arguments of every server, for example a bug.
     pub(crate) always: Vec<String>,
-    /// What goes wrong.
+    /// The frequencies of the harm.
     pub(crate) mix: Mix,
-    /// Whether the database refuses nothing.
+    /// Whether the guards of the database are dropped.
     pub(crate) unguarded: bool,
 }
 
 impl World {
-    /// Starts everything and waits until it serves.
+    /// Starts all parts and waits until the servers are ready.
     pub(crate) async fn start(setup: &Setup, shared: Arc<Shared>, folder: &Path) -> Result<Self> {
         let model = Model::start(shared.book.clone(), shared.clock, shared.seed).await?;
         let (cluster, url) = match setup.db {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Has a server make the tables, ends it, and takes their guards away.
+    /// Starts a server that creates the tables, stops the server, and drops the guards of the tables.
     async fn unguard(&mut self, setup: &Setup) -> Result<()> {
         let mut keeping = JoinSet::new();
         let first = Replica::start(self.keeper(setup, 0), &mut keeping, Vec::new());
@@ -187,29 +187,29 @@ impl World {
         Ok(())
     }
 
-    /// Where a replica serves, once it does.
+    /// Waits for the address of a replica, for at most 10 seconds.
     pub(crate) async fn address(&self, replica: usize) -> Option<SocketAddr> {
         let mut address = self.replicas.get(replica)?.address.clone();
         let found = timeout(Duration::from_secs(10), address.wait_for(Option::is_some)).await.ok()?.ok()?;
         *found
     }
 
-    /// Where the tools write down what they do.
+    /// Returns the path of the ledger.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.folder.join("ledger.jsonl")
     }
 
-    /// Where each pass of a failpoint is written down.
+    /// Returns the path of the file with the hits of failpoints.
     pub(crate) fn hits(&self) -> PathBuf {
         self.folder.join("hits.jsonl")
     }
 
-    /// Ends the database at once and starts it again after this time.
+    /// Stops the database at once and starts it again after this time.
     pub(crate) async fn outage(&self, time: Duration) -> Result<()> {
         if let Some(cluster) = self.cluster.lock().await.as_mut() {
             cluster.stop_now().await?;
             sleep(time).await;
-            // Somebody may have its port for a moment.
+            // Another process may hold the port for a moment.
             let mut tries = 10;
             while let Err(error) = cluster.start_again().await {
                 tries -= 1;
@@ -222,7 +222,7 @@ impl World {
         Ok(())
     }
 
-    /// Spares everybody from now on: nothing fails any more, in builds that have every tool.
+    /// Ends all harm: replaces all servers by builds without faults and with every tool.
     pub(crate) async fn spare(&self) {
         self.mix.send_replace(Mix::nothing());
         for proxy in &self.proxies {
@@ -231,12 +231,12 @@ impl World {
         join_all(self.replicas.iter().map(|replica| replica.order(Order::Deploy(Vec::new())))).await;
     }
 
-    /// The rows, beside the servers.
+    /// Opens a direct connection to the database.
     pub(crate) async fn rows(&self) -> Result<DatabaseConnection> {
         open(&self.url).await
     }
 
-    /// Ends the servers and the database.
+    /// Stops the servers and the database.
     pub(crate) async fn end(&self) -> Result<()> {
         self.keeping.lock().await.shutdown().await;
         if let Some(cluster) = self.cluster.lock().await.take() {
@@ -252,7 +252,7 @@ async fn open(url: &str) -> Result<DatabaseConnection> {
     Ok(Database::connect(options).await?)
 }
 
-/// Takes away what the database refuses by itself.
+/// Drops the guards of the database.
 async fn drop_guards(rows: &DatabaseConnection) -> Result<()> {
     let backend = rows.get_database_backend();
     if backend == DbBackend::Postgres {
@@ -268,7 +268,7 @@ async fn drop_guards(rows: &DatabaseConnection) -> Result<()> {
     Ok(())
 }
 
-/// A server's configuration file; of a tool that is not there, nothing may be said.
+/// Returns the configuration file of a server. The file must not name a tool that the build lacks.
 fn configuration(url: &str, model: SocketAddr, gone: Option<&str>) -> String {
     let rules: String = HELD
         .iter()

@@ -1,4 +1,4 @@
-//! A server under test: begun, killed, paused, replaced by another build, and begun again when it died by itself.
+//! A server under test: started, killed, paused, replaced by another build, and restarted after its death.
 
 use super::Shared;
 use crate::chance::Chance;
@@ -18,55 +18,55 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long a server may take to say its address. After an outage of the database it tries again.
+/// The maximal time until a server prints its address. A server that starts during an outage of the database retries.
 const START: Duration = Duration::from_secs(20);
-/// How long it may take to stop by itself.
+/// The maximal time of a graceful stop.
 const STOP: Duration = Duration::from_secs(15);
 
-/// How long an order may take, behind those before it.
+/// The maximal time of an order, including the orders before it.
 const OBEYED: Duration = Duration::from_secs(40);
 
-/// What to do with a replica.
+/// An order for a replica.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// `kill -9`.
     Kill,
-    /// Have it stand still for a while.
+    /// Stops the process with SIGSTOP for this time.
     Pause(Duration),
-    /// Ask it to stop, and begin another with these arguments.
+    /// Stops the process with SIGTERM and starts another with these arguments.
     Deploy(Vec<String>),
 }
 
-/// A handle on it.
+/// A handle on a replica.
 #[derive(Debug)]
 pub(crate) struct Replica {
     orders: mpsc::Sender<(Order, oneshot::Sender<()>)>,
     pub(crate) address: watch::Receiver<Option<SocketAddr>>,
 }
 
-/// Who sees to it that it runs.
+/// The task that keeps a replica running.
 pub(super) struct Keeper {
     pub(super) number: usize,
     pub(super) program: PathBuf,
     pub(super) folder: PathBuf,
     pub(super) shared: Arc<Shared>,
     pub(super) chance: Chance,
-    /// Arguments of every build.
+    /// The arguments of every build.
     pub(super) always: Vec<String>,
-    /// What of the rest goes wrong at each start.
+    /// The frequencies of the faults, read at each start.
     pub(super) mix: watch::Receiver<Mix>,
 }
 
 struct Running {
     child: Child,
     pid: u32,
-    /// It ends by itself when this is closed, however the run ends.
+    /// The stdin of the process. The process aborts when its stdin closes, however the run ends.
     _tether: ChildStdin,
     _listeners: JoinSet<()>,
 }
 
 impl Replica {
-    /// Does it, and comes back when it is done. False if nobody did, in time.
+    /// Sends an order and waits until it is done. Returns false if the order is not done in time.
     pub(crate) async fn order(&self, order: Order) -> bool {
         let (done, is_done) = oneshot::channel();
         let ordered = async { self.orders.send((order, done)).await.is_ok() && is_done.await.is_ok() };
@@ -94,7 +94,7 @@ impl Keeper {
             let started = tokio::select! {
                 started = self.start(&address, &arguments_now) => started,
                 order = orders.recv() => {
-                    // One that does not run yet is begun anew.
+                    // An order during the start begins a new start.
                     let Some((order, done)) = order else { return };
                     if let Order::Deploy(next) = order {
                         arguments = next;
@@ -112,7 +112,7 @@ impl Keeper {
                 }
             };
             self.deed(DeedKind::Start, running.pid, self.shared.clock.now(), arguments_now.join(" "));
-            // Until this process is gone.
+            // The loop ends with the process.
             loop {
                 tokio::select! {
                     status = running.child.wait() => {
@@ -136,7 +136,7 @@ impl Keeper {
         }
     }
 
-    /// False if the process is gone.
+    /// Executes an order. Returns false if the process is gone.
     async fn obey(&self, order: Order, running: &mut Running, arguments: &mut Vec<String>) -> bool {
         let at = self.shared.clock.now();
         match order {
@@ -210,7 +210,7 @@ impl Keeper {
         let at = timeout(START, found).await.context("no address in time")??;
         let (shared, number) = (self.shared.clone(), self.number);
         listeners.spawn(async move {
-            // Whatever else it prints is read, so that it never waits for a reader.
+            // The task reads all further output, so that the process never blocks on a full pipe.
             while let Ok(Some(line)) = lines.next_line().await {
                 keep(&shared, number, line);
             }
@@ -230,7 +230,7 @@ impl Keeper {
     }
 }
 
-/// The configuration of a replica, in a build that lacks this tool.
+/// Returns the path of a replica's configuration, for a build that lacks this tool.
 pub(super) fn config_file(folder: &Path, replica: usize, gone: Option<&str>) -> PathBuf {
     folder.join(format!(
         "replica-{replica}{}.toml",
@@ -252,7 +252,7 @@ fn keep(shared: &Shared, replica: usize, text: String) {
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // It may be gone already.
+        // The process may be gone already.
         let _sent = kill_process(pid, signal);
     }
 }

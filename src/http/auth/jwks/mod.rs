@@ -8,10 +8,10 @@ mod key;
 #[cfg(test)]
 mod tests;
 
-use super::unknown::{AuthFailure, Unknown};
 use crate::agent::Tasks;
 use crate::domain::clock::{Clock, Timestamp};
 use crate::egress;
+use crate::http::auth_failure::{AuthFailure, Unknown};
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use key::{Key, Wanted};
 use parking_lot::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! The ledger: what really happened, written by the tools themselves, past the server.
+//! The ledger: the file in which the tools record their work themselves, independently of the server.
 
 use holdpoint::config::Config;
 use parking_lot::Mutex;
@@ -14,27 +14,27 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::OnceCell;
 
-/// How long a tool waits to see its row. It does its work all the same.
+/// How long a tool waits for the row of its call. The tool works without the row after that.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The file, and a connection of the tools' own to the rows.
+/// The file, and the tools' own connection to the database.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     path: Arc<Path>,
     options: ConnectOptions,
-    /// Made when it is first wanted: the server may be about to make the database.
+    /// Opened at the first use: the server may still be creating the database.
     rows: Arc<OnceCell<DatabaseConnection>>,
     settled: Arc<Mutex<Settled>>,
 }
 
-/// What was written once for each key, in as much of the file as was read.
+/// The `effect` and `refused` lines by key, in the part of the file that was read so far.
 #[derive(Debug, Default)]
 struct Settled {
     read: u64,
     lines: HashMap<String, Value>,
 }
 
-/// How a call's row stood when its tool began.
+/// The row of a call when its tool began.
 #[derive(Debug, Serialize, FromQueryResult)]
 pub(crate) struct Seen {
     #[serde(rename = "seen_state")]
@@ -45,56 +45,56 @@ pub(crate) struct Seen {
     pub(crate) exec_id: Option<String>,
 }
 
-/// One line.
+/// One line of the ledger.
 #[derive(Debug, Serialize)]
 pub(crate) struct Line<'a> {
-    /// `start`, `effect` or `end`; `refused`, where it was promised that there will be no effect.
+    /// `start`, `effect` or `end`. `refused` is a promise that the call will have no effect.
     pub(crate) what: &'a str,
-    /// What a service downstream knows the call by: the call's id.
+    /// The idempotency key, by which a downstream service knows the call: the id of the call.
     pub(crate) key: &'a str,
     pub(crate) tool: &'a str,
     pub(crate) tenant: &'a str,
     pub(crate) user: &'a str,
     #[serde(flatten)]
     pub(crate) execution: Option<&'a Execution>,
-    /// At the end: `ok` or `fail`.
+    /// `ok` or `fail`, in an `end` line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) outcome: Option<&'a str>,
 }
 
-/// What a line says of the execution that writes it.
+/// The execution that writes a line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Execution {
     pub(crate) call: String,
     pub(crate) attempt: u32,
-    /// SHA-256 of the inputs as RFC 8785 writes them.
+    /// The SHA-256 hash of the inputs in canonical JSON (RFC 8785).
     pub(crate) args_sha256: String,
-    /// SHA-256 of the schema that the tool has here.
+    /// The SHA-256 hash of the tool's schema in this build.
     pub(crate) schema_hash: String,
-    /// `None` if the database did not say in time how the row stood when it began.
+    /// The row at the start of the tool. `None` if the database did not answer in time.
     #[serde(flatten)]
     pub(crate) seen: Option<Seen>,
 }
 
-/// A line and what every line has.
+/// A line with the fields that all lines have.
 #[derive(Serialize)]
 struct Dated<'a> {
     #[serde(flatten)]
     line: &'a Line<'a>,
-    /// Microseconds since 1970, by the machine's clock, which is the database's too.
+    /// Microseconds since 1970 by the clock of the machine, which the database uses too.
     at: u64,
     pid: u32,
 }
 
 impl Ledger {
-    /// At this path, where several processes may write at once.
+    /// Returns the ledger at a path. Several processes may write to the file at once.
     pub(crate) fn at(path: &Path, config: &Config) -> Self {
         let mut options = ConnectOptions::new(config.database.url.expose_secret());
         options.max_connections(2).acquire_timeout(LOOK).sqlx_logging(false);
         Self { path: path.into(), options, rows: Arc::default(), settled: Arc::default() }
     }
 
-    /// How the row of a call stands, if that can be said in time.
+    /// Returns the row of a call, or `None` if the database does not answer in time.
     pub(crate) async fn look(&self, call: &str) -> Option<Seen> {
         let row = tokio::time::timeout(LOOK, self.row(call)).await.ok()?.ok()?;
         Some(row.unwrap_or_else(|| Seen { state: "absent".to_owned(), validated: None, exec_id: None }))
@@ -110,14 +110,14 @@ impl Ledger {
         Seen::find_by_statement(statement).one(rows).await
     }
 
-    /// Writes a line, for good.
+    /// Writes a line durably.
     pub(crate) async fn write(&self, line: &Line<'_>) -> std::io::Result<()> {
         let (path, text) = (self.path.clone(), text(line)?);
         tokio::task::spawn_blocking(move || append(&open(&path)?, &text)).await?
     }
 
-    /// Writes an effect, or that there will be none, unless one of the two was written for this key: then gives that
-    /// line. Of all processes one is the first.
+    /// Writes an `effect` or `refused` line, unless the file has one of the two for this key: then returns the
+    /// existing line. The lock of the file lets only one process be the first.
     pub(crate) async fn write_once(&self, line: &Line<'_>) -> std::io::Result<Option<Value>> {
         let (path, text, key) = (self.path.clone(), text(line)?, line.key.to_owned());
         let settled = self.settled.clone();
@@ -137,7 +137,7 @@ impl Ledger {
 }
 
 impl Settled {
-    /// Reads what was written since. Where the file is locked, its last line is a whole one.
+    /// Reads the lines since the last read. The last line of a locked file is complete.
     fn read_on(&mut self, mut file: &File) -> std::io::Result<()> {
         file.seek(SeekFrom::Start(self.read))?;
         let mut lines = BufReader::new(file);
@@ -156,12 +156,12 @@ impl Settled {
     }
 }
 
-/// An opening of its own for each, because who shares one shares its lock.
+/// Opens the file anew for each caller, because callers with the same open file share its lock.
 fn open(path: &Path) -> std::io::Result<File> {
     File::options().create(true).append(true).read(true).open(path)
 }
 
-/// In one write, so that no line of another process is torn by it.
+/// Appends a line in one write, so that lines of different processes do not mix.
 fn append(mut file: &File, text: &[u8]) -> std::io::Result<()> {
     file.write_all(text)?;
     file.sync_data()
@@ -173,7 +173,7 @@ fn text(line: &Line<'_>) -> serde_json::Result<Vec<u8>> {
     Ok(text)
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever compares the lines of many processes wants one clock")]
+#[expect(clippy::disallowed_methods, reason = "the lines of many processes are compared by one clock")]
 fn machine_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

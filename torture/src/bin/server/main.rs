@@ -1,5 +1,5 @@
-//! The server under test: the real one, with tools that write down what they do, and with what is to go wrong chosen on
-//! the command line.
+//! The server under test: the real server with tools that record their work, and with faults chosen on the command
+//! line.
 
 mod ledger;
 mod tools;
@@ -17,37 +17,37 @@ use std::pin::pin;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A holdpoint that breaks on purpose.
+/// A holdpoint server with faults on purpose.
 #[derive(Debug, Parser)]
 struct Cli {
     /// The configuration file
     #[arg(long)]
     config: PathBuf,
-    /// Where the tools write down what they do; several processes may share it
+    /// The file in which the tools record their work; several processes may share the file
     #[arg(long)]
     ledger: PathBuf,
-    /// What goes wrong at a failpoint, as `after:tool.started=die@0.02`
+    /// A fault at a failpoint, such as `after:tool.started=die@0.02`
     #[arg(long)]
     fault: Vec<Fault>,
-    /// What the luck of the faults is made of
+    /// The seed of the probabilities of faults
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Where each hit of a failpoint is written down; several processes may share it
+    /// The file that records each hit of a failpoint; several processes may share the file
     #[arg(long)]
     hits: Option<PathBuf>,
-    /// A bug to have
+    /// The planted bug of this server
     #[arg(long, value_enum)]
     bug: Option<Bug>,
-    /// A tool that this server does not have
+    /// A tool that this server lacks
     #[arg(long)]
     without: Vec<String>,
-    /// A tool that takes one field more here
+    /// A tool whose schema has one more field in this server
     #[arg(long)]
     changed: Vec<String>,
-    /// How far this process's clock is ahead
+    /// How far the clock of this process is ahead
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
     skew: i64,
-    /// End at once when stdin does: then whoever started it is gone
+    /// Abort when stdin closes, because the parent process is gone then
     #[arg(long)]
     tethered: bool,
 }
@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
     let skew_micros = cli.skew.saturating_mul(1_000_000);
     let chosen = Chosen { faults: cli.fault, seed: cli.seed, hits, bug: cli.bug, skew_micros };
     if !chosen.install() {
-        bail!("what goes wrong is chosen once");
+        bail!("the faults are already installed");
     }
     let flags = Flags { file: Some(cli.config), ..Flags::default() };
     let config = Config::load(&flags).context("configuration")?;
@@ -86,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(served?)
 }
 
-/// Comes back once somebody asks the process to stop.
+/// Returns a future that completes when the process receives SIGTERM.
 fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {

@@ -1,4 +1,4 @@
-//! The tools under test. Each writes to the ledger that it begins, works, has its effect, and writes how it ended.
+//! The tools under test. A tool writes its start, its effect and its end to the ledger.
 
 use crate::ledger::{Execution, Ledger, Line};
 use futures::FutureExt;
@@ -18,7 +18,7 @@ struct Kind {
     name: &'static str,
     hil: bool,
     idempotent: bool,
-    /// Whether the service behind it tells later what became of a call.
+    /// Whether the tool can verify the outcome of a call later.
     verifies: bool,
 }
 
@@ -32,17 +32,17 @@ const TOOLS: [Kind; 5] = [
     Kind { name: "note_idempotent", idempotent: true, ..PLAIN },
 ];
 
-/// What every tool takes.
+/// The inputs of every tool.
 #[derive(Debug, Deserialize)]
 struct Work {
-    /// Tells one call from another.
+    /// The number of the call, unique in the run.
     n: i64,
-    /// How long it works before its effect.
+    /// The time before the effect, in milliseconds.
     ms: u64,
     then: Then,
 }
 
-/// What comes behind the effect.
+/// The end of a tool after its effect.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Then {
@@ -52,7 +52,7 @@ enum Then {
     Hang,
 }
 
-/// All of them, without those of these names, and with one field more for those.
+/// Returns the registry of all tools except `without`. The tools in `changed` have one more field.
 pub(crate) fn registry(
     ledger: &Ledger,
     without: &[String],
@@ -144,8 +144,8 @@ impl Ledgered {
         }
     }
 
-    /// What the service behind the tool knows of a call. Where that is nothing it promises that nothing will come of it
-    /// any more, whoever is paused in mid-call.
+    /// Returns the outcome of a call from the ledger. Without an effect, a `refused` line promises that the call will
+    /// have none, even if a process is paused in the middle of the call.
     async fn ask(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
         if !self.kind.verifies {
             return Ok(Verified::Unknown);
@@ -161,7 +161,7 @@ impl Ledgered {
     }
 }
 
-#[expect(clippy::panic, reason = "a tool that breaks is what is tried")]
+#[expect(clippy::panic, reason = "a panic of a tool is under test")]
 fn broken(n: i64) -> ! {
     panic!("{n} broke")
 }
@@ -170,7 +170,7 @@ fn failed(error: impl std::fmt::Display) -> ToolError {
     ToolError::new(error.to_string())
 }
 
-/// As the server hashes what it shows, in code of its own.
+/// Hashes inputs like the server does, in a separate implementation.
 fn hash(input: &Value) -> String {
     let text = serde_json_canonicalizer::to_vec(input).unwrap_or_default();
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,10 +1,10 @@
-//! The reasons for which the caller of a request is unknown.
+//! The reasons for which a request is not authenticated.
 
 use jsonwebtoken::errors::{Error, ErrorKind};
 
 /// Why the server does not authenticate a request.
 #[derive(Debug)]
-pub(super) enum AuthFailure {
+pub(in crate::http) enum AuthFailure {
     /// The caller is unknown.
     NotKnown(Unknown),
     /// The caller may be known, but the issuer's keys are unavailable.

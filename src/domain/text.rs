@@ -1,0 +1,16 @@
+//! Texts that have to fit a column or a limit.
+
+/// Returns the text with U+FFFD in place of U+0000, which no text column of Postgres accepts.
+pub(crate) fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+/// Returns the text, or as much of it as fits into `bytes_max` with a mark that shows the cut.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+    const MARK: &str = " […cut]";
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(MARK.len())));
+        text.push_str(MARK);
+    }
+    text
+}

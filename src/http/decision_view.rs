@@ -1,0 +1,50 @@
+//! The wire form of decisions.
+
+use crate::domain::decision::Decision;
+use poem_openapi::Object;
+use poem_openapi::types::ToJSON;
+use serde_json::Value;
+
+/// A decision about a call.
+#[derive(Debug, Object)]
+#[oai(rename = "Decision", skip_serializing_if_is_none)]
+pub(super) struct DecisionView {
+    /// approve, reject, expire or cancel.
+    decision: String,
+    /// The actor: `user:<sub>`, `system:policy` and others.
+    by: String,
+    at: String,
+    /// Whether the approved inputs differ from the proposed ones.
+    edited: bool,
+    reason: Option<String>,
+    /// The hash of the inputs that the decision is about.
+    input_hash: Option<String>,
+    /// The surface on which the decision arrived.
+    surface: String,
+    /// The part of the policy that decided, if the policy decided: always_allow, always_deny, session, mode,
+    /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
+    source: Option<String>,
+    /// session: the approval also covers such calls of the session.
+    remember: Option<String>,
+}
+
+impl DecisionView {
+    pub(super) fn of(decision: &Decision) -> Self {
+        Self {
+            decision: decision.verdict.as_str().to_owned(),
+            by: decision.by.clone(),
+            at: decision.at.to_rfc3339(),
+            edited: decision.edited,
+            reason: decision.reason.clone(),
+            input_hash: Some(decision.input_hash.clone()),
+            surface: decision.surface.as_str().to_owned(),
+            source: decision.source.clone(),
+            remember: decision.remember.map(|remember| remember.as_str().to_owned()),
+        }
+    }
+}
+
+/// Returns a decision as JSON, for the details of an error.
+pub(super) fn decision(decision: &Decision) -> Value {
+    DecisionView::of(decision).to_json().unwrap_or_default()
+}
