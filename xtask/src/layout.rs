@@ -1,8 +1,9 @@
-//! Rules on the shape of the source tree that the compiler does not know.
+//! Rules for the source tree that the compiler does not check.
 //!
-//! They are checked on tokens, not on text, so a comment or a string never counts. They are meant to catch an
-//! honest mistake and the obvious ways around; a macro that builds a path from pieces would still get past them.
+//! The rules read tokens, not text, so a comment or a string never counts. They catch honest mistakes and the
+//! obvious ways around a rule. A macro that builds a path from pieces still escapes them.
 
+mod circles;
 mod paths;
 mod rules;
 mod tokens;
@@ -10,7 +11,7 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -20,10 +21,13 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The languages people write here; a data file may be as long as it needs.
+/// The sources of the crates in which imports form no circle.
+const CRATES: [&str; 1] = ["src/"];
+
+/// The extensions of code files. The rules do not apply to data files, which may have any length.
 const CODE: &[&str] = &["rs", "ts", "tsx", "js", "jsx", "mjs"];
 
-/// A place in the tree that breaks a rule.
+/// A place in the source tree that breaks a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
     path: String,
@@ -38,18 +42,20 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Code files that git tracks or would track: a new file counts before it is added, an ignored one never does.
+/// Returns the code files that git tracks or would track. A new file counts before it is added, an ignored
+/// file never counts.
 pub(crate) fn listed_files(root: &Path) -> Result<Vec<String>> {
     let mut command = git(root);
     command.args(["ls-files", "-co", "--exclude-standard", "-z"]);
     let listing = process::capture(&mut command).context("the layout rules look at the files git lists")?;
     let listing = String::from_utf8(listing).context("a file name is not UTF-8")?;
     let files: BTreeSet<&str> = listing.split('\0').filter(|path| CODE.contains(&extension(path))).collect();
-    // A file that was deleted but not yet staged is still in the index.
+    // The index still has a file whose deletion is not staged.
     Ok(files.into_iter().filter(|path| root.join(path).is_file()).map(str::to_owned).collect())
 }
 
-/// git for the checkout at `root` whatever started us: a git hook points these variables at its own repository.
+/// Returns a git command for the checkout at `root`. The removed variables would point to the repository of a
+/// git hook that started xtask.
 fn git(root: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(root);
@@ -59,7 +65,7 @@ fn git(root: &Path) -> Command {
     command
 }
 
-/// Every violation in `files` (paths under `root`, with `/`), sorted by place.
+/// Returns all violations in `files` (paths under `root`, with `/`), sorted by place.
 pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
     let mut violations = BTreeSet::new();
     for path in files {
@@ -77,6 +83,19 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
         rules::environment(path, &tokens, &mut report);
         rules::sealed_constructors(path, &tokens, &mut report);
         rules::raw_sql(path, &tokens, &mut report);
+    }
+    for crate_root in CRATES {
+        let is_source = |path: &&String| path.starts_with(crate_root) && extension(path) == "rs";
+        let mut sources = BTreeMap::new();
+        for path in files.iter().filter(is_source) {
+            let text =
+                fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))?;
+            sources.insert(path.trim_start_matches(crate_root).to_owned(), text);
+        }
+        for circle in circles::circles(&sources) {
+            let what = format!("{} import each other", circle.join(", "));
+            violations.insert(Violation { path: crate_root.to_owned(), line: 1, rule: "circle", what });
+        }
     }
     Ok(violations.into_iter().collect())
 }

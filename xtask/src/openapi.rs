@@ -9,7 +9,8 @@ use crate::process;
 
 const DOCUMENT: &str = "openapi/holdpoint.json";
 
-/// The file is written last and only from a complete answer: a failed build must not leave an empty document.
+/// Writes the document. The write is the last step and needs complete output, so a failed build leaves no
+/// empty document.
 pub(crate) fn write(root: &Path) -> Result<()> {
     let document = process::capture(&mut process::cargo(root, &["run", "--quiet", "--", "openapi"]))?;
     ensure!(!document.is_empty(), "`holdpoint openapi` wrote nothing; {DOCUMENT} is left as it was");

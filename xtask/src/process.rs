@@ -1,4 +1,4 @@
-//! Starting other programs.
+//! The start of other programs.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,8 +6,9 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// What `cargo run` sets for xtask itself. Build scripts that watch such a variable (ring's does) would
-/// see it change between `cargo test` and `cargo xtask test`, and compile again every time.
+/// The variables that `cargo run` sets for xtask. A build script that watches such a variable, for example
+/// the script of ring, would see a change between `cargo test` and `cargo xtask test`, and compile again
+/// every time.
 const SET_BY_CARGO_RUN: &[&str] = &[
     "CARGO_MANIFEST_DIR",
     "CARGO_MANIFEST_LINKS",
@@ -28,12 +29,12 @@ const SET_BY_CARGO_RUN: &[&str] = &[
     "CARGO_PKG_VERSION_PRE",
 ];
 
-/// `cargo <args>` in the workspace root.
+/// Returns `cargo <args>` in the workspace root.
 pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
     for_cargo(Command::new("cargo"), root, args)
 }
 
-/// The same, with the cores that everything else leaves over.
+/// Returns `cargo <args>` in the workspace root with the lowest CPU priority.
 pub(crate) fn cargo_with_low_priority(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19", "cargo"]);
@@ -48,7 +49,7 @@ fn for_cargo(mut command: Command, root: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Runs to the end; a status other than 0 is an error that names the command line.
+/// Runs a command to its end. A status other than 0 is an error that names the command line.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
     let status = command.status().with_context(|| format!("could not start `{line}`"))?;
@@ -58,7 +59,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and hands back what it wrote to stdout; stderr stays on the terminal.
+/// Runs a command to its end and returns its stdout. Its stderr goes to the terminal.
 pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     let line = command_line(command);
     let Output { status, stdout, .. } =
@@ -69,7 +70,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     Ok(stdout)
 }
 
-/// What `<program> --version` says, or `None` where there is no such program.
+/// Returns the output of `<program> --version`, or `None` if there is no such program.
 pub(crate) fn version_of(program: &Path) -> Result<Option<String>> {
     match Command::new(program).arg("--version").output() {
         Ok(output) if output.status.success() => {
@@ -81,7 +82,7 @@ pub(crate) fn version_of(program: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The command as it would be typed.
+/// Returns the command line as text.
 pub(crate) fn command_line(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
     for arg in command.get_args() {

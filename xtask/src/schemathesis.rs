@@ -1,5 +1,5 @@
-//! schemathesis over the whole OpenAPI document: every route is asked what the document allows and what it does not,
-//! one by one and in chains, and whatever it answers has to be in the document.
+//! A run of schemathesis over the whole OpenAPI document. Every route receives requests that the document
+//! allows and requests that it forbids, one by one and in chains. The document must describe every answer.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -13,15 +13,15 @@ use crate::steps::WITH_ALL;
 use crate::tooling;
 
 const HERE: &str = "tests/schemathesis";
-/// The servers' folders, made anew for each run, and left for who looks into a failure.
+/// The folders of the servers. Each run creates them anew, and leaves them for the analysis of a failure.
 const SERVED: &str = "target/schemathesis";
 
-/// What the tokens of mode `jwt` are signed with, and what they have to say.
+/// The key and the claims of the tokens in mode `jwt`.
 const SECRET: &str = "nobody-uses-this-key-but-schemathesis";
 const ISSUER: &str = "https://issuer.example";
 const AUDIENCE: &str = "holdpoint";
 
-/// `cargo xtask schemathesis [seconds [seed]]`: half of the time in each mode.
+/// Runs `cargo xtask schemathesis [seconds [seed]]`, with half of the time in each mode.
 pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     let (seconds, seed) = match args {
         [] => (Ok(120), Ok(1)),
@@ -33,7 +33,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
         bail!("`cargo xtask schemathesis`: expected numbers, got {args:?}");
     };
     let programs = tooling::python_programs(root)?;
-    // With the features of the tests' build, so that it is there already.
+    // The features are those of the tests, so the build of the tests is reused.
     run(cargo(root, &["build", "--workspace", "--locked"]).args(WITH_ALL))?;
     let program = |name: &str| Command::new(programs.join(name));
     for mode in ["none", "jwt"] {
@@ -71,7 +71,7 @@ fn fresh_folder(root: &Path, mode: &str) -> Result<PathBuf> {
 struct Server {
     address: String,
     child: Child,
-    /// Open as long as it runs: what it writes has to find a reader.
+    /// The stdout of the server, open while the server runs, so that its writes do not fail.
     stdout: BufReader<ChildStdout>,
 }
 
@@ -86,7 +86,7 @@ impl Server {
             command.envs([("HOLDPOINT_AUTH__MODE", mode), ("HOLDPOINT_AUTH__SECRET", SECRET)]);
             command.envs([("HOLDPOINT_AUTH__ISSUER", ISSUER), ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE)]);
         }
-        // One caller who never rests is what the rates are against.
+        // schemathesis is a single caller with very many requests, which the rate limits would refuse.
         for rate in ["REQUESTS_PER_MINUTE", "TURNS_PER_MINUTE", "DECISIONS_PER_MINUTE"] {
             command.env(format!("HOLDPOINT_LIMITS__{rate}"), "0");
         }
@@ -103,7 +103,8 @@ impl Server {
         bail!("the server did not start; see server.log below {SERVED}")
     }
 
-    /// As an operator stops it; it has to be there still, and to end well.
+    /// Stops the server with SIGTERM, like an operator. The server must still run and must exit with status
+    /// 0.
     fn stop(&mut self) -> Result<()> {
         run(Command::new("kill").args(["-TERM", &self.child.id().to_string()]))?;
         let status = self.child.wait()?;
@@ -114,7 +115,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The server may be gone already.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }

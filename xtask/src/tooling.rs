@@ -1,4 +1,5 @@
-//! What the steps need besides Rust: found, installed where that is harmless, else asked for.
+//! The tools that the steps need besides Rust. A missing tool is installed if the installation is harmless,
+//! or else reported.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,21 +13,22 @@ use crate::process::{capture, cargo_with_low_priority, run, version_of};
 
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
-/// Below `target`, so that whatever caches the build caches the tools as well.
+/// The folder of the tools, below `target`, so that a cache of the build also caches the tools.
 const TOOLS: &str = "target/tools";
 
-/// Directories whose npm packages the tests use, where they exist.
+/// The directories with npm packages for the tests. A directory may be missing.
 const NODE_PROJECTS: &[&str] = &["tests/wire", "tests/oidc", "tests/browser", "examples/page"];
 
-/// The packages from PyPI.
+/// The list of packages from PyPI.
 const PYTHON_PACKAGES: &str = "tests/schemathesis/requirements.txt";
 
-/// What `node_modules` was installed from. Times would not do: a checkout gives every file a new one.
+/// The file with the source of the installed `node_modules`. Modification times would not work, because a
+/// checkout gives every file a new time.
 const STAMP: &str = "node_modules/.installed-from";
 
-/// cargo-deny in exactly the version the configuration was written for.
+/// Returns a command for cargo-deny in exactly the version of the configuration.
 pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
-    // The second caller finds what the first one builds.
+    // A second caller waits for the build of the first caller and uses its result.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _installing = INSTALLING.lock();
     let program = root.join(TOOLS).join("bin/cargo-deny");
@@ -42,18 +44,18 @@ pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
 fn install_cargo_deny(root: &Path) -> Result<()> {
     println!("building cargo-deny {CARGO_DENY_VERSION} into {TOOLS}; once, and it takes a minute or more");
     let package = format!("cargo-deny@{CARGO_DENY_VERSION}");
-    // It has no features to leave out, and its release profile (fat LTO, one unit) takes four times as long
-    // as this to build. That pays in a tool that is shipped; here a run takes seconds either way.
+    // cargo-deny has no optional features. Its release profile (fat LTO, one unit) takes four times as long
+    // to build as this profile, and a run takes only seconds with either.
     let install = ["install", "--quiet", "--locked", "--force", "--debug", "--root", TOOLS, &package];
     let mut command = cargo_with_low_priority(root, &install);
-    // Else it is built where the system keeps what is temporary, and there may be little room.
+    // The default is a temporary folder of the system, which may have little space.
     command.env("CARGO_TARGET_DIR", root.join(TOOLS).join("build"));
     run(command.env("CARGO_PROFILE_DEV_DEBUG", "false"))?;
     fs::remove_dir_all(root.join(TOOLS).join("build"))
-        .context("could not remove what cargo-deny was built from")
+        .context("could not remove the build folder of cargo-deny")
 }
 
-/// The tests drive the server with real JavaScript clients.
+/// Checks that Node.js is installed. The tests drive the server with real JavaScript clients.
 pub(crate) fn require_node() -> Result<()> {
     for program in ["node", "npm"] {
         if version_of(Path::new(program))?.is_none() {
@@ -65,35 +67,36 @@ pub(crate) fn require_node() -> Result<()> {
     Ok(())
 }
 
-/// The tests start Postgres servers of their own, one behind a pooler, and servers with clocks that differ; a server
-/// that runs already is neither asked nor touched.
+/// Checks that Postgres, PgBouncer and libfaketime are installed. The tests start their own Postgres servers,
+/// one of them with a connection pooler, and servers with different clocks. The tests do not use a running
+/// Postgres server.
 pub(crate) fn require_postgres() -> Result<()> {
     require(
         "command -v pgbouncer || ls /usr/sbin/pgbouncer",
         "pgbouncer",
-        "there is no pooler for Postgres",
+        "the connection pooler for Postgres is missing",
     )?;
     let there = "ls /usr/lib/*/faketime/libfaketimeMT.so.1";
-    require(there, "libfaketime", "there is no libfaketime, and the tests set the clocks of servers apart")?;
-    // Debian keeps the programs of each version in a folder of its own, off PATH. The client's package has such
-    // a folder too, without this one.
+    require(there, "libfaketime", "libfaketime is missing, and the tests run servers with different clocks")?;
+    // Debian has a folder for the programs of each version, outside of PATH. The package of the client has
+    // this folder too, but without `initdb`.
     let there = "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb";
     require(there, "postgresql", "no Postgres server is installed, and the tests start one")
 }
 
-/// The tests drive the example page in a browser.
+/// Checks that Chromium is installed. The tests drive the example page in a browser.
 pub(crate) fn require_chromium() -> Result<()> {
-    require("command -v chromium", "chromium", "there is no Chromium, and the tests drive a page in one")
+    require("command -v chromium", "chromium", "Chromium is missing, and the tests drive a page in a browser")
 }
 
-/// What comes from PyPI is installed into a virtual environment.
+/// Checks that Python has `venv`. The packages from PyPI are installed into a virtual environment.
 pub(crate) fn require_python() -> Result<()> {
-    // Debian's python3 has `venv` and not what `venv` needs.
+    // Debian's python3 has `venv`, but not the `ensurepip` that `venv` needs.
     let there = "python3 -c 'import ensurepip, venv'";
-    require(there, "python3-venv", "there is no Python with `venv`, and schemathesis needs one")
+    require(there, "python3-venv", "Python with `venv` is missing, and schemathesis needs it")
 }
 
-/// Installs Debian's package where this shell command says that it is missing.
+/// Installs a Debian package if the shell command `there` fails.
 fn require(there: &str, package: &str, missing: &str) -> Result<()> {
     let found = Command::new("sh").args(["-c", there]).output().context("could not start `sh`")?;
     if found.status.success() {
@@ -109,14 +112,14 @@ fn require(there: &str, package: &str, missing: &str) -> Result<()> {
         run(&mut command)
     };
     if let Err(error) = apt_get(&["update"]) {
-        // One source of several that does not answer is enough for that.
-        println!("{error:#}; going on with the package lists that are there");
+        // One unreachable package source is enough for this error.
+        println!("{error:#}; continuing with the existing package lists");
     }
-    // A machine that has just started may be installing its own updates.
+    // A freshly started machine may still be installing its own updates.
     apt_get(&["-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", package])
 }
 
-/// The folder of the programs that come from PyPI, in the versions and with the hashes of their list.
+/// Returns the folder of the programs from PyPI, in the versions and with the hashes of the list.
 pub(crate) fn python_programs(root: &Path) -> Result<PathBuf> {
     require_python()?;
     let list = root.join(PYTHON_PACKAGES);
@@ -134,7 +137,7 @@ pub(crate) fn python_programs(root: &Path) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// What stands before a command that only root may run, or `None` where a password would be asked for.
+/// Returns the prefix of a command that needs root, or `None` if sudo would ask for a password.
 fn way_to_root() -> Result<Option<&'static [&'static str]>> {
     if capture(Command::new("id").arg("-u"))? == b"0\n" {
         return Ok(Some(&[]));
@@ -154,8 +157,8 @@ pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
         let mut npm = Command::new("npm");
         npm.current_dir(&directory).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
         run(&mut npm)?;
-        // Only after success, so that an interrupted install is done again. A project without
-        // dependencies gets no directory from npm.
+        // The stamp is written only after success, so that an interrupted install is repeated. npm creates no
+        // directory for a project without dependencies.
         let stamp = directory.join(STAMP);
         fs::create_dir_all(directory.join("node_modules"))
             .and_then(|()| fs::write(&stamp, wanted))
@@ -164,7 +167,7 @@ pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What an install would be made from, or `None` where there is nothing to do.
+/// Returns the source of a needed install, or `None` if there is nothing to install.
 fn pending_install(directory: &Path) -> Result<Option<String>> {
     let Some(manifest) = read_if_there(&directory.join("package.json"))? else {
         return Ok(None);

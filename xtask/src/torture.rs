@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: builds the servers under test with all that can go wrong in them, and lets the run have them.
+//! `cargo xtask torture`: builds the servers under test with all faults, and starts the torture run.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,18 +9,18 @@ use crate::process::{cargo, run};
 use crate::steps::WITH_FAULTS;
 use crate::tooling;
 
-/// As part of the workspace, so that what both depend on is that of the tests' build and there already; and these two
-/// alone, so that the server of the other steps has no faults in it.
+/// The arguments of the build. The build of the whole workspace reuses the dependencies of the tests' build.
+/// The build of only these two programs keeps the faults out of the server of the other steps.
 const PROGRAMS: [&str; 5] =
     ["--workspace", "--bin", "holdpoint-torture", "--bin", "holdpoint-torture-server"];
 
-/// What a run without arguments is: a minute on each database, always the same.
+/// The runs without arguments: one minute on each database, always with the same seed.
 const USUAL: [[&str; 6]; 2] = [
     ["--db", "sqlite", "--minutes", "1", "--seed", "1"],
     ["--db", "postgres", "--minutes", "1", "--seed", "1"],
 ];
 
-/// Further arguments go to the run.
+/// Builds the programs and starts a run with `args`, or the usual runs without arguments.
 pub(crate) fn torture(root: &Path, args: &[String]) -> Result<()> {
     tooling::require_postgres()?;
     run(cargo(root, &["build", "--locked"]).args(PROGRAMS).args(WITH_FAULTS))?;

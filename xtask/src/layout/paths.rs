@@ -1,16 +1,18 @@
-//! Finds the paths that name a module of the crate's root.
+//! A search for paths that name a module of the crate root.
 
 use super::tokens::{Kind, Token};
 
-/// A module named from the root: `crate::http`, `holdpoint::http`, or `super::http` one level below the root.
+/// A path to a module of the root: `crate::http`, `holdpoint::http`, or `super::http` one level below the
+/// root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RootPath {
     pub(super) line: usize,
-    /// `*` and `self` stand for the root itself, which hides what is used from it.
+    /// The name of the module. `*` and `self` mean the root itself, which hides the used modules.
     pub(super) module: String,
 }
 
-/// How many modules deep a file under `src/` is: `lib.rs` 0, `app.rs` and `http/mod.rs` 1, `http/error.rs` 2.
+/// Returns the module depth of a file under `src/`: `lib.rs` 0, `app.rs` and `http/mod.rs` 1, `http/error.rs`
+/// 2.
 pub(super) fn depth_of(path_in_src: &str) -> usize {
     let parts = path_in_src.split('/').count();
     match path_in_src {
@@ -20,10 +22,10 @@ pub(super) fn depth_of(path_in_src: &str) -> usize {
     }
 }
 
-/// All of them in one file that is `depth` modules below the root.
+/// Returns all root paths in a file that is `depth` modules below the root.
 pub(super) fn root_paths(tokens: &[Token], depth: usize) -> Vec<RootPath> {
     let mut found = Vec::new();
-    // One entry for each open brace: whether it opened an inline module.
+    // One entry for each open brace: whether the brace opens an inline module.
     let mut braces: Vec<bool> = Vec::new();
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -56,8 +58,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Follows one path (with its groups) that starts at `at` in a module `level` below the root, and returns
-    /// the place after it.
+    /// Follows one path, with its groups, that starts at `at` in a module `level` below the root. Returns the
+    /// place after the path.
     fn path(&mut self, mut at: usize, mut level: usize) -> usize {
         let start = at;
         while let Some(token) = self.tokens.get(at) {
@@ -84,7 +86,7 @@ impl Walk<'_> {
                 _ => return at,
             }
             if !continues {
-                // `use crate as root` would hide every later path.
+                // `use crate as root` would hide all later paths.
                 let renamed = self.tokens.get(at + 1).is_some_and(|next| next.is_word("as"));
                 if renamed && level == 0 && !token.is_word("self") {
                     self.record(token.line, "self");
@@ -96,7 +98,8 @@ impl Walk<'_> {
         at
     }
 
-    /// The items of `{a::b, c as d, super::{e}}`, from after the brace to after its end.
+    /// Follows the items of a group like `{a::b, c as d, super::{e}}`, from after the opening brace. Returns
+    /// the place after the closing brace.
     fn group(&mut self, mut at: usize, level: usize) -> usize {
         while let Some(token) = self.tokens.get(at) {
             if token.is_sign('}') {
@@ -116,7 +119,7 @@ impl Walk<'_> {
         at
     }
 
-    /// An item of a group that means all of what the group is about: `*`, or `self` as in `{self as root}`.
+    /// Returns `*` or `self` if the item of a group means the whole parent, as in `{self as root}`.
     fn whole(&self, at: usize) -> Option<&'static str> {
         let token = self.tokens.get(at)?;
         let continues = self.tokens.get(at + 1).is_some_and(|next| next.kind == Kind::PathSeparator);

@@ -1,18 +1,19 @@
-//! The rules, each a function from a file to what breaks it.
+//! The rules. Each rule is a function that reports the violations in a file.
 
 use super::paths::{depth_of, root_paths};
 use super::tokens::{Kind, Token};
 
-/// Where a rule says line, rule and what is wrong.
+/// The receiver of a violation: the line, the rule and a text.
 pub(super) type Report<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 const MAX_LINES: usize = 600;
 
-/// Names that say nothing: whatever has no place ends up in such a file, and everything imports it.
+/// Names without a meaning. Unrelated code accumulates in such a module, and all modules import it.
 const EMPTY_NAMES: &[&str] =
     &["utils", "common", "helpers", "types", "services", "models", "prelude", "constants", "manager"];
 
-/// A module uses only modules of a lower rank, so no cycle can form and each rank is tested without those above.
+/// The ranks of the modules. A module uses only modules of a lower rank, so no cycle can form, and each rank
+/// is testable without the ranks above.
 const RANKS: &[(&str, u8)] = &[
     ("main", 7),
     ("app", 6),
@@ -20,7 +21,7 @@ const RANKS: &[(&str, u8)] = &[
     ("http", 5),
     ("chat", 4),
     ("approvals", 3),
-    // What the library shows of them.
+    // The public names of `approvals` in the library.
     ("handlers", 3),
     ("feed", 3),
     ("operator", 3),
@@ -39,16 +40,18 @@ const RANKS: &[(&str, u8)] = &[
     ("metrics", 0),
 ];
 
-/// The domain is decided by values alone: no runtime, no wire, no database.
+/// The crates that the domain must not use: the domain computes with values only, without a runtime, network
+/// or database.
 const IMPURE: &[&str] = &["tokio", "poem", "poem_openapi", "sea_orm", "reqwest"];
 
-/// A name that only one module may use, and why.
+/// Names that only one module may use: the name, the module, and the reason.
 const CONFINED: &[(&str, &str, &str)] = &[
     ("sea_orm", "store", "statements are guarded and scoped to an owner in one place"),
     ("StatusCode", "http", "an error gets its status in one place"),
 ];
 
-/// A constructor that stands for a fact and is called only where that fact is established.
+/// A constructor whose value proves a fact. Only the module that establishes the fact may call the
+/// constructor.
 struct Seal {
     owner: &'static str,
     function: &'static str,
@@ -57,7 +60,7 @@ struct Seal {
 
 const SEALS: &[Seal] = &[Seal { owner: "Permit", function: "committed", only_in: "src/store/" }];
 
-/// What takes SQL as text. A value that got into it would be part of the statement.
+/// The functions with SQL as text. A value inside such a text would become a part of the statement.
 const RAW_SQL: &[&str] = &[
     "from_string",
     "from_sql_and_values",
@@ -70,7 +73,7 @@ const RAW_SQL: &[&str] = &[
     "AssertSqlSafe",
 ];
 
-/// They stand between the store and its connection, and hand on what they are given.
+/// The files between the store and its connection. They forward the SQL of their callers.
 const HANDS_SQL_ON: &[&str] = &["src/store/timed_tx.rs", "src/store/planted.rs"];
 
 pub(super) fn length(text: &str, report: Report<'_>) {
@@ -84,7 +87,7 @@ pub(super) fn file_name(path: &str, report: Report<'_>) {
     for part in path.split('/') {
         let name = part.split('.').next().unwrap_or(part);
         if EMPTY_NAMES.contains(&name) {
-            report(1, "name", format!("`{part}` says nothing about what is in it"));
+            report(1, "name", format!("`{part}` does not describe its content"));
         }
     }
 }
@@ -92,7 +95,7 @@ pub(super) fn file_name(path: &str, report: Report<'_>) {
 pub(super) fn module_names(tokens: &[Token], report: Report<'_>) {
     for (token, next) in tokens.iter().zip(tokens.iter().skip(1)) {
         if let Some(name) = next.word().filter(|name| token.is_word("mod") && EMPTY_NAMES.contains(name)) {
-            report(next.line, "name", format!("`mod {name}` says nothing about what is in it"));
+            report(next.line, "name", format!("`mod {name}` does not describe its content"));
         }
     }
 }
@@ -113,11 +116,7 @@ pub(super) fn ranks(path: &str, tokens: &[Token], report: Report<'_>) {
         match rank(module) {
             _ if module == own => {}
             None if matches!(module, "*" | "self") => {
-                report(
-                    used.line,
-                    "ranks",
-                    "the root is used as a whole, which hides the modules behind it".into(),
-                );
+                report(used.line, "ranks", "a use of the whole root hides the used modules".into());
             }
             None => report(used.line, "ranks", format!("`{module}` is not a module with a rank")),
             Some(rank) if rank >= own_rank => report(
@@ -154,7 +153,7 @@ pub(super) fn environment(path: &str, tokens: &[Token], report: Report<'_>) {
     if module_of(path).is_none_or(|own| own == "config") {
         return;
     }
-    // `env!` is no path and stays free: it is read when compiling.
+    // `env!` is not a path and stays allowed, because the compiler reads the variable.
     let readers = [("env", &["var", "var_os", "vars", "vars_os", "*"][..]), ("config", &["Environment"][..])];
     for (head, wanted) in readers {
         for (line, name) in named_through(tokens, head, wanted) {
@@ -167,7 +166,7 @@ pub(super) fn environment(path: &str, tokens: &[Token], report: Report<'_>) {
 }
 
 pub(super) fn sealed_constructors(path: &str, tokens: &[Token], report: Report<'_>) {
-    // The definitions live there, and so do their tests.
+    // The domain has the definitions and their tests.
     if module_of(path) == Some("domain") {
         return;
     }
@@ -201,8 +200,8 @@ pub(super) fn raw_sql(path: &str, tokens: &[Token], report: Report<'_>) {
     }
 }
 
-/// Whether the name is called, and with nothing but literals, constants and names of paths. What comes third, as values
-/// do, may be anything.
+/// Whether the name at index `name` is called, and its first two arguments have only literals, constants and
+/// paths. The further arguments, such as the values, may be anything.
 fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
     let is_path = |at: Option<usize>| {
         at.and_then(|at| tokens.get(at)).is_some_and(|token| token.kind == Kind::PathSeparator)
@@ -217,7 +216,7 @@ fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
             Kind::Sign(')') => depth = depth.saturating_sub(1),
             Kind::Sign(',') if depth == 1 => commas += 1,
             _ if commas == 2 => return true,
-            // A macro makes text.
+            // A macro can build text.
             Kind::Sign('!') => return false,
             Kind::Word(word) if depth > 0 => {
                 let constant = word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
@@ -234,7 +233,7 @@ fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
     false
 }
 
-/// The module a file under `src/` belongs to: the first part of its path. Other binaries count as `main`.
+/// Returns the module of a file under `src/`: the first part of its path. Other binaries count as `main`.
 fn module_of(path: &str) -> Option<&str> {
     let in_src = path.strip_prefix("src/")?;
     let first = in_src.split('/').next()?;
@@ -246,7 +245,7 @@ fn rank(module: &str) -> Option<u8> {
     RANKS.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)
 }
 
-/// `head::name` and `head::{…, name, …}` for each wanted name.
+/// Finds `head::name` and `head::{…, name, …}` for each wanted name.
 fn named_through<'a>(tokens: &'a [Token], head: &str, wanted: &[&'a str]) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
     for (at, _) in tokens.iter().enumerate().filter(|(_, token)| token.is_word(head)) {
@@ -274,7 +273,7 @@ fn named_through<'a>(tokens: &'a [Token], head: &str, wanted: &[&'a str]) -> Vec
     found
 }
 
-/// `name as other` and `type Other = some::name;`.
+/// Finds `name as other` and `type Other = some::name;`.
 fn renamed(tokens: &[Token], name: &str) -> Vec<usize> {
     let mut lines = Vec::new();
     let mut in_alias = false;
@@ -295,8 +294,8 @@ fn renamed(tokens: &[Token], name: &str) -> Vec<usize> {
     lines
 }
 
-/// `Owner::function`, called or passed on, also as `<Owner>::function`, `Owner::<T>::function`, and as
-/// `Self::function` in a file that implements something for `Owner`.
+/// Finds `Owner::function`, called or passed as a value, also as `<Owner>::function`, `Owner::<T>::function`,
+/// and as `Self::function` in a file with an impl block for `Owner`.
 fn calls(tokens: &[Token], owner: &str, function: &str) -> Vec<usize> {
     let implements = tokens.iter().enumerate().any(|(at, token)| {
         let opens_block = tokens.get(at + 1).is_some_and(|next| next.is_sign('{'));
@@ -313,7 +312,7 @@ fn calls(tokens: &[Token], owner: &str, function: &str) -> Vec<usize> {
     lines
 }
 
-/// The words that lead up to `at` without another sign between than `::` and angle brackets.
+/// Returns the words directly before `at`, with no signs between them except `::` and angle brackets.
 fn path_before(tokens: &[Token], at: usize) -> impl Iterator<Item = &str> {
     let before = tokens.iter().take(at).rev();
     let in_path = before.take_while(|token| match &token.kind {

@@ -1,4 +1,4 @@
-//! Trees on disk, because the checker is only worth something if it fails.
+//! Tests with source trees on disk, which show that the checker finds violations.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,12 +30,12 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // Left-overs in the temporary directory hurt nobody.
+        // A leftover in the temporary directory does no harm.
         let _removed = fs::remove_dir_all(&self.0);
     }
 }
 
-/// `path:line [rule]` of everything found.
+/// Returns all violations as `path:line [rule]`.
 fn found(files: &[(&str, &str)]) -> Vec<String> {
     let tree = Tree::new(files);
     let paths: Vec<String> = files.iter().map(|(path, _)| (*path).to_owned()).collect();

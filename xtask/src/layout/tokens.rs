@@ -3,23 +3,23 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// One token and the line it starts on.
+/// One token and the line on which the token starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) line: usize,
     pub(super) kind: Kind,
 }
 
-/// As much of the grammar as the rules ask about.
+/// The part of the grammar that the rules need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A keyword or a name; a raw name without its `r#`.
+    /// A keyword or a name. A raw name has no `r#`.
     Word(String),
     /// `::`
     PathSeparator,
-    /// Any other single sign.
+    /// Any other single character.
     Sign(char),
-    /// A string, a character or a number, whatever it holds.
+    /// A string, a character or a number, without its content.
     Literal,
 }
 
@@ -40,7 +40,7 @@ impl Token {
     }
 }
 
-/// Source that does not parse gives some tokens all the same; the compiler reports it.
+/// Splits source into tokens. Invalid source also gives tokens; the compiler reports the errors.
 pub(super) fn tokenize(source: &str) -> Vec<Token> {
     let mut reader = Reader { rest: source.chars().peekable(), line: 1 };
     let mut tokens = Vec::new();
@@ -86,7 +86,7 @@ impl Reader<'_> {
         taken
     }
 
-    /// Consumes at least one character; `None` for what is no token.
+    /// Consumes at least one character. Returns `None` for whitespace, comments and lifetimes.
     fn token(&mut self, first: char) -> Option<Kind> {
         match (first, self.peek(1)) {
             ('/', Some('/')) => {
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Block comments nest in Rust.
+    /// Consumes a block comment. Block comments nest in Rust.
     fn block_comment(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -141,7 +141,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The rest of a literal whose opening quote is consumed.
+    /// Consumes the rest of a literal after its opening quote.
     fn quoted(&mut self, quote: char) {
         while let Some(next) = self.next() {
             if next == '\\' {
@@ -163,7 +163,7 @@ impl Reader<'_> {
         None
     }
 
-    /// A name, a raw name (`r#type`), or a raw string, which starts like either.
+    /// Consumes a name, a raw name (`r#type`), or a raw string, which starts like a name.
     fn word(&mut self) -> Kind {
         let word = self.take_while(is_word_part);
         if !matches!(word.as_str(), "r" | "br" | "cr") {
@@ -187,7 +187,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends at a quote followed by as many `#` as it began with.
+    /// Consumes a raw string up to a quote with the same number of `#` as at its start.
     fn raw_string(&mut self, hashes: usize) {
         while let Some(next) = self.next() {
             if next == '"' && (0..hashes).all(|ahead| self.peek(ahead) == Some('#')) {
