@@ -182,6 +182,10 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 ///
 /// The handlers are installed before anything else, because the first process of a container ignores signals
 /// without a handler.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the process ends with this task, and shutdown must not wait for it"
+)]
 fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut next = async move || {

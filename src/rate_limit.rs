@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_not_been_here_for_a_while_is_forgotten() {
+    fn idle_users_are_forgotten() {
         // At this rate, the share of a user is refilled at once.
         let limit = RateLimit::new(NonZeroU32::new(u32::MAX));
         for n in 0..10 * FORGET_EVERY {

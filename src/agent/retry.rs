@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_up_to_a_longest_and_half_of_each_is_left_to_chance() {
+    fn backoff_doubles_up_to_a_maximum_and_half_of_each_pause_is_random() {
         let millis = |luck| backoff(7, &FixedChance(luck)).map(|pause| pause.as_millis()).collect::<Vec<_>>();
         assert_eq!(millis(0.0), [250, 500, 1000, 2000, 4000, 4000, 4000]);
         assert_eq!(millis(0.5), [375, 750, 1500, 3000, 6000, 6000, 6000]);

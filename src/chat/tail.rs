@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_as_they_grow_and_thoughts_apart() {
+    fn growing_text_and_reasoning_are_emitted_as_separate_deltas() {
         let thought = Part::Reasoning { text: "hm".to_owned() };
         let emitted_events = all_emitted(&[
             (StepStatus::Streaming, &[]),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_call_waits_for_it_until_the_step_has_ended() {
+    fn text_after_an_open_call_is_emitted_only_after_the_step_has_ended() {
         let open = [text("a"), call(), text("b")];
         let expected = [
             TurnEvent::StepStarted,
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_shared_by_all_who_read_it_and_gone_when_nobody_does() {
+    fn readers_of_a_turn_share_one_log_until_the_log_has_no_reader() {
         let (turns, key) = (TailedTurns::default(), (run(), 1));
         let (log, is_new) = turns.log(key);
         assert!(is_new);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_told_what_is_new_of_words_that_go_on() {
+    fn a_reader_receives_only_the_new_part_of_growing_text() {
         let log = TurnLog::default();
         let (mut eager, mut late) = (log.reader(), log.reader());
         let delta = |id, words: &'static str| TurnEvent::CallArguments {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_told_in_pieces_that_cut_no_character() {
+    fn long_text_is_read_in_pieces_that_end_at_character_boundaries() {
         let log = TurnLog::default();
         log.emit(text(&"\u{20ac}".repeat(PIECE_BYTES)));
         for (mut reader, piece) in [(log.reader(), PIECE_BYTES), (log.reader().in_pieces(100), 100)] {

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_limited_where_there_are_strangers_or_where_it_is_said() {
+    fn limits_are_on_by_default_with_authentication_and_explicit_limits_always_apply() {
         let limits = Limits::default();
         assert_eq!(numbers(limits.caps(AuthMode::None)), [0; 8]);
         assert_eq!(numbers(limits.caps(AuthMode::Jwt)), [600, 60, 600, 10, 200, 20, 10_000, 0]);

@@ -103,7 +103,7 @@ mod tests {
     use super::masked;
 
     #[test]
-    fn of_a_url_only_what_may_be_secret_is_masked() {
+    fn only_possible_secrets_in_a_url_are_masked() {
         for (url, shown) in [
             ("sqlite://holdpoint.db", "sqlite://holdpoint.db"),
             ("sqlite::memory:", "sqlite::memory:"),

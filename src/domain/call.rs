@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_is_told_before_the_result() {
+    fn an_edit_is_reported_before_the_result() {
         let (asked, ran) = (input(json!({"path": "a.txt"})), input(json!({"path": "b.txt"})));
         let result_text = succeeded(json!({"deleted": "b.txt"})).words(&asked, &ran, 1000);
         let begin =
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_empty_and_none_is_longer_than_allowed() {
+    fn result_texts_are_never_empty_and_never_longer_than_the_limit() {
         let none = Input::new();
         assert!(!succeeded(json!("")).words(&none, &none, 1000).is_empty());
         let long = succeeded(json!("é".repeat(100))).words(&none, &none, 50);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_that_of_rfc_8785_and_integers_keep_their_digits() {
+    fn canonical_text_follows_rfc_8785_and_integers_keep_their_digits() {
         let value = json!({ "\u{20ac}": "\u{1}\"\\/\n", "\u{1f600}": 1e-7, "\u{fb33}": [1.0, 1e21, -0.0],
                             "1": 18_446_744_073_709_551_615_u64 });
         let expected = "{\"1\":18446744073709551615,\"\u{20ac}\":\"\\u0001\\\"\\\\/\\n\",\"\u{1f600}\":1e-7,\
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_a_page_cannot_show_are_found_by_their_pointers() {
+    fn numbers_that_a_page_cannot_show_are_listed_with_their_pointers() {
         let input = json!({ "a": [1, { "b/~": 9_007_199_254_740_992_i64 }], "c": -9_007_199_254_740_992_i64,
                             "d": 9_007_199_254_740_991_i64, "e": [1e300, 1e16, 0.1, 1e21, -0.0, 1e-300],
                             "f": 9_223_372_036_854_775_808.0, "g": 1e20 });
@@ -318,7 +318,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_are_the_same_exactly_where_their_texts_are(one in any_json(), other in any_json()) {
+        fn values_are_the_same_exactly_if_their_canonical_texts_are_equal(one in any_json(), other in any_json()) {
             prop_assert!(same(&one, &one));
             prop_assert_eq!(same(&one, &other), canonical_json(&one) == canonical_json(&other));
             // A stored value reads back as the same value.
@@ -327,7 +327,7 @@ mod tests {
         }
 
         #[test]
-        fn without_large_integers_the_text_is_that_of_rfc_8785(value in any_json()) {
+        fn canonical_text_without_large_integers_is_that_of_rfc_8785(value in any_json()) {
             fn large(value: &Value) -> bool {
                 match value {
                     Value::Number(n) => n.as_f64().is_none_or(|n| n.abs() >= 9_007_199_254_740_992.0),

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nested_too_deeply_and_all_behind_it_is_left_out() {
+    fn text_is_cut_before_the_first_level_that_is_too_deep() {
         for (text, within) in [
             ("", ""),
             ("[[]]", "[[]]"),

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_kept_down_to_the_deepest_level_that_is_read_again() {
+    fn an_output_is_kept_up_to_the_maximal_depth_and_replaced_beyond_it() {
         let kept = Output::new(nested(DEPTH_MAX), usize::MAX).into_value();
         assert_eq!(kept, nested(DEPTH_MAX));
         assert_eq!(serde_json::from_str::<Value>(&kept.to_string()).unwrap(), kept);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_output_the_beginning_of_its_text_is_kept() {
+    fn a_long_output_is_cut_to_the_beginning_of_its_text() {
         for long in [json!("x".repeat(100)), json!(["x".repeat(100)])] {
             let Value::String(kept) = Output::new(long, 50).into_value() else { panic!() };
             assert!(kept.len() <= 50 && kept.ends_with("[…cut]"), "{kept}");

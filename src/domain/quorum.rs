@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_missing_once_there_are_enough() {
+    fn no_vote_is_missing_once_the_quorum_is_complete() {
         let quorum = Quorum { people: 2, other_person: false };
         assert_eq!([0, 1, 2, 3].map(|agreed| quorum.missing(agreed)), [2, 1, 0, 0]);
     }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_or_malformed_json_is_refused() {
         let refused = [
             r#"{"a":1,"a":2}"#,
             r#"[{"a":{"b":1,"b":1}}]"#,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_the_way_to_it() {
+    fn an_error_has_the_path_to_the_invalid_value() {
         let wrong = |text: &str| parse_located(text, 4).unwrap_err().error;
         for (text, path) in [
             (r#"{"a":[{},{"b":1,"b":1}]}"#, "a[1]"),

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_moves_a_cursor_turns_the_text_or_is_not_seen_is_spelt() {
+    fn control_bidirectional_and_invisible_characters_are_escaped() {
         assert_eq!(visible("a\u{1b}[2Kb\rc\n\u{9b}d\u{7f}e"), "a\\u{1b}[2Kb\\rc\\n\\u{9b}d\\u{7f}e");
         let bidi = ['\u{61c}', '\u{200e}', '\u{200f}'].into_iter();
         let bidi = bidi.chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_stays_as_it_is() {
+    fn visible_text_is_unchanged() {
         let text = "plain \\u{202e} {\"a\":1} é e\u{301} ß 漢字 עברית العربية 🙂 € \u{a0}\u{fffd}";
         assert_eq!(visible(text), text);
     }

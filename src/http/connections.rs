@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_of_ipv6_counts_as_one_address_and_each_of_ipv4_for_itself() {
+    fn an_ipv6_network_counts_as_one_address_and_each_ipv4_address_counts_alone() {
         let of = |address: &str| network(address.parse().unwrap());
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff:ffff:ffff:ffff"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));

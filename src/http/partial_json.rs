@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_than_are_compared_count_as_a_repeated_one() {
+    fn more_keys_than_the_limit_count_as_a_repeated_key() {
         let of = |count: usize| {
             let fields: Vec<String> = (0..count).map(|n| format!(r#""{n}":0"#)).collect();
             format!("{{{}}}", fields.join(","))
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_nested_too_deeply_is_an_error_also_where_it_is_passed_over() {
+    fn malformed_or_too_deep_json_is_an_error_also_in_skipped_values() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         for text in ["{", "{} x", "", r#"{"a":01}"#, r#"{"a":1e999}"#, &deep(200)] {
             assert!(read::<Nothing<()>>(text, &()).is_err(), "{text}");

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_goes_on_behind_what_its_dialect_has_no_word_for() {
+    fn a_stream_continues_after_an_event_without_output_in_its_dialect() {
         let log = TurnLog::default();
         let mut pieces = pieces(Dialect::DataV1, &log);
         log.emit(TurnEvent::PartEnded);

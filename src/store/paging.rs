@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_holds_what_fits_and_at_least_one() {
+    fn a_page_has_the_items_that_fit_and_at_least_one() {
         let page = |items, bytes| PageSize { items, bytes };
         assert_eq!(page(50, 10).fitting(vec![4, 6, 1]), 2);
         assert_eq!(page(50, 10).fitting(vec![11, 1]), 1);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_output_says_why() {
+    fn a_call_without_output_emits_its_error() {
         let tool_call_id = ToolCallId::new(Uuid::from_u128(1));
         let shown = RenderedResult::Error("no".to_owned());
         check(

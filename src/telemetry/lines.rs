@@ -211,7 +211,7 @@ mod tests {
         "a\r\nERROR forged: b=\"c\" \u{1b}[31m\u{9b}2J\u{202e}\u{2028}\u{7f}\u{61c}\u{200f}\u{e0041}\u{ad}}{";
 
     #[test]
-    fn h3_whatever_is_said_is_one_line_without_control_characters() {
+    fn h3_a_log_event_is_one_line_without_control_characters() {
         for format in [LogFormat::Json, LogFormat::Text] {
             for text in [HOSTILE.to_owned(), HOSTILE.repeat(50_000)] {
                 let line = line(format, || {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_has_the_fields_of_its_spans_beside_its_own_and_what_is_further_in_counts() {
+    fn a_json_line_has_the_fields_of_its_spans_and_inner_fields_override_outer_ones() {
         let line = line(LogFormat::Json, || {
             let user = tracing::field::Empty;
             let outer = tracing::error_span!("request", request_id = "r", user, n = 1_u64);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_quotes_what_could_be_taken_for_another_field() {
+    fn a_text_line_quotes_values_that_look_like_another_field() {
         let line = line(LogFormat::Text, || {
             tracing::warn!(plain = "a-1.b", odd = "a level=ERROR", empty = "", n = 1, "said");
         });

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leads_out() {
+    fn no_path_leads_out_of_the_folder() {
         let ground = ground();
         fs::create_dir(ground.path("sub")).unwrap();
         for path in ["../secret.txt", "sub/../../secret.txt", "./../secret.txt", "..", "sub/.."] {
@@ -461,7 +461,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn no_link_leads_out() {
+    fn no_link_leads_out_of_the_folder() {
         use std::os::unix::fs::symlink;
         let ground = ground();
         symlink("../secret.txt", ground.path("near")).unwrap();
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_said_and_not_done() {
+    fn an_impossible_operation_is_refused_with_its_reason() {
         let ground = ground();
         ground.write("sub/a.txt", "kept").unwrap();
         ground.refused("sub", "is a folder, not a file");
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_server_left_is_removed_at_start_and_what_another_writes_is_not() {
+    fn temporary_files_of_a_killed_server_are_removed_at_start_and_those_in_use_are_kept() {
         let ground = ground();
         fs::create_dir_all(ground.path("sub/deep")).unwrap();
         let [left, written] =
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_say_what_is_taken() {
+    fn the_schemas_describe_the_accepted_inputs() {
         let schema = schemars::schema_for!(FileInput).to_value();
         let path = json!({
             "type": "string",

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_known_only_at_run_time_asks() {
+    fn a_tool_known_only_at_run_time_requires_approval_by_default() {
         let mut registry = ToolRegistry::new();
         registry.register_dyn(Arc::new(Late(json!({"type": "object"}), "late"))).unwrap();
         assert!(registry.specs().all(|spec| spec.hil && spec.risk == RiskLevel::High && !spec.idempotent));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_a_sub_agent_names_has_to_be_there() {
+    fn a_sub_agent_names_only_registered_tools() {
         let mut registry = ToolRegistry::new();
         registry.register_sub_agent(Lister).unwrap();
         let missing = RegistryError::NoTool("lister".to_owned(), "list".to_owned());
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_by_its_pointer() {
+    fn an_input_error_has_the_pointer_of_the_value() {
         let mut registry = ToolRegistry::new();
         let schema = json!({"type": "object", "properties": {"path": {"type": "string"}},
                             "required": ["path"], "additionalProperties": false});

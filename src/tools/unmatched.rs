@@ -125,7 +125,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn only_what_a_schema_certainly_has_not_is_excluded() {
+    fn only_pointers_that_a_schema_certainly_lacks_are_excluded() {
         let closed = json!({ "type": "object", "additionalProperties": false, "properties": {
             "a": { "type": "string" }, "b~/": {}, "n": { "type": ["integer", "null"] },
             "list": { "type": "array", "prefixItems": [{ "type": "string" }], "items": { "$ref": "#/$defs/in" } },

@@ -1,5 +1,5 @@
-//! Reading along with a turn by GET, as pages of AI SDK 4 do. `attach_ui` has those of 5 to 7, `following` the turns of
-//! other processes.
+//! Attaching to a running turn by GET, as pages of AI SDK 4 do. `attach_ui` covers pages of AI SDK 5 to 7,
+//! `tail` covers the turns of other processes.
 
 use crate::support::{Embedded, Turn, call};
 use holdpoint::llm::ModelEvent;
@@ -10,13 +10,13 @@ impl Embedded {
         self.client.read_on(self.begin_to_attach(thread).await).await
     }
 
-    /// There is a response once the server has seen how the thread stands.
+    /// Sends the GET and returns its response, which begins once the server has read the state of the thread.
     async fn begin_to_attach(&self, thread: &str) -> reqwest::Response {
         let path = format!("/qa/chat_streamed/{thread}?chatId=page");
         self.client.http.get(self.client.url(&path)).send().await.unwrap()
     }
 
-    /// There is nothing to read along.
+    /// Asserts that the thread has no turn to attach to.
     async fn is_quiet(&self, thread: &str) {
         let turn = self.attach(thread).await;
         assert_eq!((turn.status, turn.raw.as_str()), (200, ""));
@@ -26,7 +26,7 @@ impl Embedded {
 }
 
 #[tokio::test]
-async fn the_turn_under_way_is_told_from_its_beginning() {
+async fn an_attached_page_reads_the_running_turn_from_its_beginning() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
@@ -44,7 +44,7 @@ async fn the_turn_under_way_is_told_from_its_beginning() {
 }
 
 #[tokio::test]
-async fn a_thread_with_nothing_to_read_along_is_answered_with_nothing() {
+async fn attaching_to_a_thread_without_a_running_turn_returns_an_empty_stream() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.is_quiet(&thread).await;
@@ -57,11 +57,11 @@ async fn a_thread_with_nothing_to_read_along_is_answered_with_nothing() {
     app.scene.says("Later.");
     app.client.say(&thread, "never mind").await;
     app.is_quiet(&thread).await;
-    assert_eq!(app.scene.requests().len(), 3, "no model was asked by reading along");
+    assert_eq!(app.scene.requests().len(), 3, "attaching calls no model");
 }
 
 #[tokio::test]
-async fn what_is_decided_and_not_read_by_the_model_goes_on_once() {
+async fn attaching_resumes_a_decided_turn_once() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let two = ["1", "2"].map(|note| call(note, "pay", &json!({ "note": note })));
@@ -81,7 +81,7 @@ async fn what_is_decided_and_not_read_by_the_model_goes_on_once() {
 }
 
 #[tokio::test]
-async fn of_several_pages_one_goes_on_and_the_others_read_along() {
+async fn of_several_attached_pages_one_resumes_the_turn_and_the_others_tail_it() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -97,7 +97,7 @@ async fn of_several_pages_one_goes_on_and_the_others_read_along() {
 }
 
 #[tokio::test]
-async fn a_page_that_comes_while_an_approved_call_runs_waits_for_its_outcome() {
+async fn a_page_that_attaches_while_an_approved_call_runs_waits_for_its_outcome() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     app.scene.says("It waited.");
@@ -114,7 +114,7 @@ async fn a_page_that_comes_while_an_approved_call_runs_waits_for_its_outcome() {
 }
 
 #[tokio::test]
-async fn what_broke_after_the_model_read_the_answers_is_not_tried_again_by_itself() {
+async fn attaching_does_not_retry_a_turn_that_failed_after_the_model_read_the_results() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -138,7 +138,7 @@ async fn a_thread_is_found_by_its_id_and_by_the_callers_name() {
 }
 
 #[tokio::test]
-async fn a_name_in_the_query_may_be_new_and_a_thread_in_the_path_may_not() {
+async fn a_chat_id_in_the_query_may_be_new_and_a_thread_in_the_path_must_exist() {
     let app = Embedded::start().await;
     for (path, status) in [
         ("/qa/chat_streamed?chatId=new", 200),
@@ -164,7 +164,7 @@ async fn a_name_in_the_query_may_be_new_and_a_thread_in_the_path_may_not() {
 }
 
 #[tokio::test]
-async fn who_asks_for_the_head_alone_begins_nothing() {
+async fn a_head_request_is_refused_and_starts_no_turn() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -184,7 +184,7 @@ async fn who_asks_for_the_head_alone_begins_nothing() {
 }
 
 #[tokio::test]
-async fn a_turn_that_broke_without_a_hold_is_not_tried_again_by_itself() {
+async fn attaching_does_not_retry_a_turn_that_failed_without_a_hold() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);
@@ -194,7 +194,7 @@ async fn a_turn_that_broke_without_a_hold_is_not_tried_again_by_itself() {
 }
 
 #[tokio::test]
-async fn what_was_cancelled_while_it_waited_does_not_go_on() {
+async fn attaching_does_not_resume_a_run_that_was_cancelled_while_waiting() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("1", "pay", &json!({ "note": "1" }))]);

@@ -1,4 +1,4 @@
-//! Reading the message that is being written by GET, as pages of AI SDK 5 to 7 do.
+//! Tailing the message that a turn is writing by GET, as pages of AI SDK 5 to 7 do.
 
 use crate::support::ui::UiTurn;
 use crate::support::{Embedded, Turn, eventually};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
 impl Embedded {
-    /// What a page asks whose `api` names no thread.
+    /// The resume request of a page whose `api` names no thread.
     fn resume(&self, chat: &str) -> RequestBuilder {
         self.client.http.get(self.client.url(&format!("/qa/chat_streamed/{chat}/stream")))
     }
@@ -17,7 +17,7 @@ impl Embedded {
         self.resume(chat).send().await.unwrap()
     }
 
-    /// There is nothing to read.
+    /// Asserts that the chat has no message to tail.
     async fn has_nothing(&self, chat: &str) {
         for path in [format!("{chat}/stream"), format!("{chat}/page/stream")] {
             let path = format!("/qa/chat_streamed/{path}");
@@ -51,7 +51,8 @@ fn calls(index: usize, tool: &str) -> [Result<ModelEvent, String>; 3] {
     ]
 }
 
-/// Has the model think, look and ask to pay in one step, and approves; the thread and the turn.
+/// Has the model think, look and ask to pay in one step, and approves the payment. Returns the thread and the
+/// turn.
 async fn approved(app: &Embedded) -> (String, Turn) {
     let thread = app.client.thread().await;
     let mut step = vec![thoughts("Hm. "), words("I look"), words(" and pay.")];
@@ -64,7 +65,7 @@ async fn approved(app: &Embedded) -> (String, Turn) {
 }
 
 #[tokio::test]
-async fn the_whole_message_is_told_under_its_id_to_whoever_comes_while_it_is_written() {
+async fn a_page_that_attaches_mid_turn_receives_the_whole_message_under_its_id() {
     let app = Embedded::start().await;
     let (thread, held) = approved(&app).await;
     app.scene.then(vec![words("Pa"), words("id."), end(FinishReason::Stop)]);
@@ -116,7 +117,7 @@ async fn the_whole_message_is_told_under_its_id_to_whoever_comes_while_it_is_wri
 }
 
 #[tokio::test]
-async fn what_is_decided_waits_for_a_post_and_nothing_is_begun_by_reading() {
+async fn a_decided_turn_waits_for_a_post_and_reading_starts_no_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.has_nothing(&thread).await;
@@ -126,8 +127,8 @@ async fn what_is_decided_waits_for_a_post_and_nothing_is_begun_by_reading() {
     app.has_nothing(&thread).await;
     let asked = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}?chatId=page")));
     let asked = asked.header("x-stream-protocol", "ui-v5").send().await.unwrap();
-    assert_eq!(asked.status(), 204, "the dialect tells, not the path");
-    assert_eq!(app.scene.requests().len(), 1, "no model was asked");
+    assert_eq!(asked.status(), 204, "the dialect decides, not the path");
+    assert_eq!(app.scene.requests().len(), 1, "no model was called");
     app.scene.says("Paid.");
     let asked = app.resume(&thread).header("x-stream-protocol", "data-v1");
     let turn = app.client.read(asked).await;
@@ -138,7 +139,7 @@ async fn what_is_decided_waits_for_a_post_and_nothing_is_begun_by_reading() {
 }
 
 #[tokio::test]
-async fn a_page_may_ask_before_its_first_message_but_a_thread_that_is_named_has_to_be_there() {
+async fn a_page_may_resume_before_its_first_message_but_a_named_thread_must_exist() {
     let app = Embedded::start().await;
     let theirs = app.client.thread().await;
     for (path, status) in [
@@ -166,7 +167,7 @@ async fn a_page_may_ask_before_its_first_message_but_a_thread_that_is_named_has_
 }
 
 #[tokio::test]
-async fn what_broke_off_before_is_told_too_and_the_step_behind_it_begins_anew() {
+async fn an_attached_page_reads_the_broken_step_and_then_the_step_that_replaces_it() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let mut step = vec![thoughts("Hm."), words("Half")];
@@ -197,7 +198,7 @@ async fn what_broke_off_before_is_told_too_and_the_step_behind_it_begins_anew() 
 }
 
 #[tokio::test]
-async fn pages_of_5_are_told_in_their_dialect_how_calls_stand() {
+async fn pages_of_ai_sdk_5_receive_the_state_of_calls_in_their_dialect() {
     let app =
         Embedded::with(|config| config.stream.default_ui_dialect = holdpoint::config::UiDialect::V5).await;
     let (thread, held) = approved(&app).await;
@@ -215,7 +216,7 @@ async fn pages_of_5_are_told_in_their_dialect_how_calls_stand() {
     assert!(page.all("tool-approval-request").is_empty() && page.one("finish").get("finishReason").is_none());
 }
 
-/// A client whose socket takes little, and that reads nothing of what it asked for.
+/// Opens a client with a small receive buffer that requests the path and never reads the response.
 async fn reads_nothing(app: &Embedded, path: &str) -> tokio::net::TcpStream {
     use tokio::io::AsyncWriteExt;
     let host = app.client.base.trim_start_matches("http://").to_owned();
@@ -227,12 +228,12 @@ async fn reads_nothing(app: &Embedded, path: &str) -> tokio::net::TcpStream {
 }
 
 #[tokio::test]
-async fn of_any_number_of_readers_one_that_never_reads_holds_nobody_up() {
+async fn a_subscriber_that_never_reads_delays_no_other_subscriber() {
     const TEXTS: usize = 12;
     const READERS: usize = 20;
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    // More than a socket takes that nobody reads from.
+    // More than a socket buffers while its client does not read.
     let text = "\u{e9}".repeat(32 << 10);
     let gate = app.scene.gate();
     app.scene.then((0..TEXTS).map(|_| words(&text)).chain([end(FinishReason::Stop)]).collect());
@@ -244,11 +245,11 @@ async fn of_any_number_of_readers_one_that_never_reads_holds_nobody_up() {
         pages.push(app.begin_to_resume(&thread).await);
         assert_eq!(pages.last().unwrap().status(), 200);
     }
-    // It was seen before the model went on: its stream is open.
+    // The stuck client's stream is open before the model continues.
     let open = async || {
         let metrics = app.client.http.get(app.client.url("/metrics")).send().await.unwrap();
         let metrics = metrics.text().await.unwrap();
-        // With the one that never reads, and who asked.
+        // The readers, the stuck client and the client that posted the question.
         let all = format!("holdpoint_streams_open {}", READERS + 2);
         metrics.lines().any(|line| line == all).then_some(())
     };
@@ -265,11 +266,11 @@ async fn of_any_number_of_readers_one_that_never_reads_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn who_comes_late_gets_long_words_in_pieces_and_no_character_is_cut() {
+async fn a_late_subscriber_receives_long_text_in_chunks_that_split_no_character() {
     const PIECE: usize = 16 << 10;
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    // Three bytes each, which no piece is a multiple of.
+    // Three bytes each; the length of a piece is no multiple of three.
     let said = "\u{20ac}".repeat(PIECE);
     let gate = app.scene.gate();
     let pieces = said.as_bytes().chunks(300).map(|piece| words(std::str::from_utf8(piece).unwrap()));
@@ -284,7 +285,7 @@ async fn who_comes_late_gets_long_words_in_pieces_and_no_character_is_cut() {
         let mut read = Vec::new();
         while let Some(piece) = page.chunk().await.unwrap() {
             read.extend_from_slice(&piece);
-            // All but the end is said: the rest follows.
+            // All deltas except the last have arrived: let the model finish.
             if read.iter().filter(|byte| **byte == 0xe2).count() == PIECE && gate.available_permits() == 0 {
                 gate.add_permits(1);
             }
@@ -299,7 +300,7 @@ async fn who_comes_late_gets_long_words_in_pieces_and_no_character_is_cut() {
 }
 
 #[tokio::test]
-async fn a_stranger_reads_nothing_of_a_turn_under_way() {
+async fn an_unrelated_user_reads_nothing_of_a_running_turn() {
     use crate::support::token::with_tokens;
     let app = Embedded::with(with_tokens).await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));

@@ -1,4 +1,4 @@
-//! Several decisions in one request: each as it would be alone, and none instead of another.
+//! Several decisions in one request: each has the result that it would have alone, and none replaces another.
 
 use crate::support::token::with_tokens;
 use crate::support::{
@@ -29,7 +29,7 @@ fn results(answer: &Answer) -> Vec<Value> {
     answer.body["results"].as_array().unwrap().clone()
 }
 
-/// A thread with one step of these calls, all held; their ids.
+/// Creates a thread with one step of these calls, all held. Returns the thread and the ids of the calls.
 async fn held_together(app: &Embedded, tool: &str, notes: &[String]) -> (String, Vec<String>) {
     let thread = app.client.thread().await;
     let calls: Vec<_> = notes.iter().map(|note| call(note, tool, &json!({ "note": note }))).collect();
@@ -43,7 +43,8 @@ fn numbered(count: usize) -> Vec<String> {
     (0..count).map(|n| n.to_string()).collect()
 }
 
-/// A server for everybody with a token, that speaks for `ann`; `refuse` wants another person than who asked.
+/// A server with bearer tokens, whose client is `ann`. The tool `refuse` requires an approver other than the
+/// requester.
 async fn office() -> Embedded {
     let mut app = Embedded::with(|config| {
         with_tokens(config);
@@ -56,7 +57,7 @@ async fn office() -> Embedded {
     app
 }
 
-/// One decision for each way that one can go, on calls made for it.
+/// One decision for each possible result, on calls created for it.
 async fn every_way(app: &mut Embedded) -> Vec<Value> {
     let ann = app.client.clone();
     let held = async |tool| app.held(tool, "10").await.1;
@@ -88,7 +89,7 @@ async fn every_way(app: &mut Embedded) -> Vec<Value> {
     decisions
 }
 
-/// What one of several is answered, from what it is answered alone.
+/// The result of a decision within a batch, derived from its response alone.
 fn as_one_of_several(decision: &Value, alone: &Answer) -> Value {
     let mut one = json!({ "toolCallId": decision["toolCallId"], "status": alone.status });
     let fields = one.as_object_mut().unwrap();
@@ -99,7 +100,7 @@ fn as_one_of_several(decision: &Value, alone: &Answer) -> Value {
     one
 }
 
-/// Without what is another for each call.
+/// The result without the fields that differ from call to call.
 fn without_ids_and_times(mut result: Value) -> Value {
     result["toolCallId"].take();
     if let Some(decision) = result.pointer_mut("/error/details/decision/at") {
@@ -109,7 +110,7 @@ fn without_ids_and_times(mut result: Value) -> Value {
 }
 
 #[tokio::test]
-async fn c3_each_is_answered_and_done_as_alone() {
+async fn c3_each_decision_of_a_batch_has_the_result_that_it_has_alone() {
     let mut app = office().await;
     let alone = every_way(&mut app).await;
     let together = every_way(&mut app).await;
@@ -128,7 +129,7 @@ async fn c3_each_is_answered_and_done_as_alone() {
     let results: Vec<Value> = results.into_iter().map(without_ids_and_times).collect();
     assert_eq!(results, expected);
 
-    // What is written is the same too, and each tool ran once for each yes.
+    // The written rows are the same too, and each tool ran once per approval.
     let written = async |decisions: &[Value]| {
         let mut rows = Vec::new();
         for id in decisions.iter().map(|decision| decision["toolCallId"].as_str().unwrap()) {
@@ -153,7 +154,7 @@ async fn c3_each_is_answered_and_done_as_alone() {
 }
 
 #[tokio::test]
-async fn what_has_not_ended_in_time_is_202_and_holds_up_no_other() {
+async fn a_call_that_has_not_finished_in_time_is_202_and_delays_no_other_decision() {
     let app = Embedded::with(|config| config.approval.wait = Duration::ZERO).await;
     let [alone, together] = [app.held("wait_for_me", "10").await.1, app.held("wait_for_me", "10").await.1];
     let rejected = app.held("pay", "10").await.1;
@@ -170,7 +171,7 @@ async fn what_has_not_ended_in_time_is_202_and_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn fifty_run_side_by_side_and_are_waited_for_at_once() {
+async fn fifty_calls_of_a_batch_run_concurrently_and_are_awaited_together() {
     let app = Embedded::with(|config| config.limits.calls_per_step = 50).await;
     let (thread, ids) = held_together(&app, "wait_for_me", &numbered(50)).await;
     let decisions: Vec<Value> = ids.iter().map(|id| yes(id)).collect();
@@ -195,7 +196,7 @@ async fn fifty_run_side_by_side_and_are_waited_for_at_once() {
     assert_eq!(app.ledger.lines().len(), 50);
 }
 
-/// How often anybody took a connection for what is urgent.
+/// The number of connections acquired from the urgent pool.
 async fn urgent_connections(app: &Embedded) -> u64 {
     let scrape = app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
     let sample = "holdpoint_database_wait_seconds_count{pool=\"urgent\"} ";
@@ -203,12 +204,12 @@ async fn urgent_connections(app: &Embedded) -> u64 {
 }
 
 #[tokio::test]
-async fn many_that_are_waited_for_leave_the_few_urgent_connections_to_others() {
+async fn awaiting_many_calls_leaves_the_urgent_connections_to_other_requests() {
     const SLOW: usize = 40;
     let app = Embedded::with(|config| {
         config.limits.calls_per_step = SLOW;
         config.database.max_connections = 4;
-        // No execution says within the test that it lives.
+        // No execution renews its lease within the test.
         config.approval.lease = Duration::from_secs(3600);
     })
     .await;
@@ -221,7 +222,7 @@ async fn many_that_are_waited_for_leave_the_few_urgent_connections_to_others() {
         let before = urgent_connections(&app).await;
         assert_eq!(app.client.approve(&others).await.body["state"], "succeeded");
         let taken = urgent_connections(&app).await - before;
-        assert!(taken < 20, "{taken} for one decision, its outcome, and the looks of who waits");
+        assert!(taken < 20, "{taken} for one decision, its outcome, and the polls of waiting deciders");
         app.ledger.go.add_permits(SLOW);
     };
     let (answer, ()) = futures::join!(validate_all(&app.client, &decisions), decide_beside);
@@ -229,7 +230,7 @@ async fn many_that_are_waited_for_leave_the_few_urgent_connections_to_others() {
 }
 
 #[tokio::test]
-async fn a_batch_that_cannot_be_read_decides_nothing_and_says_where() {
+async fn a_malformed_batch_decides_nothing_and_the_error_names_the_field() {
     let app = Embedded::with(|config| config.limits.batch = 3).await;
     let (_, ids) = held_together(&app, "pay", &numbered(4)).await;
     let [a, b, c, d] = &ids[..] else { panic!("{ids:?}") };
@@ -305,7 +306,7 @@ async fn calls_of_one_thread_are_decided_together_and_the_model_reads_them_all()
 }
 
 #[tokio::test]
-async fn batches_over_the_same_calls_in_opposite_orders_never_wait_for_each_other() {
+async fn batches_over_the_same_calls_in_opposite_orders_do_not_deadlock() {
     const CALLS: usize = 20;
     let url = postgres_if_chosen().await;
     let change = |config: &mut Config| {
@@ -315,7 +316,7 @@ async fn batches_over_the_same_calls_in_opposite_orders_never_wait_for_each_othe
         }
     };
     let app = Embedded::with(change).await;
-    // On Postgres the others are of another process, as far as the database can tell.
+    // On Postgres the other clients use another process, as far as the database can tell.
     let other = if url.is_some() { Some(Embedded::with(change).await) } else { None };
     let others = other.as_ref().map_or(&app.client, |other| &other.client);
     for _ in 0..4 {
@@ -338,12 +339,12 @@ async fn batches_over_the_same_calls_in_opposite_orders_never_wait_for_each_othe
     }
     let approved = app.rows.count("tool_calls WHERE state = 'succeeded'").await;
     let ran = app.ledger.lines().len() + other.as_ref().map_or(0, |other| other.ledger.lines().len());
-    assert_eq!(i64::try_from(ran).unwrap(), approved, "each yes ran once");
+    assert_eq!(i64::try_from(ran).unwrap(), approved, "each approval ran once");
     assert_eq!(app.rows.count("decisions").await, i64::try_from(4 * CALLS).unwrap());
 }
 
 #[tokio::test]
-async fn who_goes_away_has_decided_all_of_it() {
+async fn a_batch_is_decided_completely_when_its_client_disconnects() {
     let app = Embedded::start().await;
     for how in Leave::ALL {
         let slow = app.held("wait_for_me", &format!("{how:?}")).await.1;
@@ -364,7 +365,7 @@ async fn who_goes_away_has_decided_all_of_it() {
 }
 
 #[tokio::test]
-async fn each_counts_against_the_rate_of_decisions() {
+async fn each_decision_of_a_batch_counts_against_the_decision_rate_limit() {
     let app = Embedded::with(|config| config.limits.decisions_per_minute = Some(2)).await;
     let (_, ids) = held_together(&app, "pay", &numbered(3)).await;
     let alone = async |id: &str| app.client.approve(id).await;
@@ -380,7 +381,7 @@ async fn each_counts_against_the_rate_of_decisions() {
 }
 
 #[tokio::test]
-async fn on_postgres_while_the_database_is_away_each_says_so() {
+async fn on_postgres_each_decision_of_a_batch_is_503_while_the_database_is_down() {
     let cluster = Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;

@@ -1,11 +1,11 @@
-//! What a chat takes: every form of a body, and the names of threads.
+//! What a chat accepts: every form of a body, and the names of threads.
 
 use crate::support::{Embedded, Turn};
 use holdpoint::config::WhilePending;
 use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
-/// Every way to say nothing, and so to go on.
+/// Every body without a message, which resumes the turn.
 const NOTHING: [&str; 8] = [
     "",
     "{}",
@@ -22,13 +22,13 @@ async fn turn_raw(app: &Embedded, path: &str, body: impl Into<reqwest::Body>) ->
     app.client.read(request.header("content-type", "application/json").body(body)).await
 }
 
-/// The last thing the model was told.
-fn last_told(app: &Embedded) -> ModelMessage {
+/// The last message that the model was sent.
+fn last_message(app: &Embedded) -> ModelMessage {
     app.scene.requests().last().unwrap().messages.last().unwrap().clone()
 }
 
 #[tokio::test]
-async fn words_come_in_every_form_and_what_is_not_known_is_ignored() {
+async fn a_message_is_accepted_in_every_form_and_unknown_fields_are_ignored() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let asked = |role: &str, words: &str| json!({ "role": role, "content": words });
@@ -45,13 +45,13 @@ async fn words_come_in_every_form_and_what_is_not_known_is_ignored() {
         app.scene.says("ok");
         let turn = app.client.turn(&thread, body).await;
         assert_eq!((turn.status, turn.text().as_str()), (200, "ok"), "{body}: {}", turn.raw);
-        assert_eq!(last_told(&app), ModelMessage::User(words.to_owned()), "{body}");
+        assert_eq!(last_message(&app), ModelMessage::User(words.to_owned()), "{body}");
     }
     assert_eq!(app.client.questions(&thread).await, words);
 }
 
 #[tokio::test]
-async fn to_say_nothing_where_there_is_nothing_to_go_on_with_is_refused() {
+async fn a_body_without_a_message_is_refused_where_no_turn_can_be_resumed() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{thread}");
@@ -69,7 +69,7 @@ async fn to_say_nothing_where_there_is_nothing_to_go_on_with_is_refused() {
 }
 
 #[tokio::test]
-async fn to_say_nothing_goes_on_where_a_decision_was_not_told() {
+async fn a_body_without_a_message_resumes_a_decided_turn() {
     let app = Embedded::start().await;
     for body in NOTHING {
         let (thread, id) = app.held("pay", "10").await;
@@ -83,7 +83,7 @@ async fn to_say_nothing_goes_on_where_a_decision_was_not_told() {
 }
 
 #[tokio::test]
-async fn a_thread_goes_by_its_id_and_by_the_callers_own_name() {
+async fn a_thread_is_addressed_by_its_id_and_by_the_callers_own_name() {
     let app = Embedded::start().await;
     for _ in 0..5 {
         app.scene.says("ok");
@@ -107,7 +107,7 @@ async fn a_thread_goes_by_its_id_and_by_the_callers_own_name() {
 }
 
 #[tokio::test]
-async fn of_many_who_make_a_thread_by_one_name_all_find_the_same() {
+async fn concurrent_requests_with_one_new_name_create_one_thread() {
     let app = Embedded::start().await;
     let posts = (0..8).map(|n| {
         app.scene.says("ok");
@@ -125,7 +125,7 @@ async fn of_many_who_make_a_thread_by_one_name_all_find_the_same() {
 }
 
 #[tokio::test]
-async fn a_name_may_hold_what_a_path_does_not() {
+async fn a_name_may_contain_characters_that_a_path_may_not() {
     let app = Embedded::start().await;
     for (name, encoded) in [("a/b", "a%2Fb"), ("?#&", "%3F%23%26"), ("%41", "%2541"), ("a+b", "a+b")] {
         app.scene.says("ok").says("ok");
@@ -138,7 +138,7 @@ async fn a_name_may_hold_what_a_path_does_not() {
 }
 
 #[tokio::test]
-async fn going_on_never_makes_a_thread() {
+async fn resuming_creates_no_thread() {
     let app = Embedded::start().await;
     let answer = json!({ "role": "assistant", "content": "x" });
     for body in [
@@ -174,7 +174,7 @@ async fn a_name_is_1_to_64_characters() {
 }
 
 #[tokio::test]
-async fn a_thread_that_is_not_there_is_not_found() {
+async fn a_missing_thread_is_not_found() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let others = [
@@ -194,7 +194,7 @@ async fn a_thread_that_is_not_there_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_dialect_is_one_that_is_known() {
+async fn an_unknown_dialect_is_refused() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let post = |dialect: &str| {
@@ -214,7 +214,7 @@ async fn a_dialect_is_one_that_is_known() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_by_field_and_stores_nothing() {
+async fn a_malformed_body_is_refused_by_field_and_stores_nothing() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{thread}");
@@ -265,7 +265,7 @@ async fn a_body_is_json_by_its_content_type() {
         let answer = app.client.send(request).await;
         assert_eq!((answer.status, answer.code()), (415, "unsupported_media_type"));
     }
-    // No body is no body of the wrong type.
+    // An empty body has no wrong content type.
     let empty = app.client.send(post().header("content-type", "text/plain")).await;
     assert_eq!(empty.code(), "nothing_to_continue");
     for content_type in ["application/json; charset=utf-8", "Application/JSON"] {
@@ -277,7 +277,7 @@ async fn a_body_is_json_by_its_content_type() {
 }
 
 #[tokio::test]
-async fn a_new_message_passes_a_hold_and_leaves_it_to_the_person() {
+async fn in_defer_mode_a_new_message_passes_a_hold_and_leaves_it_pending() {
     let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Defer).await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("It waits.");
@@ -287,14 +287,14 @@ async fn a_new_message_passes_a_hold_and_leaves_it_to_the_person() {
 }
 
 #[tokio::test]
-async fn where_it_may_not_pass_a_new_message_is_refused_until_all_is_decided() {
+async fn in_reject_mode_a_new_message_is_refused_until_all_calls_are_decided() {
     let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Reject).await;
     let (thread, id) = app.held("pay", "10").await;
     let turn = app.client.say(&thread, "and?").await;
     assert_eq!(turn.refused(), (409, "awaiting_approval".to_owned()));
     assert_eq!(app.client.questions(&thread).await, ["please pay 10"]);
     assert_eq!(app.client.call(&id).await["state"], "pending");
-    assert_eq!(app.client.go_on(&thread).await.codes(), "8ed", "going on is no new message");
+    assert_eq!(app.client.go_on(&thread).await.codes(), "8ed", "resuming is no new message");
 
     app.client.approve(&id).await;
     app.scene.says("Paid.");
@@ -302,7 +302,7 @@ async fn where_it_may_not_pass_a_new_message_is_refused_until_all_is_decided() {
 }
 
 #[tokio::test]
-async fn where_a_new_message_cancels_the_holds_are_gone_and_the_model_is_told() {
+async fn in_cancel_mode_a_new_message_cancels_the_holds_and_the_model_reads_that() {
     let app = Embedded::with(|config| config.approval.while_pending = WhilePending::Cancel).await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("Never mind.");
@@ -324,7 +324,7 @@ async fn where_a_new_message_cancels_the_holds_are_gone_and_the_model_is_told() 
 }
 
 #[tokio::test]
-async fn a_list_or_null_is_not_an_object_of_which_it_has_the_fields() {
+async fn a_list_or_null_is_refused_in_place_of_an_object() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let call = "01890a5d-ac96-774b-bcce-b302099a8057";

@@ -1,4 +1,4 @@
-//! The bytes of all bodies that a server reads at once.
+//! The limit on the bytes of all bodies that a server reads at once.
 
 use crate::support::{Embedded, eventually};
 use holdpoint::config::Config;
@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// Longest body of a chat here, and as many bytes as all bodies may have.
+/// The maximum length of a chat body in these tests, and the byte budget of all bodies together.
 const BYTES: usize = 2000;
 
 fn small(config: &mut Config) {
@@ -15,7 +15,7 @@ fn small(config: &mut Config) {
     config.limits.bodies_in_flight_bytes = BYTES;
 }
 
-/// A request that stays open: its head, and so much of its body.
+/// A request that stays open: its head, and this part of its body.
 async fn half(app: &Embedded, thread: &str, length: &str, body: &[u8]) -> TcpStream {
     let address = app.client.base.strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(address).await.unwrap();
@@ -27,7 +27,7 @@ async fn half(app: &Embedded, thread: &str, length: &str, body: &[u8]) -> TcpStr
     socket
 }
 
-/// Waits until a request with a body gets this status.
+/// Waits until a request with a body is answered with this status.
 async fn is_answered(app: &Embedded, status: u16) {
     let answered = async || {
         let answer = app.client.post("/threads", &json!({ "title": "one" })).await;
@@ -42,12 +42,12 @@ async fn is_answered(app: &Embedded, status: u16) {
 }
 
 #[tokio::test]
-async fn bodies_that_are_read_leave_no_bytes_to_others_until_they_are_over() {
+async fn bodies_that_are_being_read_hold_their_bytes_until_they_end() {
     let app = Embedded::with(small).await;
     let thread = app.client.thread().await;
     let declared = half(&app, &thread, &format!("content-length: {BYTES}"), b"  ").await;
     is_answered(&app, 503).await;
-    // What has no body goes.
+    // Requests without a body are served.
     assert_eq!(app.client.get("/threads").await.status, 200);
     let chat = app.client.say(&thread, "hi").await;
     assert_eq!(chat.refused(), (503, "unavailable".to_owned()));
@@ -63,7 +63,7 @@ async fn bodies_that_are_read_leave_no_bytes_to_others_until_they_are_over() {
 }
 
 #[tokio::test]
-async fn a_body_gives_its_bytes_back_once_it_is_parsed() {
+async fn a_body_releases_its_bytes_once_it_is_parsed() {
     let app = Embedded::with(small).await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
@@ -71,7 +71,7 @@ async fn a_body_gives_its_bytes_back_once_it_is_parsed() {
     let mut body = json!({ "content": "hi", "x": "" });
     body["x"] = json!("x".repeat(BYTES - body.to_string().len()));
     assert_eq!(body.to_string().len(), BYTES);
-    // Its turn has begun, and waits for the model.
+    // The turn of the body has begun and waits for the model.
     let turn = app.client.begin(&thread, &body).await;
     assert_eq!(turn.status(), 200);
     let other = app.client.post_raw("/threads", " ".repeat(BYTES)).await;
@@ -81,7 +81,7 @@ async fn a_body_gives_its_bytes_back_once_it_is_parsed() {
 }
 
 #[tokio::test]
-async fn so_many_bodies_one_after_the_other_take_nothing_away() {
+async fn consecutive_bodies_leak_no_bytes_of_the_budget() {
     let app = Embedded::with(small).await;
     for n in 0..50 {
         let path = if n % 2 == 0 { "/threads" } else { "/qa/validate_tool" };

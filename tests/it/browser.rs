@@ -13,7 +13,7 @@ const POSTED: [&str; 1] = ["POST /qa/chat_streamed 200"];
 
 const ASKS: [&str; 3] = ["Approve", "Deny", "Waits for you. Nothing has run."];
 
-/// What a card shows of a payment.
+/// The lines that a card shows of a payment.
 fn pay<'a>(amount: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     [&["pay", "{", amount, "}"], rest].concat()
 }
@@ -21,14 +21,14 @@ fn pay<'a>(amount: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
 const PAY_10: &str = r#""note": "10""#;
 const PAID_10: [&str; 4] = ["Approved, and done.", "{", r#""paid": "10""#, "}"];
 
-/// A server whose model asks for a payment of 10 when a user has said something.
+/// A server whose model asks for a payment of 10 once a user posts a message.
 async fn with_a_hold() -> Embedded {
     let app = Embedded::start().await;
     app.scene.calls(&[call("p-1", "pay", &json!({ "note": "10" }))]);
     app
 }
 
-/// The page has to have asked for just this, and reported no error.
+/// Asserts that the page sent exactly these requests and reported no error.
 async fn asked_for(tab: &Tab, requests: &[&[&str]]) {
     assert_eq!((tab.asked().await, tab.errors().await), (own(&requests.concat()), Vec::new()));
 }
@@ -38,7 +38,7 @@ fn own(texts: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_a_click_and_outlives_a_reload() {
+async fn a_call_waits_for_a_click_and_survives_a_reload() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path(), &[]).await;
     let file = dir.path().join("holdpoint-files/<b>old.txt");
@@ -74,7 +74,7 @@ async fn a_call_waits_for_a_click_and_outlives_a_reload() {
 }
 
 #[tokio::test]
-async fn who_denies_says_why_and_the_model_is_told() {
+async fn the_model_reads_the_reason_that_the_user_types_when_rejecting() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path(), &[]).await;
     let file = dir.path().join("holdpoint-files/old.txt");
@@ -120,7 +120,7 @@ async fn a_page_that_is_loaded_during_a_turn_shows_the_rest() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_while_the_page_is_loaded_is_shown() {
+async fn an_answer_that_completes_during_a_page_load_is_shown() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
     app.scene.says("All of it.");
@@ -143,7 +143,7 @@ async fn an_answer_that_ends_while_the_page_is_loaded_is_shown() {
 }
 
 #[tokio::test]
-async fn a_card_shows_what_hides_or_turns_the_text_around() {
+async fn a_card_shows_characters_that_hide_or_reverse_text() {
     let app = Embedded::start().await;
     let hides = "<i>1\u{202e}0\u{200b} \u{3164}\u{a0}\u{2800}\u{9b}";
     let shown = r#""note": "<i>1\u{202e}0\u{200b} \u{3164}\u{a0}\u{2800}\u{9b}""#;
@@ -178,7 +178,7 @@ async fn of_several_cards_all_have_to_be_decided_before_the_page_posts() {
 }
 
 #[tokio::test]
-async fn a_tab_that_decides_too_late_shows_what_became_of_the_call() {
+async fn a_tab_that_decides_too_late_shows_the_outcome_of_the_call() {
     let app = with_a_hold().await;
     app.scene.says("Paid.");
     let browser = Browser::start(&app.client.base, "too_late").await;
@@ -207,7 +207,7 @@ async fn a_tab_that_decides_too_late_shows_what_became_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_yes_that_comes_too_late_runs_nothing_and_the_page_says_why() {
+async fn an_approval_that_comes_too_late_runs_nothing_and_the_page_shows_why() {
     let app = with_a_hold().await;
     app.scene.says("Too late.");
     let browser = Browser::start(&app.client.base, "says_why_not").await;
@@ -227,7 +227,7 @@ async fn a_yes_that_comes_too_late_runs_nothing_and_the_page_says_why() {
 }
 
 #[tokio::test]
-async fn a_card_is_decided_after_the_user_has_written_on() {
+async fn a_card_can_be_decided_after_a_later_user_message() {
     let app = with_a_hold().await;
     app.scene.says("Hello.");
     let browser = Browser::start(&app.client.base, "written_on").await;
@@ -248,7 +248,7 @@ async fn a_card_is_decided_after_the_user_has_written_on() {
 }
 
 #[tokio::test]
-async fn a_page_goes_on_with_what_was_decided_elsewhere() {
+async fn a_page_resumes_a_turn_that_was_decided_elsewhere() {
     let app = with_a_hold().await;
     app.scene.says("Paid.");
     let browser = Browser::start(&app.client.base, "decided_elsewhere").await;
@@ -293,7 +293,7 @@ async fn a_page_that_is_loaded_while_an_approved_call_runs_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_failure_is_shown_and_can_be_tried_again() {
+async fn a_failure_is_shown_and_can_be_retried() {
     let app = Embedded::start().await;
     app.scene
         .then(vec![Ok(ModelEvent::Text("Well, ".to_owned())), Err("broken".to_owned())])
@@ -311,7 +311,7 @@ async fn a_failure_is_shown_and_can_be_tried_again() {
 }
 
 #[tokio::test]
-async fn a_chat_that_is_not_there_is_said_to_be_so() {
+async fn a_missing_chat_is_reported_as_missing() {
     let app = Embedded::start().await;
     let browser = Browser::start(&app.client.base, "not_there").await;
     let nobodys = "01890a5d-ac96-774b-bcce-b302099a8057";

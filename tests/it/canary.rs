@@ -1,4 +1,4 @@
-//! Canaries: secrets, and what people and models say, that must not come out where they do not belong, whatever
+//! Canaries: secrets and the content of people and models must not appear where they do not belong, whatever
 //! fails (security cases H1, H2, H4).
 
 use crate::support::{Client, Cluster, MODEL_KEY, Rows, Socket, Watched, postgres_if_chosen, sqlite, token};
@@ -11,12 +11,12 @@ use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// In the database's URL, where there is one to log in to.
+/// The password in the database's URL, for databases that require a login.
 const PASSWORD: &str = "canary-password-41d7";
-/// What people write, what models say, what tools are given and give back.
+/// The content of messages, of model output, of tool inputs and of tool outputs.
 const CONTENT: [&str; 5] = ["canary-words", "canary-argument", "canary-edit", "canary-reason", "canary-body"];
 
-/// Says everything and keeps all that comes back.
+/// A client that sends every canary and keeps every response.
 struct Prober {
     client: Client,
     came_back: Mutex<String>,
@@ -54,7 +54,7 @@ impl Prober {
         self.post(&format!("/qa/chat_streamed/{thread}"), &json!({ "content": words })).await;
     }
 
-    /// Has the model ask for a call, and gives its id where a person is asked.
+    /// Has the model request a call. Returns its id if the call is held.
     async fn hold(&self, thread: &str, tool: &str, note: &str) -> Option<String> {
         self.say(thread, &format!("call {tool} {note}")).await;
         let messages = self.get(&format!("/threads/{thread}/messages")).await;
@@ -63,7 +63,7 @@ impl Prober {
         (call["state"] == "pending").then(|| call["tool_call_id"].as_str().unwrap().to_owned())
     }
 
-    /// Bodies that cannot be read, on every route that takes one.
+    /// Posts malformed bodies to every route that takes a body.
     async fn bad_bodies(&self, thread: &str) {
         let paths =
             ["/threads", "/qa/validate_tool", "/qa/chat_streamed", &format!("/qa/chat_streamed/{thread}")];
@@ -94,7 +94,7 @@ impl Prober {
         }
     }
 
-    /// Everybody who is not let in.
+    /// Sends requests with every kind of invalid token.
     async fn wrong_tokens(&self) {
         let good = token::claims("acme", "ann", &[]);
         let mut tokens = vec![
@@ -124,7 +124,7 @@ impl Prober {
         }
     }
 
-    /// Turns, calls and decisions that fail, and some that do not.
+    /// Runs turns, calls and decisions, some of which fail.
     async fn turns(&self) {
         for n in 0..4 {
             let thread = self.post("/threads", &json!({ "title": "canary-words" })).await;
@@ -165,7 +165,7 @@ impl Prober {
         }
     }
 
-    /// A ticket, shown where it is good, where it is good no more, and where it never was.
+    /// Uses a ticket where it is valid, after it has expired, and where it never was valid.
     async fn ticket(&self, nobody: &Client) -> String {
         let made = self.client.post("/tickets", &json!({})).await.body;
         let ticket = made["ticket"].as_str().unwrap().to_owned();
@@ -177,7 +177,7 @@ impl Prober {
         ticket
     }
 
-    /// Decisions over the WebSocket, which tells of them too.
+    /// Sends decisions over the WebSocket, which emits their events too.
     async fn socket(&self, nobody: &Client) {
         let thread = self.post("/threads", &json!({})).await;
         let thread = thread["thread_id"].as_str().unwrap().to_owned();
@@ -196,20 +196,20 @@ impl Prober {
         assert_eq!(socket.answer(&Value::Null).await.0, 400);
     }
 
-    /// Bytes that no client sends.
+    /// Sends bytes that no client sends.
     async fn raw(&self, head: &str) {
         let address = self.client.base.strip_prefix("http://").unwrap();
         let mut socket = TcpStream::connect(address).await.unwrap();
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // It may be cut off.
+        // The server may cut the connection.
         let _ended = socket.read_to_end(&mut answer).await;
         self.came_back.lock().unwrap().push_str(&String::from_utf8_lossy(&answer));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
+async fn h1_h2_h4_no_output_contains_a_secret_and_no_log_contains_content() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = postgres_if_chosen().await.map(|_| Cluster::start());
     let database = match &cluster {
@@ -247,7 +247,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
         prober.send(operators.http.get(operators.url("/metrics"))).await.as_str().unwrap().to_owned();
     assert!(metrics.contains("holdpoint_turns_total"), "{metrics}");
 
-    // The database is gone, or does not let anybody write.
+    // The database is gone, or refuses every write.
     let rows = Rows::open(&database).await;
     let ticket_key = rows.all("SELECT signing_key FROM ticket_keys").await[0]["signing_key"].clone();
     let ticket_key = ticket_key.as_str().unwrap();
@@ -277,7 +277,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     for failure in ["something panicked", "a model call failed", "the store failed"] {
         assert!(printed.contains(failure), "{failure:?} is not in the log:\n{printed}");
     }
-    // Nor one half of a ticket.
+    // Neither half of a ticket may appear alone.
     let (said, mac) = ticket.split_once('.').unwrap();
     for secret in [MODEL_KEY, token::SECRET, PASSWORD, &bearer, said, mac, ticket_key] {
         for (place, text) in [("the log", &printed), ("an answer", &came_back), ("the metrics", &metrics)] {
@@ -287,7 +287,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
     }
     for content in CONTENT {
         for (place, text) in [("the log", &printed), ("the metrics", &metrics)] {
-            // Who asks for a path has it logged.
+            // The access log contains the path of a request.
             let line = text.lines().find(|line| line.replace("/threads/canary-body", "").contains(content));
             assert_eq!(line, None, "{content} is in {place}");
         }
@@ -309,7 +309,7 @@ async fn h1_h2_h4_secrets_come_out_nowhere_and_content_in_no_log() {
 }
 
 #[test]
-fn h1_a_start_that_fails_and_a_configuration_that_is_shown_tell_no_secret() {
+fn h1_a_failed_start_and_a_printed_configuration_contain_no_secret() {
     let dir = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));

@@ -1,4 +1,5 @@
-//! Cancelling calls and runs: what has not begun never does, what runs is given up, and it is said so.
+//! Cancelling calls and runs: a call that has not begun never runs, a running call is abandoned, and the
+//! record states it.
 
 use crate::support::{Client, Embedded, Rows, UNKNOWN, call, eventually, postgres};
 use futures::future::join_all;
@@ -6,11 +7,11 @@ use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// When the sweeper would begin a call that is approved: not within a test.
+/// A time at which no sweeper begins an approved call within a test.
 const IN_A_WHILE: &str = "created_at + 1000000000";
-/// A moment that no test sees.
+/// A time that no test reaches.
 const FAR: i64 = i64::MAX / 2;
-/// What is told of a call that was withdrawn.
+/// The text that the model reads of a withdrawn call.
 const CANCELLED: &str = "Cancelled, the tool did not run.";
 
 async fn cancel_call(client: &Client, id: &str) -> crate::support::Answer {
@@ -21,7 +22,7 @@ async fn cancel_run(client: &Client, id: &str) -> crate::support::Answer {
     client.post(&format!("/runs/{id}/cancel"), &Value::Null).await
 }
 
-/// A server whose leases are so long that none is renewed within a test, unless somebody is told to look.
+/// A server whose leases are too long to be renewed within a test, except by a process that is notified.
 async fn patient() -> Embedded {
     Embedded::with(|config| config.approval.lease = Duration::from_secs(3600)).await
 }
@@ -33,7 +34,7 @@ async fn events_of(app: &Embedded, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_is_told() {
+async fn a_pending_call_that_is_cancelled_never_runs_and_the_model_reads_that() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let cancelled = cancel_call(&app.client, &id).await;
@@ -69,7 +70,11 @@ async fn a_call_that_is_approved_and_not_begun_can_still_be_cancelled() {
     let cancelled = cancel_call(&app.client, &id).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
     let shown = app.client.call(&id).await;
-    assert_eq!((&shown["state"], &shown["validated"]), (&json!("cancelled"), &json!(true)), "the yes stands");
+    assert_eq!(
+        (&shown["state"], &shown["validated"]),
+        (&json!("cancelled"), &json!(true)),
+        "the approval is kept"
+    );
     assert_eq!(shown["decision"]["decision"], "approve");
     let late = app.client.approve(&id).await;
     assert_eq!((late.status, late.code()), (409, "cancelled"));
@@ -78,7 +83,7 @@ async fn a_call_that_is_approved_and_not_begun_can_still_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_tool_that_runs_is_given_up_and_its_outcome_is_unknown() {
+async fn a_cancelled_running_call_is_abandoned_and_its_outcome_is_unknown() {
     let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     let cancel = async {
@@ -101,7 +106,7 @@ async fn a_tool_that_runs_is_given_up_and_its_outcome_is_unknown() {
 }
 
 #[tokio::test]
-async fn what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found() {
+async fn a_settled_call_cannot_be_cancelled_and_a_missing_call_is_not_found() {
     let app = Embedded::start().await;
     let (_, ran) = app.held("pay", "1").await;
     app.client.approve(&ran).await;
@@ -125,7 +130,7 @@ async fn what_has_ended_cannot_be_cancelled_and_what_is_not_there_is_not_found()
 }
 
 #[tokio::test]
-async fn a_tool_that_runs_by_itself_is_given_up_and_the_turn_goes_on() {
+async fn a_cancelled_ungated_call_is_abandoned_and_the_turn_continues() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]).says("Never mind.");
@@ -141,7 +146,7 @@ async fn a_tool_that_runs_by_itself_is_given_up_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_in_mid_words_stops_there_and_keeps_them() {
+async fn a_run_that_is_cancelled_mid_text_stops_there_and_keeps_the_text() {
     let app = patient().await;
     let thread = app.client.thread().await;
     app.scene.says("Half an answer.").says("New words.");
@@ -180,7 +185,7 @@ async fn a_run_that_is_cancelled_in_mid_words_stops_there_and_keeps_them() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_is_cancelled_with_its_calls() {
+async fn a_waiting_run_is_cancelled_with_its_calls() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let three = ["1", "2", "3"].map(|note| call(note, "pay", &json!({ "note": note })));
@@ -205,7 +210,7 @@ async fn a_run_that_waits_is_cancelled_with_its_calls() {
 }
 
 #[tokio::test]
-async fn a_run_that_the_user_left_behind_is_cancelled_too() {
+async fn a_waiting_run_that_a_new_message_passed_can_be_cancelled() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("Something else.");
@@ -223,7 +228,7 @@ async fn a_run_that_the_user_left_behind_is_cancelled_too() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_while_a_tool_runs_leaves_it_to_settle_and_holds_nothing() {
+async fn a_turn_cancelled_while_a_tool_runs_lets_the_tool_settle_and_holds_no_call() {
     let app = Embedded::with(|config| config.tools.cancel_grace = Duration::from_secs(3600)).await;
     let thread = app.client.thread().await;
     let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
@@ -249,14 +254,14 @@ async fn a_turn_that_is_cancelled_while_a_tool_runs_leaves_it_to_settle_and_hold
 }
 
 #[tokio::test]
-async fn a_turn_that_was_to_stop_and_has_said_all_holds_nothing() {
+async fn a_cancel_request_during_the_last_step_cancels_the_calls_it_would_hold() {
     let app = patient().await;
     let thread = app.client.thread().await;
     let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
     app.scene.calls(&two);
     let wish = async {
         app.ledger.wait_begun().await;
-        // As another process says it.
+        // The row as another process writes it.
         assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
         app.ledger.go.add_permits(1);
     };
@@ -272,7 +277,7 @@ async fn a_turn_that_was_to_stop_and_has_said_all_holds_nothing() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_turn_that_ends_before_another_process_sees_the_wish_to_stop_it_has_ended() {
+async fn on_postgres_a_turn_that_ends_before_its_process_sees_the_cancel_request_is_completed() {
     let url = postgres().await;
     let change = |config: &mut Config| {
         config.database.url = url.clone().into();
@@ -299,7 +304,7 @@ async fn on_postgres_a_turn_that_ends_before_another_process_sees_the_wish_to_st
 }
 
 #[tokio::test]
-async fn on_postgres_what_is_cancelled_stands_as_it_does_once_its_thread_is_free() {
+async fn on_postgres_a_cancel_acts_on_the_state_after_the_thread_lock_is_acquired() {
     let url = postgres().await;
     let beside = Rows::open(&url).await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
@@ -335,7 +340,7 @@ async fn on_postgres_what_is_cancelled_stands_as_it_does_once_its_thread_is_free
 }
 
 #[tokio::test]
-async fn deleting_a_thread_takes_back_what_was_approved_and_not_begun() {
+async fn deleting_a_thread_cancels_approved_calls_that_have_not_begun() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
@@ -346,7 +351,7 @@ async fn deleting_a_thread_takes_back_what_was_approved_and_not_begun() {
 }
 
 #[tokio::test]
-async fn a_run_that_broke_with_a_call_on_hold_can_be_cancelled() {
+async fn a_failed_run_with_a_held_call_can_be_cancelled() {
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await;
     let thread = app.client.thread().await;
     let two = [call("a", "dawdle", &json!({ "note": "1" })), call("b", "pay", &json!({ "note": "2" }))];
@@ -375,7 +380,7 @@ async fn a_run_that_broke_with_a_call_on_hold_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn of_a_yes_and_a_cancel_at_once_one_wins_each_call() {
+async fn of_a_concurrent_approval_and_cancel_one_wins_for_each_call() {
     const CALLS: usize = 16;
     let app = Embedded::with(|config| config.limits.calls_per_step = CALLS).await;
     let thread = app.client.thread().await;
@@ -386,7 +391,7 @@ async fn of_a_yes_and_a_cancel_at_once_one_wins_each_call() {
     let both = ids.iter().enumerate().map(|(n, id)| {
         let client = &app.client;
         async move {
-            // Who is asked first takes turns.
+            // The order of the two requests alternates.
             if n.is_multiple_of(2) {
                 tokio::join!(client.approve(id), cancel_call(client, id))
             } else {
@@ -401,12 +406,12 @@ async fn of_a_yes_and_a_cancel_at_once_one_wins_each_call() {
         let state = app.client.call(id).await["state"].as_str().unwrap().to_owned();
         let told = (approved.status, cancelled.status, state.as_str());
         match told {
-            // The cancel came first, or between the yes and its claim.
+            // The cancel came first, or between the approval and the claim.
             (409, 200, "cancelled") => assert_eq!(approved.code(), "cancelled"),
             (200, 200, "cancelled") => assert_eq!(approved.body["state"], "cancelled"),
-            // It came behind the end.
+            // The cancel came after the call had settled.
             (200, 409, "succeeded") => assert_eq!(cancelled.code(), "already_decided"),
-            // It came while the tool ran.
+            // The cancel came while the tool ran.
             (200, 200, "succeeded" | "interrupted") => assert_eq!(cancelled.body["state"], state.as_str()),
             other => panic!("{other:?}"),
         }

@@ -1,4 +1,5 @@
-//! Cancelling reaches the tool: it is asked to stop, has its grace, and what it returns, however late, settles its call.
+//! Cancelling reaches the tool: the tool is signalled to stop and has a grace period, and its return value
+//! settles the call, however late.
 
 use crate::support::{Answer, Embedded, Ledger, Probe, Socket, call, eventually, postgres, probes};
 use holdpoint::config::Config;
@@ -7,12 +8,12 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longer than a test waits.
+/// Longer than any test runs.
 const LONG: Duration = Duration::from_secs(3600);
 
 macro_rules! heeds {
     ($type:ident, $name:literal, hil: $hil:literal) => {
-        /// Waits until it is to stop; then it has been `done`, or it has failed.
+        /// Waits until the tool is signalled to stop, then returns `done` or fails.
         struct $type(Ledger);
 
         impl Tool for $type {
@@ -39,8 +40,8 @@ macro_rules! heeds {
 heeds!(Heed, "heed", hil: true);
 heeds!(HeedAtOnce, "heed_at_once", hil: false);
 
-/// A server whose tools listen, and have all the time they want for it.
-async fn with_heeding(change: impl FnOnce(&mut Config)) -> Embedded {
+/// A server whose tools observe cancellation and have an unlimited grace period.
+async fn with_cancellable_tools(change: impl FnOnce(&mut Config)) -> Embedded {
     let app = Embedded::start().await;
     let mut tools: ToolRegistry = probes(&app.ledger);
     tools.register(Heed(app.ledger.clone())).unwrap();
@@ -63,7 +64,7 @@ async fn stopped(app: &Embedded, tool: &str) {
     eventually("the tool stops", async || app.ledger.lines().contains(&line).then_some(())).await;
 }
 
-/// Approves a call of `heed`, and does this once it runs; how the call stands in the answer.
+/// Approves a call of `heed` and runs `then` once the tool runs. Returns the answers of both.
 async fn approved_and(app: &Embedded, id: &str, then: impl Future<Output = Answer>) -> (Answer, Answer) {
     let then = async {
         app.ledger.wait_begun().await;
@@ -73,8 +74,8 @@ async fn approved_and(app: &Embedded, id: &str, then: impl Future<Output = Answe
 }
 
 #[tokio::test]
-async fn what_a_tool_returns_when_it_is_asked_to_stop_is_its_outcome() {
-    let app = with_heeding(|_| {}).await;
+async fn the_return_value_of_a_tool_that_is_signalled_to_stop_is_its_outcome() {
+    let app = with_cancellable_tools(|_| {}).await;
     for (note, state, result) in
         [("done", "succeeded", "done before"), ("not", "failed", "The tool failed: nothing was done")]
     {
@@ -93,8 +94,8 @@ async fn what_a_tool_returns_when_it_is_asked_to_stop_is_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_run_or_a_session_that_is_cancelled_and_a_thread_that_is_deleted_stop_their_tools() {
-    let app = with_heeding(|_| {}).await;
+async fn cancelling_a_run_or_session_and_deleting_a_thread_stop_the_running_tools() {
+    let app = with_cancellable_tools(|_| {}).await;
     for way in ["run", "session", "thread"] {
         let (thread, id) = app.held("heed", "not").await;
         let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
@@ -118,8 +119,8 @@ async fn a_run_or_a_session_that_is_cancelled_and_a_thread_that_is_deleted_stop_
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_stops_the_tools_that_it_runs() {
-    let app = with_heeding(|_| {}).await;
+async fn cancelling_a_turn_stops_its_running_tools() {
+    let app = with_cancellable_tools(|_| {}).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "heed_at_once", &json!({ "note": "not" }))]);
     let cancel = async {
@@ -135,16 +136,16 @@ async fn a_turn_that_is_cancelled_stops_the_tools_that_it_runs() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_time_is_up_is_asked_to_stop() {
-    let app = with_heeding(|config| config.tools.timeout = Duration::from_millis(50)).await;
+async fn a_tool_that_times_out_is_signalled_to_stop() {
+    let app = with_cancellable_tools(|config| config.tools.timeout = Duration::from_millis(50)).await;
     let (_, id) = app.held("heed", "done").await;
     let decided = soon(app.client.approve(&id)).await;
     assert_eq!((decided.status, &decided.body["state"]), (200, &json!("succeeded")), "{:?}", decided.body);
 }
 
 #[tokio::test]
-async fn a_tool_whose_lease_is_lost_is_asked_to_stop() {
-    let app = with_heeding(|config| config.approval.lease = Duration::from_millis(600)).await;
+async fn a_tool_whose_lease_is_lost_is_signalled_to_stop() {
+    let app = with_cancellable_tools(|config| config.approval.lease = Duration::from_millis(600)).await;
     let (_, id) = app.held("heed", "done").await;
     let lose = format!(
         "UPDATE tool_calls SET state = 'interrupted', lease_until = NULL, result = 'lost', finished_at = created_at
@@ -160,8 +161,8 @@ async fn a_tool_whose_lease_is_lost_is_asked_to_stop() {
 }
 
 #[tokio::test]
-async fn a_tool_is_asked_to_stop_when_the_server_leaves_and_what_it_returns_is_written() {
-    let mut app = with_heeding(|config| {
+async fn a_tool_is_signalled_to_stop_at_shutdown_and_its_return_value_is_written() {
+    let mut app = with_cancellable_tools(|config| {
         config.approval.wait = Duration::ZERO;
         config.server.grace = Duration::from_millis(100);
     })
@@ -176,7 +177,7 @@ async fn a_tool_is_asked_to_stop_when_the_server_leaves_and_what_it_returns_is_w
 }
 
 #[tokio::test]
-async fn a_tool_that_does_not_stop_is_given_up_after_the_grace_and_settles_its_call_late() {
+async fn a_tool_that_ignores_the_signal_is_abandoned_after_the_grace_and_settles_its_call_late() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     let path = format!("/tool_calls/{id}/cancel");
@@ -217,7 +218,7 @@ async fn on_postgres_a_cancel_at_another_process_reaches_the_tool() {
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("succeeded")));
 }
 
-/// Forbids the database to let anybody begin a call.
+/// Has the database refuse every claim of a call.
 async fn forbid_claims(app: &Embedded) {
     let forbid = if app.rows.is_postgres() {
         "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -232,14 +233,14 @@ async fn forbid_claims(app: &Embedded) {
 }
 
 /// Deletes the thread once its call is approved.
-async fn delete_behind_yes(app: &Embedded, thread: &str, id: &str) {
+async fn delete_after_approval(app: &Embedded, thread: &str, id: &str) {
     let approved = format!("tool_calls WHERE tool_call_id = '{id}' AND state = 'approved'");
     eventually("the yes is committed", async || (app.rows.count(&approved).await == 1).then_some(())).await;
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
 }
 
 #[tokio::test]
-async fn an_approval_whose_thread_is_deleted_behind_it_is_answered_with_the_end_of_the_call() {
+async fn an_approval_whose_thread_is_deleted_before_the_claim_returns_the_end_of_the_call() {
     let app = Embedded::with(|config| config.approval.wait = LONG).await;
     forbid_claims(&app).await;
     let ended = |body: &Value| {
@@ -248,7 +249,8 @@ async fn an_approval_whose_thread_is_deleted_behind_it_is_answered_with_the_end_
     };
     let (thread, id) = app.held("pay", "1").await;
     let (one, ()) =
-        soon(async { tokio::join!(app.client.approve(&id), delete_behind_yes(&app, &thread, &id)) }).await;
+        soon(async { tokio::join!(app.client.approve(&id), delete_after_approval(&app, &thread, &id)) })
+            .await;
     assert_eq!(one.status, 200);
     ended(&one.body);
     assert_eq!(app.client.approve(&id).await.status, 404);
@@ -256,7 +258,7 @@ async fn an_approval_whose_thread_is_deleted_behind_it_is_answered_with_the_end_
     let (thread, id) = app.held("pay", "2").await;
     let batch = json!({ "decisions": [{ "toolCallId": id, "isValidated": true }] });
     let batch = app.client.post("/qa/validate_tools", &batch);
-    let (many, ()) = soon(async { tokio::join!(batch, delete_behind_yes(&app, &thread, &id)) }).await;
+    let (many, ()) = soon(async { tokio::join!(batch, delete_after_approval(&app, &thread, &id)) }).await;
     assert_eq!((many.status, &many.body["results"][0]["status"]), (200, &json!(200)));
     ended(&many.body["results"][0]);
 
@@ -264,14 +266,15 @@ async fn an_approval_whose_thread_is_deleted_behind_it_is_answered_with_the_end_
     let mut socket = Socket::open(&app.client, "/ws", &[]).await.unwrap();
     let (name, decide) = (json!(1), json!({ "tool_call_id": id, "decision": "approve" }));
     let (said, ()) =
-        soon(async { tokio::join!(socket.ask(&name, &decide), delete_behind_yes(&app, &thread, &id)) }).await;
+        soon(async { tokio::join!(socket.ask(&name, &decide), delete_after_approval(&app, &thread, &id)) })
+            .await;
     assert_eq!(said.0, 200);
     ended(&said.1);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn an_approval_whose_thread_is_deleted_while_the_tool_runs_is_answered_with_its_outcome() {
+async fn an_approval_whose_thread_is_deleted_while_the_tool_runs_returns_its_outcome() {
     let app = Embedded::with(|config| config.approval.wait = LONG).await;
     let (thread, id) = app.held("wait_for_me", "1").await;
     let path = format!("/threads/{thread}");

@@ -1,11 +1,12 @@
-//! A server that dies: what was under way is `interrupted`, what waited still waits, and nothing runs twice.
+//! A server that is killed: running calls become `interrupted`, pending calls stay pending, and no call runs
+//! twice.
 
 use crate::support::{Client, Place, UNKNOWN, eventually};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// Begins a turn and leaves it when the line with this code has come: its end is nobody's to read.
+/// Starts a turn and abandons its response once the line with this code has arrived.
 async fn begin(client: &Client, thread: &str, words: &str, code: &str) {
     let path = client.url(&format!("/qa/chat_streamed/{thread}"));
     let mut turn = client.http.post(path).json(&json!({ "content": words })).send().await.unwrap();
@@ -14,11 +15,11 @@ async fn begin(client: &Client, thread: &str, words: &str, code: &str) {
         let piece = turn.chunk().await.unwrap().expect("the turn goes on");
         read.push_str(std::str::from_utf8(&piece).unwrap());
     }
-    // The connection has to stay until the server is gone.
+    // The connection stays open until the server is gone.
     std::mem::forget(turn);
 }
 
-/// What the ledger says when the tool ran once, to its end.
+/// The lines of the ledger after the tool ran once, to its end.
 const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
 
 async fn broken_off(client: &Client, thread: &str) -> Value {
@@ -32,7 +33,7 @@ async fn message(client: &Client, thread: &str) -> Value {
 }
 
 #[tokio::test]
-async fn killed_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_runs_again() {
+async fn after_a_kill_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_reruns() {
     let place = Place::new().await;
     let (mut server, thread, id) = place.in_mid_tool().await;
     let running = server.client.call(&id).await;
@@ -74,7 +75,7 @@ async fn killed_while_an_approved_tool_runs_its_outcome_is_unknown_and_it_never_
 }
 
 #[tokio::test]
-async fn killed_while_a_call_is_pending_it_still_is_and_a_yes_runs_it_once() {
+async fn a_pending_call_survives_a_kill_and_an_approval_runs_it_once() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
@@ -104,7 +105,7 @@ async fn killed_while_a_call_is_pending_it_still_is_and_a_yes_runs_it_once() {
 }
 
 #[tokio::test]
-async fn killed_while_the_model_speaks_the_run_is_closed_and_continuing_writes_the_same_message() {
+async fn after_a_kill_while_the_model_streams_the_run_is_closed_and_resuming_extends_the_message() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let thread = server.client.thread().await;
@@ -136,7 +137,7 @@ async fn killed_while_the_model_speaks_the_run_is_closed_and_continuing_writes_t
 }
 
 #[tokio::test]
-async fn killed_while_an_ungated_tool_runs_its_outcome_is_unknown_and_the_thread_goes_on() {
+async fn after_a_kill_while_an_ungated_tool_runs_its_outcome_is_unknown_and_the_thread_continues() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let thread = server.client.thread().await;
@@ -167,7 +168,7 @@ async fn killed_while_an_ungated_tool_runs_its_outcome_is_unknown_and_the_thread
 }
 
 #[tokio::test]
-async fn asked_to_stop_while_a_tool_runs_the_server_waits_and_the_decider_gets_the_outcome() {
+async fn shutdown_waits_for_a_running_tool_and_the_decider_gets_its_outcome() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let client = server.client.clone();
@@ -194,7 +195,7 @@ async fn asked_to_stop_while_a_tool_runs_the_server_waits_and_the_decider_gets_t
 }
 
 #[tokio::test]
-async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle() {
+async fn shutdown_lets_a_running_tool_settle_without_a_waiting_client() {
     let place = Place::new().await;
     let (mut server, _, id) = place.in_mid_tool().await;
     server.terminate();
@@ -215,7 +216,7 @@ async fn asked_to_stop_with_nobody_waiting_the_server_still_lets_the_tool_settle
 }
 
 #[tokio::test]
-async fn killed_in_a_turn_that_was_to_stop_it_is_cancelled() {
+async fn a_turn_with_a_cancel_request_is_cancelled_after_a_kill() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
@@ -235,7 +236,7 @@ async fn killed_in_a_turn_that_was_to_stop_it_is_cancelled() {
     assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
 }
 
-/// A server that has committed a yes and not begun, killed; with the thread and the call.
+/// Kills a server that has committed an approval and not claimed the call. Returns the thread and the call.
 async fn killed_before_the_claim(place: &Place) -> (String, String) {
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
@@ -253,7 +254,7 @@ async fn killed_before_the_claim(place: &Place) -> (String, String) {
 }
 
 #[tokio::test]
-async fn killed_before_the_claim_the_next_server_runs_it_once() {
+async fn after_a_kill_before_the_claim_the_next_server_runs_the_call_once() {
     let place = Place::new().await;
     let (thread, id) = killed_before_the_claim(&place).await;
     place.go();
@@ -264,7 +265,7 @@ async fn killed_before_the_claim_the_next_server_runs_it_once() {
 }
 
 #[tokio::test]
-async fn killed_before_the_claim_repeats_of_the_yes_run_it_once() {
+async fn after_a_kill_before_the_claim_repeated_approvals_run_the_call_once() {
     let place = Place::new().await;
     let (thread, id) = killed_before_the_claim(&place).await;
     place.go();
@@ -280,7 +281,7 @@ async fn killed_before_the_claim_repeats_of_the_yes_run_it_once() {
 }
 
 #[tokio::test]
-async fn killed_after_the_claim_and_before_the_effect_nobody_runs_it_again() {
+async fn after_a_kill_between_claim_and_effect_the_call_never_runs_again() {
     let place = Place::new().await;
     place.not_yet();
     let mut server = place.start("0s");
@@ -294,7 +295,7 @@ async fn killed_after_the_claim_and_before_the_effect_nobody_runs_it_again() {
     place.now();
     place.go();
     let server = place.start("30s");
-    // From outside nobody can tell this from a tool that has had its effect.
+    // From outside, this state is indistinguishable from a tool that has had its effect.
     let call = server.client.becomes(&id, "interrupted").await;
     assert_eq!(call["result"], UNKNOWN);
     assert_eq!(server.client.approve(&id).await.body["state"], "interrupted");
@@ -304,7 +305,7 @@ async fn killed_after_the_claim_and_before_the_effect_nobody_runs_it_again() {
 }
 
 #[tokio::test]
-async fn killed_after_the_tool_and_before_its_result_is_saved_nobody_runs_it_again() {
+async fn after_a_kill_between_effect_and_saved_result_the_call_never_runs_again() {
     let place = Place::new().await;
     let (mut server, thread, id) = place.in_mid_tool().await;
     let rows = place.rows().await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[tokio::test]
-async fn approved_the_tool_runs_once_and_the_answer_is_its_outcome() {
+async fn an_approved_tool_runs_once_and_the_response_is_its_outcome() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let before = app.client.call(&id).await;
@@ -31,7 +31,7 @@ async fn approved_the_tool_runs_once_and_the_answer_is_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_says_so() {
+async fn a_tool_failure_is_reported_as_failed() {
     let app = Embedded::start().await;
     let (_, id) = app.held("refuse", "10").await;
     let answer = app.client.approve(&id).await;
@@ -42,7 +42,7 @@ async fn a_tool_that_fails_says_so() {
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_takes_nothing_with_it_and_tells_nothing_internal() {
+async fn a_panicking_tool_is_contained_and_leaks_no_internal_detail() {
     let app = Embedded::start().await;
     let (_, id) = app.held("break", "10").await;
     let answer = app.client.approve(&id).await;
@@ -64,7 +64,7 @@ async fn a_tool_that_takes_too_long_has_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn rejected_the_tool_does_not_run_and_the_reason_is_in_the_text() {
+async fn a_rejected_tool_does_not_run_and_the_result_contains_the_reason() {
     let app = Embedded::start().await;
     let (_, plain) = app.held("pay", "1").await;
     let answer = app.client.reject(&plain).await;
@@ -85,7 +85,7 @@ async fn rejected_the_tool_does_not_run_and_the_reason_is_in_the_text() {
 }
 
 #[tokio::test]
-async fn while_the_tool_runs_the_answer_is_202_and_a_repeat_waits_again() {
+async fn the_response_is_202_while_the_tool_runs_and_a_repeat_waits_again() {
     let app = Embedded::with(|config| config.approval.wait = Duration::from_millis(100)).await;
     let (_, id) = app.held("wait_for_me", "10").await;
     let answer = app.client.approve(&id).await;
@@ -105,14 +105,14 @@ async fn while_the_tool_runs_the_answer_is_202_and_a_repeat_waits_again() {
 }
 
 #[tokio::test]
-async fn the_same_decision_again_gives_the_stored_outcome() {
+async fn a_repeated_decision_returns_the_stored_outcome() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let first = app.client.approve(&id).await;
     let again = app.client.approve(&id).await;
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
     assert_eq!(again.body, first.body);
-    // As proposed, said in so many words, is the same decision.
+    // Inputs that equal the proposed ones are the same decision as none.
     let spelt = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "10" } });
     assert_eq!(app.client.validate(&spelt).await.header("idempotent-replayed"), Some("true"));
     assert_eq!(app.ledger.lines(), ["pay 10"]);
@@ -124,7 +124,7 @@ async fn the_same_decision_again_gives_the_stored_outcome() {
 }
 
 #[tokio::test]
-async fn another_decision_is_refused_with_the_one_in_force() {
+async fn a_conflicting_decision_is_refused_with_the_stored_decision() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -170,7 +170,7 @@ async fn b9_a_shown_hash_that_differs_is_stale_and_the_call_stays_pending() {
 }
 
 #[tokio::test]
-async fn edited_inputs_are_checked_run_and_told() {
+async fn edited_inputs_are_validated_run_and_reported() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let edit = |inputs: Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
@@ -206,7 +206,7 @@ async fn edited_inputs_are_checked_run_and_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_held_call_of_mine_is_not_there() {
+async fn a_call_that_is_not_held_or_not_the_callers_is_not_found() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p1", "look", &json!({ "note": "a" }))]).says("done");
@@ -225,7 +225,7 @@ async fn what_is_no_held_call_of_mine_is_not_there() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_by_field_and_changes_nothing() {
+async fn a_malformed_decision_is_refused_by_field_and_changes_nothing() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let cases = [
@@ -262,7 +262,7 @@ async fn what_cannot_be_read_is_refused_by_field_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn of_many_who_decide_at_once_one_wins_and_all_are_told() {
+async fn of_many_concurrent_deciders_one_wins_and_all_receive_the_outcome() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let deciders = (0..40).map(|n| {

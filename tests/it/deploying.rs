@@ -1,4 +1,4 @@
-//! The files for those who run it: what they set is what the server knows.
+//! The deployment files: the variables that they set are settings that the server knows.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 const KUBERNETES: &str = include_str!("../../deploy/kubernetes.yaml");
 const CONTAINERFILE: &str = include_str!("../../Containerfile");
 
-/// The server's variables in a file, a line each.
+/// The server's variables in a file, one per line.
 fn variables(file: &str) -> BTreeMap<&str, &str> {
     let lines = file.lines().map(|line| line.trim().trim_start_matches("ENV "));
     let pairs = lines.filter(|line| line.starts_with("HOLDPOINT_"));
@@ -16,17 +16,17 @@ fn variables(file: &str) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// The server with these variables, as far as it goes without serving.
+/// Runs the server's `migrate` command with these variables, which loads the configuration without serving.
 fn migrate(variables: &BTreeMap<&str, &str>) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command.arg("migrate").env_clear().envs(variables).current_dir(&dir);
-    // The one of the file is nobody's.
+    // Replaces the database URL of the file, which names a server that does not exist here.
     command.env("HOLDPOINT_DATABASE__URL", "sqlite://holdpoint.db").output().unwrap()
 }
 
 #[test]
-fn what_the_files_set_is_a_configuration_on_sqlite() {
+fn the_deployment_files_set_a_valid_configuration_on_sqlite() {
     let kubernetes = variables(KUBERNETES);
     assert!(kubernetes.len() >= 15, "{kubernetes:?}");
     let done = migrate(&kubernetes);
@@ -40,7 +40,7 @@ fn what_the_files_set_is_a_configuration_on_sqlite() {
 }
 
 #[test]
-fn the_image_does_not_start_until_somebody_says_who_may_call_on_sqlite() {
+fn the_image_does_not_start_without_an_auth_mode_on_sqlite() {
     let image = variables(CONTAINERFILE);
     assert_eq!(image.len(), 1, "{image:?}");
     let refused = migrate(&image);
@@ -53,7 +53,7 @@ fn the_image_does_not_start_until_somebody_says_who_may_call_on_sqlite() {
 }
 
 #[test]
-fn kubernetes_waits_for_longer_than_the_server_lets_work_finish() {
+fn the_termination_grace_of_kubernetes_exceeds_the_grace_of_the_server() {
     let grace: u64 = variables(KUBERNETES)["HOLDPOINT_SERVER__GRACE"].trim_end_matches('s').parse().unwrap();
     let (_, period) = KUBERNETES.split_once("terminationGracePeriodSeconds: ").unwrap();
     let period: u64 = period.lines().next().unwrap().parse().unwrap();

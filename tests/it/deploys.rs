@@ -1,4 +1,4 @@
-//! Deploys while a call waits: the tool is gone, or takes something else now.
+//! Deploys while a call is pending: the tool is removed, or its schema changes.
 
 use crate::support::{ChangedPay, Embedded, probes};
 use holdpoint::config::Config;
@@ -7,7 +7,7 @@ use serde_json::json;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_tool_that_is_gone_cannot_be_approved_but_rejected() {
+async fn a_call_of_a_removed_tool_can_be_rejected_and_not_approved() {
     let app = Embedded::start().await;
     let (_, first) = app.held("pay", "1").await;
     let (_, second) = app.held("pay", "2").await;
@@ -20,7 +20,7 @@ async fn a_tool_that_is_gone_cannot_be_approved_but_rejected() {
 }
 
 #[tokio::test]
-async fn b9_what_was_shown_is_stale_once_the_tool_takes_something_else() {
+async fn b9_a_shown_hash_is_stale_once_the_schema_of_the_tool_changes() {
     let app = Embedded::start().await;
     let (_, short) = app.held("pay", "1").await;
     let (_, long) = app.held("pay", "a long note").await;
@@ -39,7 +39,7 @@ async fn b9_what_was_shown_is_stale_once_the_tool_takes_something_else() {
     assert_eq!(app.client.validate(&decide(&now["input_hash"])).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["changed pay 1"]);
 
-    // Without a hash the inputs still have to fit what would run.
+    // Without a hash, the inputs must still fit the tool that would run.
     let unfit = app.client.approve(&long).await;
     assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
     assert_eq!(app.client.call(&long).await["state"], "pending");
@@ -48,7 +48,7 @@ async fn b9_what_was_shown_is_stale_once_the_tool_takes_something_else() {
 /// Longer ago than any lease or deadline.
 const LONG_AGO: &str = "1000000";
 
-/// A yes that the server before the deploy took and did not act on.
+/// An approval that the server before the deploy committed without claiming the call.
 async fn approved_before_a_deploy() -> (Embedded, String) {
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_secs(3600)).await;
     let (_, id) = app.held("pay", "10").await;
@@ -62,7 +62,7 @@ fn swept_often(config: &mut Config) {
 }
 
 #[tokio::test]
-async fn a_yes_from_before_a_deploy_is_acted_on_by_the_same_tool() {
+async fn an_approval_from_before_a_deploy_runs_if_the_tool_is_unchanged() {
     let (app, id) = approved_before_a_deploy().await;
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, swept_often).await;
@@ -71,15 +71,15 @@ async fn a_yes_from_before_a_deploy_is_acted_on_by_the_same_tool() {
 }
 
 #[tokio::test]
-async fn a_yes_to_a_tool_that_takes_something_else_now_runs_nothing() {
+async fn an_approval_of_a_tool_whose_schema_has_changed_runs_nothing() {
     let (app, id) = approved_before_a_deploy().await;
     let (_, other) = app.held("pay", "11").await;
     let mut tools = ToolRegistry::new();
     tools.register(ChangedPay(app.ledger.clone())).unwrap();
     let app = app.redeploy_with(tools, swept_often).await;
     let repeat = app.client.approve(&id).await;
-    assert_eq!((repeat.status, &repeat.body["state"]), (202, &json!("executing")), "nobody has begun");
-    // By then a sweep has looked at the call.
+    assert_eq!((repeat.status, &repeat.body["state"]), (202, &json!("executing")), "no process has begun");
+    // The expiry shows that a sweep has looked at the call.
     let swept = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{other}'");
     assert_eq!(app.rows.change(&swept).await, Ok(1));
     app.client.becomes(&other, "expired").await;

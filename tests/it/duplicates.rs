@@ -1,11 +1,12 @@
-//! A model that asks again for what a person is being asked about: they are asked once, and the model is told so.
+//! A model that repeats a call which is still pending: the person is asked once, and the model reads that the
+//! call is a repeat.
 
 use crate::support::ui::{ui_submit, ui_user};
 use crate::support::{Embedded, Rows, Weigh, call, postgres, probes};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
-/// What the model reads of a repeat.
+/// The text that the model reads of a repeat.
 const ALREADY: &str = "Already awaiting approval: the same call was made before and waits for a person. This one was \
                        not asked about and did not run. The outcome of the first will be told later; do not repeat \
                        the call.";
@@ -14,14 +15,14 @@ fn pay(id: &str, note: &str) -> (String, String, String) {
     call(id, "pay", &json!({ "note": note }))
 }
 
-/// How the calls with this id of the model's stand, oldest first.
+/// The states of the calls with this provider id, oldest first.
 async fn states(app: &Embedded, provider_id: &str) -> Vec<Value> {
     let sql =
         format!("SELECT state FROM tool_calls WHERE provider_call_id = '{provider_id}' ORDER BY ordinal");
     app.rows.all(&sql).await.into_iter().map(|row| row["state"].clone()).collect()
 }
 
-/// The answers of calls in the model's last request, by the ids that it knows.
+/// The answers of calls in the model's last request, by wire id.
 fn answers(app: &Embedded) -> Vec<(String, String)> {
     let last = app.scene.growing_requests().pop().unwrap();
     let answers = last.messages.into_iter().filter_map(|message| match message {
@@ -32,7 +33,7 @@ fn answers(app: &Embedded) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_repeat_of_a_pending_ask_is_not_asked_about_and_the_model_goes_on() {
+async fn a_repeat_of_a_pending_call_is_not_held_and_the_model_continues() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
     app.scene.calls(&[pay("again", "10")]).says("It waits already.");
@@ -62,7 +63,7 @@ async fn a_repeat_of_a_pending_ask_is_not_asked_about_and_the_model_goes_on() {
     let data: Value = serde_json::from_str(cancelled["data"].as_str().unwrap()).unwrap();
     assert_eq!((&data["decision"], &data["duplicate_of"]), (&json!("cancel"), &json!(first)));
 
-    // Nobody was asked about it: there is nothing to decide, and what is cancelled already stays so.
+    // The repeat is not held: there is no call to decide, and a cancelled call stays cancelled.
     for late in [app.client.approve(repeat).await, app.client.reject(repeat).await] {
         assert_eq!((late.status, late.code()), (404, "not_found"));
     }
@@ -78,7 +79,7 @@ async fn a_repeat_of_a_pending_ask_is_not_asked_about_and_the_model_goes_on() {
 }
 
 #[tokio::test]
-async fn inputs_that_mean_the_same_are_the_same() {
+async fn equivalent_inputs_are_recognised_as_a_repeat() {
     let app = Embedded::start().await;
     let mut tools = probes(&app.ledger);
     tools.register(Weigh(app.ledger.clone())).unwrap();
@@ -95,7 +96,7 @@ async fn inputs_that_mean_the_same_are_the_same() {
 }
 
 #[tokio::test]
-async fn twice_in_one_step_stays_two() {
+async fn identical_calls_within_one_step_are_all_held() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[pay("one", "10"), pay("two", "10")]);
@@ -114,7 +115,7 @@ async fn twice_in_one_step_stays_two() {
 }
 
 #[tokio::test]
-async fn beside_a_repeat_another_ask_is_held_and_the_turn_ends_at_that() {
+async fn a_new_call_beside_a_repeat_is_held_and_ends_the_turn() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
     let look = call("seen", "look", &json!({ "note": "1" }));
@@ -129,13 +130,13 @@ async fn beside_a_repeat_another_ask_is_held_and_the_turn_ends_at_that() {
     app.scene.says("One waits still.");
     let went_on = app.client.go_on(&thread).await;
     assert_eq!(went_on.text(), "One waits still.");
-    assert_eq!(went_on.one('8')[0]["toolCallId"], more, "only what was held stands in it");
+    assert_eq!(went_on.one('8')[0]["toolCallId"], more, "it lists only the held call");
     assert_eq!(answers(&app)[1], ("again".to_owned(), ALREADY.to_owned()));
     assert_eq!(app.client.call(&first).await["state"], "pending");
 }
 
 #[tokio::test]
-async fn another_tool_other_inputs_and_another_thread_are_new_asks() {
+async fn a_call_with_another_tool_inputs_or_thread_is_no_repeat() {
     let app = Embedded::start().await;
     let (thread, _) = app.held("pay", "10").await;
     for step in [call("tool", "mumble", &json!({ "note": "10" })), pay("inputs", "10 ")] {
@@ -148,7 +149,7 @@ async fn another_tool_other_inputs_and_another_thread_are_new_asks() {
 }
 
 #[tokio::test]
-async fn what_is_decided_or_overdue_is_asked_about_anew() {
+async fn a_repeat_of_a_decided_or_overdue_call_is_held() {
     let app = Embedded::with(|config| config.approval.sweep = std::time::Duration::from_secs(3600)).await;
     let thread = app.client.thread().await;
     for (n, close) in ["approve", "reject", "cancel", "overdue"].into_iter().enumerate() {
@@ -176,7 +177,7 @@ async fn what_is_decided_or_overdue_is_asked_about_anew() {
 }
 
 #[tokio::test]
-async fn a_decision_that_lands_while_the_model_repeats_itself_makes_it_a_new_ask() {
+async fn a_call_is_no_repeat_if_the_first_is_decided_while_the_model_streams() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
     let gate = app.scene.gate();
@@ -191,11 +192,11 @@ async fn a_decision_that_lands_while_the_model_repeats_itself_makes_it_a_new_ask
     let (turn, ()) = tokio::join!(app.client.say(&thread, "and?"), decide);
     let [again] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(app.client.approve(again).await.body["state"], "succeeded");
-    assert_eq!(app.ledger.lines(), ["pay 10", "pay 10"], "each on a yes of its own");
+    assert_eq!(app.ledger.lines(), ["pay 10", "pay 10"], "each after its own approval");
 }
 
 #[tokio::test]
-async fn on_postgres_whether_it_repeats_is_seen_once_the_thread_is_locked() {
+async fn on_postgres_a_repeat_is_detected_under_the_thread_lock() {
     let url = postgres().await;
     let beside = Rows::open(&url).await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
@@ -217,7 +218,7 @@ async fn on_postgres_whether_it_repeats_is_seen_once_the_thread_is_locked() {
 }
 
 #[tokio::test]
-async fn a_repeat_is_told_as_one_where_no_more_may_wait() {
+async fn a_repeat_is_reported_as_a_repeat_at_the_limit_of_pending_calls() {
     let app = Embedded::with(|config| config.limits.pending_per_thread = 1).await;
     let (thread, _) = app.held("pay", "10").await;
     app.scene.calls(&[pay("again", "10"), pay("more", "11")]).says("One waits.");
@@ -227,7 +228,7 @@ async fn a_repeat_is_told_as_one_where_no_more_may_wait() {
 }
 
 #[tokio::test]
-async fn pages_of_every_major_show_a_repeat_as_a_call_that_nobody_was_asked_about() {
+async fn pages_of_every_dialect_show_a_repeat_as_a_call_that_was_not_held() {
     let app = Embedded::start().await;
     for dialect in ["ui-v5", "ui-v6"] {
         let (thread, _) = app.held("pay", "10").await;
@@ -268,11 +269,11 @@ async fn pages_of_every_major_show_a_repeat_as_a_call_that_nobody_was_asked_abou
     let shown = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let answer = shown["results"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(answer["toolInvocations"][0]["result"], json!({ "error": ALREADY }));
-    assert_eq!(answer.get("annotations"), None, "nobody was asked");
+    assert_eq!(answer.get("annotations"), None, "no approval was requested");
 }
 
 #[tokio::test]
-async fn a_repeat_of_what_was_cut_off_is_asked_about() {
+async fn a_repeat_of_an_interrupted_call_is_held() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "10").await;
     app.scene.calls(&[pay("anew", "10")]);

@@ -1,10 +1,10 @@
-//! What is acknowledged on Postgres is on its disk, whatever its role or its database is set to.
+//! An acknowledged change is on the disk of Postgres, whatever the settings of the role or the database.
 
 use crate::support::{Cluster, Embedded, Place, Process, Rows, Synced, eventually, postgres};
 use serde_json::{Value, json};
 
-/// Has the database note what each statement of a server that writes has in force; the first part before there are
-/// tables, the second after.
+/// Has the database record the settings in force for each statement of a writing server. The schema is
+/// created before the server's tables, the triggers after.
 const NOTE_SCHEMA: &str = "
     CREATE TABLE noted (what text, setting text);
     CREATE FUNCTION note_schema() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -28,7 +28,7 @@ const NOTE_ROWS: &str = "
     END $$";
 
 #[tokio::test]
-async fn on_postgres_every_transaction_that_writes_waits_for_its_commit() {
+async fn on_postgres_every_writing_transaction_commits_synchronously() {
     for (set, in_force) in [
         ("off", "on"),
         ("local", "on"),
@@ -57,10 +57,10 @@ async fn on_postgres_every_transaction_that_writes_waits_for_its_commit() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_yes_that_ran_outlives_a_crash_though_the_database_does_not_wait_by_itself() {
+async fn on_postgres_an_executed_approval_survives_a_crash_of_a_database_with_asynchronous_commit() {
     let cluster = Cluster::start();
     let url = cluster.database().await;
-    // It writes its log by itself only long after the crash.
+    // The database writes its log by itself only long after the crash.
     let lazy = Rows::open(&cluster.url("postgres")).await;
     for setting in
         ["synchronous_commit = 'off'", "wal_writer_delay = '10s'", "wal_writer_flush_after = '1GB'"]
@@ -80,7 +80,7 @@ async fn on_postgres_a_yes_that_ran_outlives_a_crash_though_the_database_does_no
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
-/// The settings that a server warns of at its start, on this cluster.
+/// The settings that a server warns about at startup on this cluster.
 async fn warned_of(cluster: &Cluster) -> Vec<String> {
     let place = Place::at(cluster.database().await);
     let server = Process::spawn_heard(place.command("0s").env("HOLDPOINT_LOG__LEVEL", "warn"));
@@ -90,7 +90,7 @@ async fn warned_of(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn on_postgres_settings_by_which_a_crash_loses_commits_are_warned_of() {
+async fn on_postgres_the_server_warns_about_settings_that_lose_commits_in_a_crash() {
     let unsafe_cluster = Cluster::start();
     let rows = Rows::open(&unsafe_cluster.url("postgres")).await;
     rows.change("ALTER SYSTEM SET full_page_writes = off").await.unwrap();

@@ -1,4 +1,4 @@
-//! The examples, as who has just read them starts them.
+//! The examples, started as their documentation describes.
 
 use crate::support::{Process, Pty, eventually, postgres_if_chosen};
 use serde_json::json;
@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Starts the example in a folder of its own.
+/// Starts the example in its own directory.
 async fn start(example: &str) -> (TempDir, Process) {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::spawn(&mut command(example, &dir).await);
     (dir, process)
 }
 
-/// What starts it. `cargo test` builds it beside the server's binary.
+/// The command that starts the example. `cargo test` builds the example beside the server's binary.
 async fn command(example: &str, dir: &TempDir) -> Command {
     let built = Path::new(env!("CARGO_BIN_EXE_holdpoint")).with_file_name("examples").join(example);
     assert!(built.exists(), "{} is not there; run: cargo build --examples", built.display());
@@ -32,7 +32,7 @@ async fn ends(mut process: Process) {
 }
 
 #[tokio::test]
-async fn the_tool_of_ones_own_is_held_and_runs_on_a_yes() {
+async fn the_custom_tool_example_holds_its_tool_and_runs_it_once_approved() {
     let (_dir, process) = start("own_tool").await;
     let client = &process.client;
     let tools = client.get("/tools").await.body;
@@ -54,7 +54,7 @@ async fn the_tool_of_ones_own_is_held_and_runs_on_a_yes() {
 }
 
 #[tokio::test]
-async fn the_sub_agent_does_what_it_is_written_and_its_hold_is_in_the_inbox() {
+async fn the_sub_agent_example_runs_its_task_and_its_hold_is_in_the_inbox() {
     let (dir, process) = start("sub_agent").await;
     let client = &process.client;
     let old = dir.path().join("holdpoint-files/old.txt");
@@ -82,7 +82,7 @@ async fn the_sub_agent_does_what_it_is_written_and_its_hold_is_in_the_inbox() {
 }
 
 #[tokio::test]
-async fn the_handler_of_ones_own_decides_drafts_and_leaves_the_rest_where_nobody_types() {
+async fn the_custom_handler_example_decides_drafts_and_leaves_other_calls_pending_without_input() {
     let (dir, process) = start("own_handler").await;
     let client = &process.client;
     let files = dir.path().join("holdpoint-files");
@@ -106,7 +106,7 @@ async fn the_handler_of_ones_own_decides_drafts_and_leaves_the_rest_where_nobody
 }
 
 #[tokio::test]
-async fn at_a_terminal_what_is_typed_before_a_question_is_shown_answers_nothing() {
+async fn the_terminal_example_ignores_input_typed_before_the_question() {
     const QUESTION: &str = "[l]ater? ";
     let (dir, terminal) = (tempfile::tempdir().unwrap(), Pty::new());
     let process = Process::spawn_at(&mut command("own_handler", &dir).await, &terminal);
@@ -116,7 +116,7 @@ async fn at_a_terminal_what_is_typed_before_a_question_is_shown_answers_nothing(
         std::fs::write(files.join(name), "old news").unwrap();
     }
     let left = || std::fs::read_dir(&files).unwrap().count();
-    // A line and the beginning of another.
+    // A complete line and the beginning of another.
     terminal.types("y\ny");
     terminal.shows("y\r\ny", 1).await;
     let thread = client.thread().await;
@@ -130,7 +130,7 @@ async fn at_a_terminal_what_is_typed_before_a_question_is_shown_answers_nothing(
     let (turn, ()) = tokio::join!(client.say(&thread, "delete one.txt"), sits);
     assert_eq!(left(), 3, "{}: {}", terminal.shown(), turn.raw);
 
-    // Twice in haste.
+    // The line is typed twice in a row.
     let sits = async {
         terminal.shows(QUESTION, 3).await;
         terminal.types("y\ny\n");
@@ -143,7 +143,7 @@ async fn at_a_terminal_what_is_typed_before_a_question_is_shown_answers_nothing(
 }
 
 #[tokio::test]
-async fn an_app_of_ones_own_has_holdpoint_below_a_prefix_and_leaves_in_order() {
+async fn the_embedding_example_serves_holdpoint_under_a_prefix_and_shuts_down_cleanly() {
     let (dir, process) = start("embed").await;
     let client = &process.client;
     let own = client.base.strip_suffix("/chat").expect("it is below /chat");

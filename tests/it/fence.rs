@@ -1,32 +1,33 @@
-//! `holdpoint fence`: what a database that lost commits holds as open does not happen again.
+//! `holdpoint fence`: closes everything that is open in a database that lost commits, so that nothing runs a
+//! second time.
 
 use crate::support::{Place, Process, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
-/// What the model and the person are told of a call that was not begun as far as the database knows.
+/// The answer to the model and the person for a call that has not started according to the database.
 const FENCED: &str = "Cancelled, because the server's database was set back to an earlier time. Whether the tool ran \
                       in the time that was lost is not known. Do not repeat it without asking the user.";
 
 const FENCE: [&str; 3] = ["fence", "--by", "mel"];
 
-/// What it says it did.
-fn numbers(said: &str) -> Vec<u64> {
-    said.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+/// The numbers that the command printed.
+fn numbers(printed: &str) -> Vec<u64> {
+    printed.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
 }
 
-/// A turn that stays under way: its model has begun to speak.
+/// Starts a turn that stays under way: its model has begun its answer.
 async fn think(place: &Place, server: &Process) -> String {
     let thread = server.client.thread().await;
     let begun = place.ledger().len();
     let turn = server.client.begin(&thread, &json!({ "content": "think" })).await;
     eventually("the model speaks", async || (place.ledger().len() > begun).then_some(())).await;
-    // The connection has to stay until the server is gone.
+    // The connection stays open until the server has ended.
     std::mem::forget(turn);
     thread
 }
 
 #[tokio::test]
-async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
+async fn i4_a_call_that_ran_in_the_lost_period_does_not_run_again() {
     let mut place = Place::new().await;
     place.go();
     let server = place.start("30s");
@@ -43,7 +44,7 @@ async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
 
     place.restore(backup);
     let fenced = place.operate(&FENCE);
-    assert_eq!(fenced.stderr, "", "no bar where nobody looks");
+    assert_eq!(fenced.stderr, "", "no progress bar without a terminal");
     assert_eq!(numbers(&fenced.said()), [1, 0, 0, 0, 0]);
 
     let server = place.start("30s");
@@ -56,9 +57,9 @@ async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
     let refused = client.approve(&id).await;
     assert_eq!((refused.status, refused.code()), (409, "cancelled"));
     let cancelled = client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
-    let stands = json!({ "success": false, "tool_call_id": id, "state": "cancelled" });
-    assert_eq!((cancelled.status, &cancelled.body), (200, &stands), "nobody knows that it did not run");
-    assert_eq!(place.ledger(), ran, "it did not run again");
+    let unchanged = json!({ "success": false, "tool_call_id": id, "state": "cancelled" });
+    assert_eq!((cancelled.status, &cancelled.body), (200, &unchanged), "it is unknown whether the tool ran");
+    assert_eq!(place.ledger(), ran, "the tool did not run again");
 
     assert_eq!(client.go_on(&thread).await.text(), FENCED);
     let next = place.hold(client, &thread, "11").await;
@@ -68,7 +69,7 @@ async fn i4_what_ran_in_the_time_that_was_lost_does_not_run_again() {
     assert_eq!(events, [json!({ "actor": "user:mel" })]);
 }
 
-/// A place whose server died with something in every open state: the threads and calls.
+/// A place whose server died with a call or turn in every open state: the threads and calls.
 struct Left {
     place: Place,
     pending: (String, String),
@@ -119,7 +120,7 @@ async fn left() -> Left {
 }
 
 #[tokio::test]
-async fn whatever_is_open_is_closed_and_told_truthfully() {
+async fn fence_closes_every_open_call_and_turn_and_reports_the_truth() {
     let Left { place, pending, approved, begun, executing, thinking } = left().await;
     let ran = place.ledger();
     assert_eq!(ran.len(), 3, "{ran:?}");
@@ -134,7 +135,7 @@ async fn whatever_is_open_is_closed_and_told_truthfully() {
     };
     let fenced = everything().await;
     assert_eq!(numbers(&place.operate(&FENCE).said()), [0; 5]);
-    assert_eq!(everything().await, fenced, "the second finds nothing to do");
+    assert_eq!(everything().await, fenced, "the second fence changes nothing");
     let events = rows.all("SELECT type FROM events WHERE actor = 'user:mel' ORDER BY type").await;
     let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(
@@ -164,11 +165,11 @@ async fn whatever_is_open_is_closed_and_told_truthfully() {
     }
     assert_eq!(client.go_on(&thinking).await.text(), "Half an answer.");
     let again: Vec<String> = place.ledger().split_off(ran.len());
-    assert_eq!(again, ["think"], "no tool began again");
+    assert_eq!(again, ["think"], "no tool started again");
 }
 
 #[tokio::test]
-async fn beside_a_server_at_work_it_does_nothing_on_sqlite() {
+async fn fence_is_refused_while_a_server_runs_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let place = Place::at(format!("sqlite://{}/holdpoint.db", dir.path().display()));
     let server = place.start("0s");
@@ -181,7 +182,7 @@ async fn beside_a_server_at_work_it_does_nothing_on_sqlite() {
 }
 
 #[tokio::test]
-async fn on_postgres_beside_a_server_at_work_it_warns_and_what_runs_there_is_told_late() {
+async fn on_postgres_fence_warns_about_a_running_server_and_its_late_outcome_is_sent_as_a_note() {
     let place = Place::on_postgres().await;
     let (server, thread, id) = place.in_mid_tool().await;
     let client = &server.client;
@@ -203,7 +204,7 @@ async fn on_postgres_beside_a_server_at_work_it_warns_and_what_runs_there_is_tol
 }
 
 #[tokio::test]
-async fn on_postgres_killed_in_the_middle_it_is_run_again() {
+async fn on_postgres_fence_can_be_repeated_after_it_was_killed_midway() {
     let place = Place::on_postgres().await;
     let server = place.start("0s");
     let mut threads = Vec::new();
@@ -224,7 +225,7 @@ async fn on_postgres_killed_in_the_middle_it_is_run_again() {
     holder.change("ROLLBACK").await.unwrap();
     rows.nobody_waits_for_a_lock().await;
     let cancelled = "tool_calls WHERE state = 'cancelled'";
-    assert_eq!(rows.count(cancelled).await, 2, "each thread by itself");
+    assert_eq!(rows.count(cancelled).await, 2, "each thread is committed separately");
     assert_eq!(numbers(&place.operate(&FENCE).said()), [2, 0, 0, 0, 0]);
     assert_eq!(rows.count(cancelled).await, 4);
     assert_eq!(rows.count("decisions").await, 4);
@@ -232,7 +233,7 @@ async fn on_postgres_killed_in_the_middle_it_is_run_again() {
 }
 
 #[tokio::test]
-async fn who_fences_says_who_they_are() {
+async fn fence_requires_the_name_of_the_operator() {
     let place = Place::new().await;
     place.operate(&["migrate"]).said();
     place.operate(&["fence"]).refused_for("--by");

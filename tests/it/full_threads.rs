@@ -1,9 +1,9 @@
-//! Threads that hold as much as they may: they take no new message, and what is under way in them comes to its end.
+//! Threads at their size limit: they refuse new messages, and turns and decisions in progress complete.
 
 use crate::support::{Embedded, Rows, Turn, call};
 use serde_json::{Value, json};
 
-/// What the counts of each thread have to be, from all its rows.
+/// The expected counters of each thread, computed from all of its rows.
 const COUNTED: &str = "SELECT messages, bytes,
     (SELECT count(*) FROM messages m WHERE m.thread_id = t.thread_id) AS true_messages,
     (SELECT CAST(coalesce(sum(octet_length(coalesce(content, ''))), 0) AS BIGINT)
@@ -19,7 +19,7 @@ const COUNTED: &str = "SELECT messages, bytes,
         WHERE c.thread_id = t.thread_id) AS true_bytes
     FROM threads t";
 
-/// Checks the counts, and gives the bytes of the largest thread.
+/// Checks the counters. Returns the bytes of the largest thread.
 async fn assert_counted(rows: &Rows) -> u64 {
     let wrong = format!("({COUNTED}) counted WHERE messages <> true_messages OR bytes <> true_bytes");
     assert_eq!(rows.count(&wrong).await, 0, "{:?}", rows.all(&format!("SELECT * FROM {wrong}")).await);
@@ -31,7 +31,7 @@ fn full() -> (u16, String) {
     (409, "thread_full".to_owned())
 }
 
-/// Every way to add to a thread that has the message `u1`.
+/// Every way to add a message to a thread that has the message `u1`.
 async fn additions(app: &Embedded, thread: &str) -> Vec<Turn> {
     let user = |id: &str, words: &str| json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": words }] });
     let bodies = [
@@ -48,7 +48,7 @@ async fn additions(app: &Embedded, thread: &str) -> Vec<Turn> {
 }
 
 #[tokio::test]
-async fn a_thread_has_so_many_messages_those_that_were_cut_off_too() {
+async fn the_message_limit_of_a_thread_counts_superseded_messages() {
     let app = Embedded::with(|config| config.limits.thread_messages = 4).await;
     let thread = app.client.thread().await;
     let first = json!({ "message": { "id": "u1", "role": "user", "content": "one" } });
@@ -63,7 +63,7 @@ async fn a_thread_has_so_many_messages_those_that_were_cut_off_too() {
     assert_eq!(app.client.messages(&thread).await, before, "nothing is cut off");
     assert_counted(&app.rows).await;
 
-    // Another thread has its own, and what is cut off counts.
+    // Another thread has its own count, and superseded messages count too.
     let other = app.client.thread().await;
     app.scene.says("1").says("1 again").says("1 once more");
     app.client.turn(&other, &first).await;
@@ -75,7 +75,7 @@ async fn a_thread_has_so_many_messages_those_that_were_cut_off_too() {
 }
 
 #[tokio::test]
-async fn a_full_thread_takes_decisions_and_goes_on() {
+async fn a_full_thread_accepts_decisions_and_resumes_its_turn() {
     let app = Embedded::with(|config| config.limits.thread_messages = 2).await;
     let (thread, id) = app.held("pay", "10").await;
     assert_eq!(app.client.say(&thread, "and?").await.refused(), full());
@@ -87,7 +87,7 @@ async fn a_full_thread_takes_decisions_and_goes_on() {
     assert_counted(&app.rows).await;
 }
 
-/// Room for a call with a long note and its result, and for no step after it.
+/// A server with room for a call with a long note and its result, and for no step after it.
 async fn narrow() -> Embedded {
     Embedded::with(|config| {
         config.limits.message_bytes = 200;
@@ -96,7 +96,7 @@ async fn narrow() -> Embedded {
     .await
 }
 
-/// The run's error, and how it stands.
+/// The run of the thread's last message, with its status and error.
 async fn run(app: &Embedded, thread: &str) -> Value {
     let messages = app.client.messages(thread).await;
     let run = messages.last().unwrap()["run_id"].as_str().unwrap().to_owned();
@@ -104,7 +104,7 @@ async fn run(app: &Embedded, thread: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_run_ends_before_the_step_that_has_no_room() {
+async fn a_run_ends_before_a_step_that_has_no_room() {
     let app = narrow().await;
     let thread = app.client.thread().await;
     let note = "x".repeat(100);
@@ -121,7 +121,7 @@ async fn a_run_ends_before_the_step_that_has_no_room() {
     assert_eq!(messages[1]["status"], "interrupted");
     assert_eq!(messages[1]["parts"][1]["tool_call"]["state"], "succeeded");
 
-    // To go on is no new message, and ends in the same way.
+    // Resuming is no new message, and ends in the same way.
     let again = app.client.go_on(&thread).await;
     assert_eq!(again.status, 200);
     assert!(again.one('3').as_str().unwrap().starts_with("thread_full: "), "{}", again.raw);
@@ -133,7 +133,7 @@ async fn a_run_ends_before_the_step_that_has_no_room() {
 }
 
 #[tokio::test]
-async fn a_decision_in_a_full_thread_is_taken_and_its_outcome_told() {
+async fn a_decision_in_a_full_thread_is_accepted_and_its_outcome_is_streamed() {
     let app = narrow().await;
     let note = "x".repeat(100);
     let thread = app.client.thread().await;
@@ -152,7 +152,7 @@ async fn a_decision_in_a_full_thread_is_taken_and_its_outcome_told() {
 }
 
 #[tokio::test]
-async fn a_message_that_leaves_no_room_for_an_answer_is_refused() {
+async fn a_message_that_leaves_no_room_for_an_answer_is_rejected() {
     let app = narrow().await;
     let thread = app.client.thread().await;
     for n in 0..2 {
@@ -169,7 +169,7 @@ async fn a_message_that_leaves_no_room_for_an_answer_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_thread_holds_is_counted_wherever_it_is_written() {
+async fn the_size_of_a_thread_is_counted_on_every_write() {
     let app = Embedded::start().await;
     let (thread, edited) = app.held("pay", "10 é").await;
     let body = json!({ "toolCallId": edited, "isValidated": true, "validatedInputs": { "note": "20 €" } });

@@ -1,5 +1,5 @@
-//! A deploy in which processes differ: one has a tool as it was, one as it is now, one not at all. What a person was
-//! shown is what runs, wherever it runs.
+//! A rolling deploy in which the processes differ: one has the old tool, one the changed tool, one no tool.
+//! The call that a person was shown is the call that runs, at every process.
 
 use crate::support::{Answer, ChangedPay, Embedded, Ledger, Probe, call, postgres, probes};
 use holdpoint::config::Config;
@@ -7,7 +7,7 @@ use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// `pay`, which asks nobody any more.
+/// `pay`, which no longer requires approval.
 struct FreePay;
 
 impl Tool for FreePay {
@@ -22,7 +22,7 @@ impl Tool for FreePay {
     }
 }
 
-/// `look`, which asks now.
+/// `look`, which now requires approval.
 struct AskingLook;
 
 impl Tool for AskingLook {
@@ -37,7 +37,7 @@ impl Tool for AskingLook {
     }
 }
 
-/// Three processes on one database: `pay` as it was, `pay` as it is now, and none.
+/// Three processes on one database: with the old `pay`, with the changed `pay`, and without tools.
 struct Deploy {
     old: Embedded,
     new: Embedded,
@@ -67,8 +67,8 @@ impl Deploy {
     }
 }
 
-/// The decision holds, whether or not it has an outcome yet.
-fn taken(answer: &Answer) {
+/// Asserts that the decision was accepted, whether or not the call has settled.
+fn assert_accepted(answer: &Answer) {
     assert!(matches!(answer.status, 200 | 202), "{:?}", answer.body);
 }
 
@@ -77,7 +77,7 @@ async fn approve(app: &Embedded, id: &str, hash: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn on_postgres_each_process_takes_what_it_shows_and_no_other_hash() {
+async fn on_postgres_each_process_accepts_the_hash_that_it_shows_and_no_other() {
     let Deploy { old, new, none } = Deploy::start().await;
     let (_, id) = old.held("pay", "1").await;
     let as_was = old.client.call(&id).await["input_hash"].clone();
@@ -95,7 +95,7 @@ async fn on_postgres_each_process_takes_what_it_shows_and_no_other_hash() {
     assert_eq!(old.client.call(&id).await["state"], "pending");
     assert_eq!(old.rows.count("decisions").await, 0);
 
-    taken(&approve(&new, &id, &as_is).await);
+    assert_accepted(&approve(&new, &id, &as_is).await);
     new.client.becomes(&id, "succeeded").await;
     assert_eq!((old.ledger.lines(), new.ledger.lines()), (vec![], vec!["changed pay 1".to_owned()]));
     let (_, rejected) = old.held("pay", "2").await;
@@ -103,7 +103,7 @@ async fn on_postgres_each_process_takes_what_it_shows_and_no_other_hash() {
 }
 
 #[tokio::test]
-async fn on_postgres_what_was_decided_on_runs_only_where_it_is_that() {
+async fn on_postgres_an_approved_call_runs_only_at_a_process_with_the_approved_tool() {
     let Deploy { old, new, none } = Deploy::start().await;
     let mut expected = (Vec::new(), Vec::new());
     for round in 0..4 {
@@ -114,8 +114,8 @@ async fn on_postgres_what_was_decided_on_runs_only_where_it_is_that() {
             (&new, &mut expected.1, format!("changed pay {round}"))
         };
         let hash = by.client.call(&id).await["input_hash"].clone();
-        taken(&approve(by, &id, &hash).await);
-        // Whoever repeats the yes, wherever, would begin what nobody has begun.
+        assert_accepted(&approve(by, &id, &hash).await);
+        // A repeated approval, at any process, begins a call that no process has claimed.
         for app in [&old, &new, &none] {
             assert_eq!(app.client.approve(&id).await.header("idempotent-replayed"), Some("true"));
         }
@@ -126,17 +126,17 @@ async fn on_postgres_what_was_decided_on_runs_only_where_it_is_that() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_yes_to_the_old_tool_waits_for_a_process_that_has_it() {
+async fn on_postgres_an_approval_of_the_old_tool_waits_for_a_process_that_has_it() {
     const LONG_AGO: &str = "1000000";
     let Deploy { old, new, none } = Deploy::start().await;
     let tools = probes(&old.ledger);
     let old = old.redeploy_with(tools, |config| config.approval.sweep = Duration::from_secs(3600)).await;
     let (_, id) = old.held("pay", "1").await;
     let (_, overdue) = old.held("pay", "2").await;
-    // As a process of the old kind leaves it that goes away before it begins.
+    // The state that an old process leaves when it stops before it begins the call.
     old.commit_yes(&id, LONG_AGO, "expires_at").await;
     for app in [&new, &none] {
-        // A yes to what stands there is the same yes; it begins nothing here.
+        // An approval of the stored call is the same approval; this process cannot begin the call.
         let repeat = app.client.approve(&id).await;
         assert_eq!((repeat.status, &repeat.body["state"]), (202, &json!("executing")));
     }
@@ -153,7 +153,7 @@ async fn on_postgres_a_yes_to_the_old_tool_waits_for_a_process_that_has_it() {
 }
 
 #[tokio::test]
-async fn on_postgres_edited_inputs_have_to_fit_the_tool_of_the_process_that_takes_them() {
+async fn on_postgres_edited_inputs_must_fit_the_tool_of_the_process_that_decides() {
     let Deploy { old, new, .. } = Deploy::start().await;
     let (_, id) = old.held("pay", "1").await;
     let edit =
@@ -162,13 +162,13 @@ async fn on_postgres_edited_inputs_have_to_fit_the_tool_of_the_process_that_take
     assert_eq!((unfit.status, unfit.code()), (422, "invalid_inputs"));
     assert_eq!(unfit.body["error"]["details"]["errors"][0]["pointer"], "/note");
     assert_eq!(old.client.call(&id).await["state"], "pending");
-    taken(&old.client.validate(&edit("too long now")).await);
+    assert_accepted(&old.client.validate(&edit("too long now")).await);
     old.client.becomes(&id, "succeeded").await;
     assert_eq!((old.ledger.lines(), new.ledger.lines()), (vec!["pay too long now".to_owned()], vec![]));
 }
 
 #[tokio::test]
-async fn a_call_that_waits_still_does_when_its_tool_asks_nobody_any_more() {
+async fn a_pending_call_stays_pending_when_its_tool_no_longer_requires_approval() {
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await;
     let (thread, id) = app.held("pay", "1").await;
     let (_, overdue) = app.held("mumble", "2").await;
@@ -192,7 +192,7 @@ async fn a_call_that_waits_still_does_when_its_tool_asks_nobody_any_more() {
 }
 
 #[tokio::test]
-async fn a_tool_that_asks_from_now_on_asks_about_new_calls_alone() {
+async fn a_tool_that_newly_requires_approval_holds_only_new_calls() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let look = |id: &str| [call(id, "look", &json!({ "note": "1" }))];

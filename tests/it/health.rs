@@ -1,10 +1,10 @@
-//! What operators and their machines see: probes, and lines of the log.
+//! Probes for orchestrators and log lines for operators.
 
 use crate::support::{Embedded, Watched, token};
 use serde_json::Value;
 
 #[tokio::test]
-async fn probes_are_answered_in_every_mode_to_anybody_by_any_name() {
+async fn probes_are_answered_in_every_auth_mode_without_a_token_for_any_host() {
     let alone = Embedded::start().await;
     let with_users = Embedded::with(token::with_tokens).await;
     for app in [&alone, &with_users] {
@@ -15,7 +15,7 @@ async fn probes_are_answered_in_every_mode_to_anybody_by_any_name() {
             assert_eq!(response.text().await.unwrap(), "ok", "{path}");
         }
     }
-    // Nothing behind their names is open with them.
+    // No path below the names of the probes is exempt from the checks.
     for path in ["/healthz/", "/healthz/x", "/readyz?x", "/api/healthz", "/openapi.json", "/tools"] {
         let foreign = alone.client.http.get(alone.client.url(path)).header("host", "evil.example");
         let status = alone.client.send(foreign).await.status;
@@ -24,7 +24,7 @@ async fn probes_are_answered_in_every_mode_to_anybody_by_any_name() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_server_without_its_database_lives_but_is_not_ready() {
+async fn on_postgres_a_server_without_its_database_is_live_and_not_ready() {
     let cluster = crate::support::Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
@@ -35,7 +35,7 @@ async fn on_postgres_a_server_without_its_database_lives_but_is_not_ready() {
     assert_eq!(app.client.get("/healthz").await.status, 200);
 }
 
-/// Has one turn fail and one call break; all that was logged.
+/// Has one turn fail and one call panic. Returns all log lines.
 async fn logged(format: &str) -> (String, String) {
     let settings = [("HOLDPOINT_LOG__FORMAT", format), ("HOLDPOINT_LOG__LEVEL", "info")];
     let watched = Watched::start(&settings).await;
@@ -52,7 +52,7 @@ async fn logged(format: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn lines_of_json_say_who_asked_and_what_it_is_about() {
+async fn json_log_lines_contain_the_user_and_the_ids() {
     let (printed, id) = logged("json").await;
     let lines: Vec<Value> = printed
         .lines()
@@ -74,7 +74,7 @@ async fn lines_of_json_say_who_asked_and_what_it_is_about() {
 }
 
 #[tokio::test]
-async fn lines_of_text_are_one_for_each_event_whatever_a_models_server_says() {
+async fn text_log_lines_are_one_per_event_whatever_the_provider_returns() {
     let (printed, id) = logged("text").await;
     let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("20")).collect();
     let failed = lines.iter().find(|line| line.contains("a model call failed")).unwrap();

@@ -1,4 +1,5 @@
-//! What the model reads: every call answered once, and words that were sent stay as they were sent.
+//! The history that the model reads: every call is answered once, and text that was sent stays as it was
+//! sent.
 
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
@@ -32,7 +33,7 @@ async fn an_approved_call_is_answered_with_its_result() {
 }
 
 #[tokio::test]
-async fn a_placeholder_stays_and_the_outcome_is_told_as_a_note() {
+async fn a_placeholder_stays_and_the_outcome_follows_as_a_note() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("It waits.");
@@ -53,13 +54,13 @@ async fn a_placeholder_stays_and_the_outcome_is_told_as_a_note() {
                 {\"note\":\"9\"} before approving. {\"paid\":\"9\"}";
     let rest = &third.messages[told.len()..];
     assert_eq!(rest[1..], [user(note), user("is it done?")]);
-    assert_eq!(fourth.messages[..third.messages.len()], third.messages[..], "told once, in the same place");
+    assert_eq!(fourth.messages[..third.messages.len()], third.messages[..], "sent once, in the same place");
     let kinds = app.rows.all("SELECT kind FROM sent_answers ORDER BY n").await;
     assert_eq!(kinds, [json!({ "kind": "placeholder" }), json!({ "kind": "note" })]);
 }
 
 #[tokio::test]
-async fn a_rejection_and_its_reason_are_told() {
+async fn the_model_reads_a_rejection_and_its_reason() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.validate(&json!({ "toolCallId": id, "isValidated": false, "reason": "too much" })).await;
@@ -70,7 +71,7 @@ async fn a_rejection_and_its_reason_are_told() {
 }
 
 #[tokio::test]
-async fn ids_that_a_provider_repeats_or_omits_are_told_apart() {
+async fn repeated_or_missing_provider_ids_become_distinct() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let note = |note: &str| json!({ "note": note });
@@ -93,7 +94,7 @@ async fn ids_that_a_provider_repeats_or_omits_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_run_is_told_why_and_never_asked_about() {
+async fn an_invalid_call_is_answered_with_the_reason_and_never_held() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let step = [
@@ -119,7 +120,7 @@ async fn a_call_that_cannot_be_run_is_told_why_and_never_asked_about() {
 }
 
 #[tokio::test]
-async fn what_was_regenerated_away_is_not_told_but_its_effect_is() {
+async fn a_superseded_answer_is_not_sent_but_the_outcome_of_its_call_is() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -133,7 +134,7 @@ async fn what_was_regenerated_away_is_not_told_but_its_effect_is() {
 }
 
 #[tokio::test]
-async fn a_note_before_a_message_that_was_edited_is_told_again() {
+async fn a_note_before_an_edited_message_is_sent_again() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("It waits.").says("It is paid.").says("Edited.");
@@ -149,7 +150,7 @@ async fn a_note_before_a_message_that_was_edited_is_told_again() {
 }
 
 #[tokio::test]
-async fn notes_stay_in_the_order_in_which_they_were_told() {
+async fn notes_keep_the_order_in_which_they_were_sent() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     let second = app.hold_in(&thread, "pay", "2").await;
@@ -158,7 +159,7 @@ async fn notes_stay_in_the_order_in_which_they_were_told() {
     app.client.approve(&second).await;
     app.client.say(&thread, "the second?").await;
     app.client.approve(&first).await;
-    // The answer is written anew: the first call's outcome is told now, behind the note that stands there.
+    // The answer is regenerated: the first call's outcome is sent now, after the note that is already there.
     let texts = ["please pay 1", "please pay 2", "and now?", "the second?"];
     let messages: Vec<_> = texts.iter().map(|text| json!({ "role": "user", "content": text })).collect();
     app.scene.calls(&[call("l", "look", &json!({ "note": "x" }))]).says("Both are paid.");
@@ -171,7 +172,7 @@ async fn notes_stay_in_the_order_in_which_they_were_told() {
 }
 
 #[tokio::test]
-async fn an_output_with_a_character_no_database_takes_is_kept_and_told() {
+async fn an_output_with_a_character_that_databases_refuse_is_stored_and_sent() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("mumble", "a").await;
     let answer = app.client.approve(&id).await;
@@ -184,7 +185,7 @@ async fn an_output_with_a_character_no_database_takes_is_kept_and_told() {
 }
 
 #[tokio::test]
-async fn the_model_reads_the_arguments_it_gave_and_briefly_why_they_do_not_fit() {
+async fn the_model_reads_its_own_arguments_and_a_short_validation_error() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let wrong = json!({ "note": vec![7; 20_000] });

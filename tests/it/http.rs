@@ -1,4 +1,4 @@
-//! What every request gets: one shape of errors, an id, limits on bodies, and nothing for strangers.
+//! Rules for every request: one shape of errors, a request id, limits on bodies, and nothing for strangers.
 
 use crate::support::{Answer, Embedded};
 use bytes::Bytes;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Asserts that the answer is an error of this kind in the one shape, with an id and nothing internal.
+/// Asserts that the answer is an error of this kind in the common shape, with a request id and no internal
+/// detail.
 fn assert_error(answer: &Answer, status: u16, code: &str, what: &str) {
     assert_eq!((answer.status, answer.code()), (status, code), "{what}: {}", answer.body);
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -24,7 +25,7 @@ fn assert_error(answer: &Answer, status: u16, code: &str, what: &str) {
     }
 }
 
-/// Asserts that the answer's id is one that the server made.
+/// Asserts that the server generated the request id of the answer.
 fn assert_minted(answer: &Answer, what: &str) {
     let id = answer.header("x-request-id").unwrap_or_else(|| panic!("{what}: no x-request-id"));
     let uuid =
@@ -79,7 +80,7 @@ async fn every_failure_has_one_shape() {
 }
 
 #[tokio::test]
-async fn a_fault_of_the_server_tells_nothing_of_it() {
+async fn an_internal_error_exposes_no_internal_detail() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.rows.change("ALTER TABLE threads RENAME TO hidden").await.unwrap();
@@ -94,7 +95,7 @@ async fn a_fault_of_the_server_tells_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn a_body_is_so_long_declared_or_not() {
+async fn the_body_limit_applies_with_and_without_a_declared_length() {
     let app = Embedded::with(|config| {
         config.limits.body_bytes = 1000;
         config.limits.chat_body_bytes = 2000;
@@ -115,7 +116,7 @@ async fn a_body_is_so_long_declared_or_not() {
                 assert_error(&answer, 413, "body_too_large", &path);
                 assert_eq!(answer.message(), over);
             }
-            // Within the limit it is read, and is no JSON.
+            // A body within the limit is read, and is no JSON.
             for body in [" ".repeat(max).into(), chunked(max)] {
                 assert_error(&app.client.post_raw(&path, body).await, 400, "bad_request", &path);
             }
@@ -124,7 +125,7 @@ async fn a_body_is_so_long_declared_or_not() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_all_of_a_body_before_it_reads_is_told_as_well() {
+async fn a_client_that_sends_an_oversized_body_before_reading_receives_the_error() {
     let app = Embedded::start().await;
     let address = app.client.base.strip_prefix("http://").unwrap().to_owned();
     let head = |length: &str| {
@@ -146,7 +147,7 @@ async fn a_client_that_sends_all_of_a_body_before_it_reads_is_told_as_well() {
 }
 
 #[tokio::test]
-async fn every_answer_has_an_id_and_a_harmless_given_one_is_kept() {
+async fn every_response_has_a_request_id_and_a_valid_given_id_is_kept() {
     let app = Embedded::start().await;
     let get = |path: &str, id: &[u8]| {
         let id = reqwest::header::HeaderValue::from_bytes(id).unwrap();
@@ -172,7 +173,7 @@ async fn every_answer_has_an_id_and_a_harmless_given_one_is_kept() {
 }
 
 #[tokio::test]
-async fn a_failure_in_a_stream_names_the_request() {
+async fn an_error_in_a_stream_contains_the_request_id() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let request = app.client.http.post(app.client.url(&format!("/qa/chat_streamed/{thread}")));
@@ -211,7 +212,7 @@ async fn the_routes_are_under_api_as_well() {
 }
 
 #[tokio::test]
-async fn what_is_for_operators_is_only_at_the_root() {
+async fn operator_routes_are_only_at_the_root() {
     let app = Embedded::start().await;
     let no_redirects =
         reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
@@ -231,7 +232,7 @@ async fn what_is_for_operators_is_only_at_the_root() {
 }
 
 #[tokio::test]
-async fn the_documentation_can_be_left_out() {
+async fn the_documentation_can_be_disabled() {
     let app = Embedded::with(|config| config.server.docs = Some(false)).await;
     for path in ["/docs", "/docs/", "/"] {
         assert_error(&app.client.get(path).await, 404, "not_found", path);
@@ -240,7 +241,7 @@ async fn the_documentation_can_be_left_out() {
 }
 
 #[tokio::test]
-async fn strangers_by_host_or_origin_are_refused_everywhere() {
+async fn foreign_hosts_and_origins_are_refused_on_every_route() {
     let app = Embedded::start().await;
     let with = |method: &Method, path: &str, header: &str, value: &str| {
         let request = app.client.http.request(method.clone(), app.client.url(path));
@@ -290,7 +291,7 @@ async fn strangers_by_host_or_origin_are_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn tools_and_models_are_told() {
+async fn tools_and_models_are_listed() {
     let app = Embedded::start().await;
     let tools = app.client.get("/tools").await.body;
     let names: Vec<&Value> =

@@ -1,5 +1,5 @@
-//! A tool that may be begun again is, when a crash cut it off: with the same key, three times in all, and by nobody
-//! once somebody wants it to end.
+//! An idempotent tool is retried after a crash cut it off: with the same key, at most three attempts in all,
+//! and never after a cancel request.
 
 use crate::support::{Embedded, Place, Process, SPOILT, UNKNOWN, call, eventually, probes, stricter};
 use holdpoint::config::Config;
@@ -9,12 +9,12 @@ use std::time::Duration;
 /// Longer ago than any lease.
 const LONG_AGO: &str = "1000000";
 
-/// What the ledger of a place says of an attempt at the call.
+/// The line that the ledger of a place has for an attempt at the call.
 fn attempt(words: &str, n: u32, id: &str) -> String {
     format!("{words} attempt {n} key {id}")
 }
 
-/// A server on which an approved `restock` waits, with its thread and its call.
+/// A server that runs an approved `restock`, which waits. Returns the server, the thread and the call.
 async fn in_mid_restock(place: &Place, settings: &[(&str, &str)]) -> (Process, String, String) {
     let server = place.start_with("0s", settings);
     let thread = server.client.thread().await;
@@ -32,7 +32,7 @@ async fn events_of(place: &Place, id: &str) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn killed_while_it_runs_it_is_begun_again_with_the_same_key_and_the_model_reads_its_outcome() {
+async fn an_idempotent_call_is_retried_with_the_same_key_after_a_kill_and_the_model_reads_it() {
     let place = Place::new().await;
     let (mut server, thread, id) = in_mid_restock(&place, &[]).await;
     server.kill();
@@ -66,7 +66,7 @@ async fn killed_while_it_runs_it_is_begun_again_with_the_same_key_and_the_model_
 }
 
 #[tokio::test]
-async fn killed_three_times_its_outcome_is_unknown_and_it_is_begun_no_more() {
+async fn an_idempotent_call_is_interrupted_and_not_retried_after_three_kills() {
     let place = Place::new().await;
     let (mut server, thread, id) = in_mid_restock(&place, &[]).await;
     let mut begun = vec![attempt("restock 10", 1, &id)];
@@ -89,7 +89,7 @@ async fn killed_three_times_its_outcome_is_unknown_and_it_is_begun_no_more() {
 }
 
 #[tokio::test]
-async fn one_that_nobody_was_asked_about_is_begun_again_without_its_turn() {
+async fn an_ungated_idempotent_call_is_retried_without_its_turn() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
@@ -115,7 +115,7 @@ async fn one_that_nobody_was_asked_about_is_begun_again_without_its_turn() {
 }
 
 #[tokio::test]
-async fn a_process_that_leaves_hands_it_to_the_next() {
+async fn a_process_that_shuts_down_leaves_the_retry_to_the_next() {
     let place = Place::new().await;
     let (mut server, _, id) = in_mid_restock(&place, &[("HOLDPOINT_SERVER__GRACE", "300ms")]).await;
     server.terminate();
@@ -128,7 +128,7 @@ async fn a_process_that_leaves_hands_it_to_the_next() {
 }
 
 #[tokio::test]
-async fn on_postgres_another_process_begins_it_again_and_only_one() {
+async fn on_postgres_exactly_one_other_process_retries_the_call() {
     let place = Place::on_postgres().await;
     let (mut dead, thread, id) = in_mid_restock(&place, &[]).await;
     let others = [place.start("0s"), place.start("0s"), place.start("0s")];
@@ -142,7 +142,7 @@ async fn on_postgres_another_process_begins_it_again_and_only_one() {
 }
 
 #[tokio::test]
-async fn on_postgres_one_that_was_paused_and_is_begun_again_elsewhere_changes_nothing_when_it_ends() {
+async fn on_postgres_the_late_end_of_a_paused_attempt_changes_nothing_after_a_retry_elsewhere() {
     let place = Place::on_postgres().await;
     let (paused, _, id) = in_mid_restock(&place, &[]).await;
     let other = place.start("0s");
@@ -160,26 +160,26 @@ async fn on_postgres_one_that_was_paused_and_is_begun_again_elsewhere_changes_no
     assert_eq!(events.iter().filter(|(name, _)| name == "tool.succeeded").count(), 1);
 }
 
-/// A server that sweeps at once, on which nobody begins a call but who says yes.
+/// A server that sweeps often, on which only an approval begins a call.
 async fn patient() -> Embedded {
     Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.lease = Duration::from_secs(3600);
         config.approval.wait = Duration::ZERO;
-        // Its tools do not stop, and are not given up within a test.
+        // Its tools do not stop, and are not abandoned within a test.
         config.tools.cancel_grace = Duration::from_secs(3600);
     })
     .await
 }
 
-/// The execution of the call is taken for dead.
+/// Ends the lease of the call's execution, so that the sweeper reaps it.
 async fn lapse(app: &Embedded, id: &str) {
     let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE tool_call_id = '{id}'");
     assert_eq!(app.rows.change(&lapse).await, Ok(1));
 }
 
-/// The execution of a call that was asked to stop is taken for dead. Its process renews the lease when it is asked, maybe
-/// after this began.
+/// Ends the lease of a call that was signalled to stop until the sweeper reaps it. The process renews the
+/// lease when it handles the signal, possibly after this function began.
 async fn lapse_while_stopping(app: &Embedded, id: &str) {
     let executing = format!("tool_call_id = '{id}' AND state = 'executing'");
     let lapse = format!("UPDATE tool_calls SET lease_until = {LONG_AGO} WHERE {executing}");
@@ -190,12 +190,12 @@ async fn lapse_while_stopping(app: &Embedded, id: &str) {
     eventually(&format!("{id} is not executing"), ended).await;
 }
 
-/// An approved `restock` whose first execution was taken for dead, and that nobody has begun again.
+/// An approved `restock` whose first execution was reaped and whose second has not begun.
 async fn cut_off(app: &Embedded) -> (String, String) {
     cut_off_with(app, "10", &json!({})).await
 }
 
-/// The same with this note, and a yes that says this too.
+/// The same with this note and these further fields of the approval.
 async fn cut_off_with(app: &Embedded, note: &str, more: &Value) -> (String, String) {
     let (thread, id) = app.held("restock", note).await;
     let mut yes = json!({ "toolCallId": id, "isValidated": true });
@@ -207,13 +207,13 @@ async fn cut_off_with(app: &Embedded, note: &str, more: &Value) -> (String, Stri
     (thread, id)
 }
 
-/// Its time to be begun again is over.
+/// Ends the time in which the call may begin again.
 async fn too_late(app: &Embedded, id: &str) {
     let over = format!("UPDATE tool_calls SET start_deadline = created_at WHERE tool_call_id = '{id}'");
     assert_eq!(app.rows.change(&over).await, Ok(1));
 }
 
-/// A `tidy` that a turn runs, in a thread; nobody reads what the turn says.
+/// A `tidy` that a turn runs. Its stream is not read. Returns the thread and the call.
 async fn in_mid_tidy(app: &Embedded) -> (String, String) {
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]);
@@ -223,7 +223,8 @@ async fn in_mid_tidy(app: &Embedded) -> (String, String) {
     (thread, found[0]["tool_call_id"].as_str().unwrap().to_owned())
 }
 
-/// A sweeper that begins whatever it may, once that was decided longer ago than this lease.
+/// The lease of the eager server, whose sweeper begins an approved call once the decision is older than this
+/// lease.
 const EAGER_LEASE: Duration = Duration::from_secs(3);
 
 fn eager(config: &mut Config) {
@@ -232,7 +233,7 @@ fn eager(config: &mut Config) {
     config.approval.wait = Duration::ZERO;
 }
 
-/// The call is one that such a sweeper looks at.
+/// Waits until the eager sweeper may begin the call.
 async fn is_due(app: &Embedded, id: &str) {
     let now = if app.rows.is_postgres() {
         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT"
@@ -244,7 +245,7 @@ async fn is_due(app: &Embedded, id: &str) {
     eventually("the call is due", async || (app.rows.count(&due).await == 1).then_some(())).await;
 }
 
-/// The sweeper looks through everything, and begins anew.
+/// Waits until the sweeper has completed a whole pass.
 async fn swept(app: &Embedded) {
     for note in ["a", "b", "c"] {
         let (_, id) = app.held("restock", note).await;
@@ -255,12 +256,12 @@ async fn swept(app: &Embedded) {
 }
 
 #[tokio::test]
-async fn whoever_says_yes_again_begins_it_again_and_the_first_ends_too_late() {
+async fn a_repeated_approval_retries_the_call_and_the_first_attempt_ends_too_late() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
     assert_eq!(app.client.approve(&id).await.status, 202);
     app.ledger.wait_begun().await;
-    // The first has waited for longer, and is let go.
+    // The first attempt has waited for longer, so it gets the permit.
     app.ledger.go.add_permits(1);
     let let_go = async || (app.ledger.go.available_permits() == 0).then_some(());
     eventually("the first goes on", let_go).await;
@@ -275,7 +276,7 @@ async fn whoever_says_yes_again_begins_it_again_and_the_first_ends_too_late() {
 }
 
 #[tokio::test]
-async fn that_it_may_be_begun_again_is_counted_as_such() {
+async fn an_execution_that_may_be_retried_is_counted_as_repeatable() {
     let app = patient().await;
     cut_off(&app).await;
     let scrape = app.client.http.get(app.client.url("/metrics")).send().await.unwrap().text().await.unwrap();
@@ -291,7 +292,7 @@ async fn that_it_may_be_begun_again_is_counted_as_such() {
 }
 
 #[tokio::test]
-async fn nobody_begins_it_again_once_it_is_cancelled_and_then_its_outcome_is_unknown() {
+async fn a_cancelled_call_is_not_retried_and_its_outcome_is_unknown() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
     let cancelled = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
@@ -299,7 +300,7 @@ async fn nobody_begins_it_again_once_it_is_cancelled_and_then_its_outcome_is_unk
     assert_eq!((cancelled.status, &cancelled.body), (200, &unknown));
     assert_eq!(app.client.approve(&id).await.body["state"], "interrupted");
     app.ledger.go.add_permits(1);
-    // The first execution lives, and it is the last one: its outcome counts.
+    // The first execution is alive and is the last one: its outcome counts.
     assert_eq!(app.client.becomes(&id, "succeeded").await["output"], json!({ "attempt": 1 }));
     app.scene.says("Done.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Done.");
@@ -307,7 +308,7 @@ async fn nobody_begins_it_again_once_it_is_cancelled_and_then_its_outcome_is_unk
 }
 
 #[tokio::test]
-async fn one_that_was_to_be_cancelled_when_it_was_cut_off_is_not_begun_again() {
+async fn a_call_with_a_cancel_request_is_not_retried_when_it_is_cut_off() {
     let app = patient().await;
     let (_, id) = app.held("restock", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -322,7 +323,7 @@ async fn one_that_was_to_be_cancelled_when_it_was_cut_off_is_not_begun_again() {
 }
 
 #[tokio::test]
-async fn one_of_a_deleted_thread_is_not_begun_again() {
+async fn a_call_of_a_deleted_thread_is_not_retried() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
     let (other, running) = app.held("restock", "11").await;
@@ -339,7 +340,7 @@ async fn one_of_a_deleted_thread_is_not_begun_again() {
 }
 
 #[tokio::test]
-async fn one_of_a_run_that_was_stopped_is_not_begun_again() {
+async fn a_call_of_a_cancelled_run_is_not_retried() {
     let app = patient().await;
     let (thread, id) = in_mid_tidy(&app).await;
     let run = app.client.get(&format!("/threads/{thread}")).await.body["active_run_id"].clone();
@@ -347,14 +348,14 @@ async fn one_of_a_run_that_was_stopped_is_not_begun_again() {
     app.client.post(&format!("{run}/cancel"), &Value::Null).await;
     let stopped = async || (app.client.get(&run).await.body["status"] == "cancelled").then_some(());
     eventually("the run is cancelled", stopped).await;
-    assert_eq!(app.client.call(&id).await["state"], "executing", "the tool goes on");
+    assert_eq!(app.client.call(&id).await["state"], "executing", "the tool keeps running");
     lapse_while_stopping(&app, &id).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
     app.ledger.go.add_permits(1);
 }
 
 #[tokio::test]
-async fn one_of_a_run_that_was_to_stop_is_not_begun_again() {
+async fn a_call_of_a_run_with_a_cancel_request_is_not_retried() {
     let app = patient().await;
     let (_, id) = in_mid_tidy(&app).await;
     assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
@@ -364,7 +365,7 @@ async fn one_of_a_run_that_was_to_stop_is_not_begun_again() {
 }
 
 #[tokio::test]
-async fn one_that_another_answer_was_asked_for_is_not_begun_again() {
+async fn a_call_of_a_regenerated_answer_is_not_retried() {
     let app = patient().await;
     let (thread, id) = in_mid_tidy(&app).await;
     let dead = format!("UPDATE runs SET lease_until = {LONG_AGO}");
@@ -381,7 +382,7 @@ async fn one_that_another_answer_was_asked_for_is_not_begun_again() {
 }
 
 #[tokio::test]
-async fn one_that_nobody_begins_again_in_time_has_an_unknown_outcome() {
+async fn a_call_that_is_not_retried_in_time_has_an_unknown_outcome() {
     let app = patient().await;
     let (thread, id) = cut_off(&app).await;
     too_late(&app, &id).await;
@@ -393,7 +394,7 @@ async fn one_that_nobody_begins_again_in_time_has_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn the_model_reads_that_a_person_changed_what_was_cut_off_for_good() {
+async fn the_model_reads_that_a_person_edited_an_interrupted_call() {
     let app = patient().await;
     let edit = json!({ "validatedInputs": { "note": "9" } });
     let (_, late) = cut_off_with(&app, "10", &edit).await;
@@ -411,7 +412,7 @@ async fn the_model_reads_that_a_person_changed_what_was_cut_off_for_good() {
 }
 
 #[tokio::test]
-async fn if_it_fails_when_it_is_begun_again_nobody_knows_what_the_first_attempt_did() {
+async fn a_failed_retry_leaves_the_outcome_of_the_first_attempt_unknown() {
     let app = patient().await;
     let (thread, id) = cut_off_with(&app, SPOILT, &json!({})).await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -427,7 +428,7 @@ async fn if_it_fails_when_it_is_begun_again_nobody_knows_what_the_first_attempt_
 }
 
 #[tokio::test]
-async fn a_server_whose_tool_may_be_begun_only_once_does_not_begin_it_again() {
+async fn a_server_whose_tool_is_not_idempotent_does_not_retry_the_call() {
     let app = patient().await;
     let (_, id) = cut_off(&app).await;
     app.ledger.go.add_permits(1);
@@ -444,7 +445,7 @@ async fn a_server_whose_tool_may_be_begun_only_once_does_not_begin_it_again() {
 }
 
 #[tokio::test]
-async fn a_server_whose_tool_asks_does_not_begin_what_nobody_was_asked_about() {
+async fn a_server_whose_tool_requires_approval_does_not_retry_an_ungated_call() {
     let app = patient().await;
     let (_, id) = in_mid_tidy(&app).await;
     lapse(&app, &id).await;
@@ -461,7 +462,7 @@ async fn a_server_whose_tool_asks_does_not_begin_what_nobody_was_asked_about() {
 }
 
 #[tokio::test]
-async fn one_that_takes_too_long_is_not_begun_again() {
+async fn a_call_that_times_out_is_not_retried() {
     let app = Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
         config.tools.timeout = Duration::from_millis(50);
@@ -474,7 +475,7 @@ async fn one_that_takes_too_long_is_not_begun_again() {
 }
 
 #[tokio::test]
-async fn a_turn_that_lives_on_is_told_by_a_note_what_came_of_a_call_that_was_begun_again() {
+async fn a_surviving_turn_reads_the_outcome_of_a_retried_call_as_a_note() {
     let app = patient().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "tidy", &json!({ "note": "7" }))]).says("I do not know yet.");

@@ -1,10 +1,10 @@
-//! Limits: what is just within one goes, what is just over it is refused in words.
+//! Limits: a value just within a limit is accepted, a value just over it is refused with a message.
 
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
-/// The answers to calls in the last request to the model.
+/// The answers of calls in the last request to the model.
 fn told(app: &Embedded) -> Vec<String> {
     let requests = app.scene.requests();
     let messages = requests.last().unwrap().messages.iter();
@@ -17,7 +17,7 @@ fn told(app: &Embedded) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_step_makes_so_many_calls_and_the_rest_do_not_run() {
+async fn calls_over_the_limit_of_a_step_do_not_run() {
     let app = Embedded::with(|config| config.limits.calls_per_step = 2).await;
     let thread = app.client.thread().await;
     let look = |note: &str| call(note, "look", &json!({ "note": note }));
@@ -33,14 +33,18 @@ async fn a_step_makes_so_many_calls_and_the_rest_do_not_run() {
     let over = "More than 2 calls in one step. The tool did not run.";
     assert_eq!(told(&app)[2..], [r#"{"seen":"3"}"#, r#"{"seen":"4"}"#, over, over]);
     let kept = app.rows.all("SELECT arguments FROM tool_calls WHERE state = 'invalid'").await;
-    assert_eq!(kept, [json!({ "arguments": "{}" }), json!({ "arguments": "{}" })], "nobody reads them");
+    assert_eq!(
+        kept,
+        [json!({ "arguments": "{}" }), json!({ "arguments": "{}" })],
+        "the arguments are not stored"
+    );
     let mut ran = app.ledger.lines();
     ran.sort_unstable();
     assert_eq!(ran, ["look 1", "look 2", "look 3", "look 4"]);
 }
 
 #[tokio::test]
-async fn so_many_calls_of_a_thread_wait_for_a_person() {
+async fn the_pending_calls_of_a_thread_are_limited() {
     let app = Embedded::with(|config| config.limits.pending_per_thread = 2).await;
     let thread = app.client.thread().await;
     let pay = |note: &str| call(note, "pay", &json!({ "note": note }));
@@ -50,11 +54,11 @@ async fn so_many_calls_of_a_thread_wait_for_a_person() {
     let held = turn.pending();
     assert_eq!((held.len(), turn.one('a')["result"].clone()), (2, json!({ "error": over })));
 
-    // In a later step of the thread as well.
+    // The limit applies to a later step of the thread as well.
     app.scene.calls(&[pay("4")]).says("Full.");
     assert_eq!(app.client.say(&thread, "and 4").await.text(), "Full.");
     assert_eq!(told(&app).last().unwrap(), over);
-    // What is decided makes room, and other threads have their own.
+    // A decided call makes room, and other threads have their own limit.
     app.client.reject(&held[0]).await;
     app.hold_in(&thread, "pay", "5").await;
     let (other, _) = app.held("pay", "6").await;
@@ -64,7 +68,7 @@ async fn so_many_calls_of_a_thread_wait_for_a_person() {
 }
 
 #[tokio::test]
-async fn arguments_are_so_long() {
+async fn the_length_of_arguments_is_limited() {
     // {"note":"…"} is 11 bytes and the note.
     let app = Embedded::with(|config| config.limits.args_bytes = 11 + 20).await;
     let thread = app.client.thread().await;
@@ -80,12 +84,12 @@ async fn arguments_are_so_long() {
     assert_eq!(told(&app), [first.as_str(), over, over, over]);
     assert_eq!(turn.all('9')[1]["args"], json!({}));
     assert_eq!(app.ledger.lines(), [format!("look {}", "x".repeat(20))]);
-    // No more of them is kept than it takes to see that they are too long.
+    // Longer arguments are kept only up to the length that shows that they are too long.
     assert_eq!(app.rows.count("tool_calls WHERE length(arguments) <= 32").await, 4);
 }
 
 #[tokio::test]
-async fn arguments_are_nested_so_deep() {
+async fn the_nesting_of_arguments_is_limited() {
     let app = Embedded::with(|config| config.limits.json_depth = 2).await;
     let thread = app.client.thread().await;
     let deep = |arguments: &str| (String::new(), "look".to_owned(), arguments.to_owned());
@@ -103,7 +107,7 @@ async fn arguments_are_nested_so_deep() {
 }
 
 #[tokio::test]
-async fn an_answer_for_the_model_is_so_long_and_says_where_it_was_cut() {
+async fn a_result_for_the_model_is_cut_at_the_limit_with_a_mark() {
     let whole = json!({ "paid": "x".repeat(50) }).to_string();
     for (over, limit) in [(false, whole.len()), (true, whole.len() - 1)] {
         let app = Embedded::with(|config| config.limits.result_bytes = limit).await;
@@ -121,7 +125,7 @@ async fn an_answer_for_the_model_is_so_long_and_says_where_it_was_cut() {
 }
 
 #[tokio::test]
-async fn an_answer_is_cut_between_characters_and_without_being_asked_about_as_well() {
+async fn a_result_is_cut_between_characters_for_ungated_calls_as_well() {
     let app = Embedded::with(|config| config.limits.result_bytes = 40).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "look", &json!({ "note": "é".repeat(40) }))]).says("ok");
@@ -132,7 +136,7 @@ async fn an_answer_is_cut_between_characters_and_without_being_asked_about_as_we
     assert_eq!(told[0].len(), 40);
 }
 
-/// Bodies with these words of a user, as pages post them. Between the parts of a message there is a line break.
+/// Bodies with this user text, as pages post them. A line break separates the parts of a message.
 fn forms(words: &str) -> Vec<serde_json::Value> {
     let in_content = json!({ "role": "user", "content": words });
     let half = words.split_at(words.len() / 2);
@@ -152,7 +156,7 @@ fn forms(words: &str) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test]
-async fn a_message_is_so_long_in_every_form() {
+async fn the_length_of_a_message_is_limited_in_every_form() {
     let app = Embedded::with(|config| config.limits.message_bytes = 40).await;
     let path = |thread: &str| format!("/qa/chat_streamed/{thread}");
     for body in forms(&"x".repeat(41)) {
@@ -184,7 +188,7 @@ async fn an_earlier_message_of_a_page_may_be_longer_than_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_selection_of_tools_names_each_once_and_no_more_than_there_are() {
+async fn a_tool_selection_names_each_tool_once_and_no_more_tools_than_exist() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.says("ok");

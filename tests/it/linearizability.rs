@@ -1,5 +1,5 @@
-//! A decision is one for everybody: once any process has shown one for a call, no answer to what is asked later shows
-//! that it waits, or another.
+//! A decision is linearizable: once any process has shown the decision of a call, no response to a later
+//! request shows the call as pending or with another decision.
 
 use crate::support::{Client, Place, Process};
 use futures::future::join_all;
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const ROUNDS: usize = 8;
-/// Deciders of each way at each process.
+/// Deciders per verdict at each process.
 const OF_EACH: usize = 2;
 
-/// What somebody says about a call, or was shown of it.
+/// The verdict that a decider sends, or the state that a response shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Pending,
     Yes {
-        /// Where it was shown: not every route tells.
+        /// Absent where the route does not show whether the inputs were edited.
         edited: Option<bool>,
     },
     No,
@@ -27,7 +27,7 @@ impl Word {
         self != Self::Pending
     }
 
-    /// Whether both may be true of one call, once it is decided.
+    /// Whether both can be true of one decided call.
     fn agrees_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Yes { edited: Some(one) }, Self::Yes { edited: Some(other) }) => one == other,
@@ -36,7 +36,7 @@ impl Word {
         }
     }
 
-    /// As a decision in JSON says it.
+    /// The verdict of a decision in JSON.
     fn of_decision(decision: &Value) -> Self {
         match decision["decision"].as_str() {
             Some("approve") => Self::Yes { edited: Some(decision["edited"] == true) },
@@ -45,7 +45,7 @@ impl Word {
         }
     }
 
-    /// As a call in JSON says it.
+    /// The verdict of a call in JSON.
     fn of_call(call: &Value) -> Self {
         let decision = call.get("decision").map(Self::of_decision);
         let word = decision.unwrap_or(Self::Pending);
@@ -56,7 +56,7 @@ impl Word {
         word
     }
 
-    /// As annotations of pages of AI SDK 4 say it.
+    /// The verdict of an annotation for pages of AI SDK 4.
     fn of_annotation(word: &Value) -> Self {
         match word.as_str() {
             Some("pending") => Self::Pending,
@@ -67,25 +67,25 @@ impl Word {
     }
 }
 
-/// Something that was shown, and in which time.
+/// A state that a response showed, and the time between request and response.
 #[derive(Debug, Clone)]
 struct Seen {
     asked: Instant,
     answered: Instant,
     word: Word,
-    /// By which route, at which process.
+    /// The route and the process of the request.
     by: String,
 }
 
-/// What was shown just now.
+/// Records a state that a response has just shown.
 fn seen(process: usize, route: &str, asked: Instant, word: Word) -> Seen {
     Seen { asked, answered: Instant::now(), word, by: format!("{route} at {process}") }
 }
 
-/// What deciders say.
+/// The verdicts that the deciders send.
 const WAYS: [Word; 3] = [Word::Yes { edited: Some(false) }, Word::No, Word::Yes { edited: Some(true) }];
 
-/// Says it, alone or as one of a batch, and what the answer shows.
+/// Sends the verdict, alone or in a batch. Returns the verdict that the response shows.
 async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
     let mut body = json!({ "toolCallId": id, "isValidated": way != Word::No });
     if way == (Word::Yes { edited: Some(true) }) {
@@ -106,7 +106,7 @@ async fn decide(client: &Client, id: &str, way: Word, in_batch: bool) -> Word {
     }
 }
 
-/// Asks in one of the ways that show a call.
+/// Reads the call over one of the routes that show it.
 async fn read(client: &Client, thread: &str, id: &str, n: usize) -> (&'static str, Word) {
     let messages = async |format: &str| {
         let found = client.get(&format!("/threads/{thread}/messages{format}")).await.body;
@@ -135,12 +135,12 @@ async fn read(client: &Client, thread: &str, id: &str, n: usize) -> (&'static st
     }
 }
 
-/// One call: decided in all ways at every process at once, while others look at it at every process.
+/// Decides one call in every way at every process concurrently, while readers poll it at every process.
 async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> Vec<Seen> {
     let over = AtomicBool::new(false);
     let deciders = async {
         let all = (0..servers.len() * WAYS.len() * OF_EACH).map(|n| {
-            // Who of them is first is left to chance, which begins elsewhere each time.
+            // Chance determines the first decider; the order is rotated in each round.
             let (process, way) = (n % servers.len(), WAYS[(n / servers.len() + round) % WAYS.len()]);
             async move {
                 let asked = Instant::now();
@@ -157,7 +157,7 @@ async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> 
         async move {
             let mut all = Vec::new();
             let mut last_look = 0;
-            // And once more by every route when all is decided.
+            // Every route is read once more after all deciders have finished.
             while last_look < 4 {
                 last_look += usize::from(over.load(Ordering::SeqCst));
                 let asked = Instant::now();
@@ -172,7 +172,7 @@ async fn round(servers: &[Process; 3], thread: &str, id: &str, round: usize) -> 
 }
 
 #[tokio::test]
-async fn on_postgres_once_three_processes_have_shown_a_decision_none_shows_another() {
+async fn on_postgres_three_processes_never_show_two_decisions_of_one_call() {
     let place = Place::on_postgres().await;
     let servers = [place.start("0s"), place.start("30s"), place.start("0s")];
     place.go();
@@ -188,7 +188,7 @@ async fn on_postgres_once_three_processes_have_shown_a_decision_none_shows_anoth
         for later in seen.iter().filter(|later| later.asked > first.answered) {
             assert!(later.word.agrees_with(first.word), "first {first:#?}, and later {later:#?}");
         }
-        // All who were shown one were shown the same, whenever that was.
+        // Every response that shows a decision shows the same one, whatever its time.
         let full = decided.iter().find(|seen| seen.by.starts_with("validate_tool")).unwrap();
         for other in &decided {
             assert!(other.word.agrees_with(full.word), "{full:#?} and {other:#?}");
@@ -198,7 +198,7 @@ async fn on_postgres_once_three_processes_have_shown_a_decision_none_shows_anoth
         let stored = json!({ "decision": stored["verdict"], "edited": stored["edited"] });
         assert_eq!(Word::of_decision(&stored), full.word);
     }
-    assert!(pending > 0, "nobody looked before it was decided, so nothing was seen");
+    assert!(pending > 0, "no read came before the decision, so the test observed no race");
     let ran = place.ledger().into_iter().filter(|line| !line.ends_with(" done")).count();
     let approved = place.rows().await.count("decisions WHERE verdict = 'approve'").await;
     assert_eq!(i64::try_from(ran).unwrap(), approved);

@@ -3,10 +3,10 @@
 use crate::support::Embedded;
 use serde_json::Value;
 
-/// A message that was cut off, with one step.
+/// A superseded message with one step.
 const CUT_OFF: &str = "00000000-0000-7000-8000-000000000001";
 
-/// Adds so many user messages that were cut off to a thread, and a message that was cut off with so many calls.
+/// Adds this many superseded user messages to a thread, and a superseded message with as many calls.
 async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
     let numbers = format!(
         "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < {many})"
@@ -37,7 +37,7 @@ async fn lengthen(app: &Embedded, thread: &str, run: &str, many: u32) {
 }
 
 #[tokio::test]
-async fn a_thread_with_more_messages_and_calls_than_a_statement_has_parameters_takes_a_turn_and_is_listed() {
+async fn a_thread_with_more_rows_than_statement_parameters_takes_a_turn_and_is_listed() {
     let app = Embedded::with(|config| config.limits.thread_messages = 1_000_000).await;
     let many = if app.rows.is_postgres() { 66_000 } else { 33_000 };
     let thread = app.client.thread().await;

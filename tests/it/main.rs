@@ -1,7 +1,7 @@
 //! holdpoint from outside: HTTP in, bytes and rows out.
 //!
-//! One binary, because each costs a link. `support` has what the tests stand on: a server as a process of its
-//! own, or one in this process with tools and a model that a test brings.
+//! All tests are in one binary, because each binary costs a link. `support` provides the servers: a server as
+//! a separate process, or one in this process with the tools and the model of a test.
 #![cfg(test)]
 
 mod attach;

@@ -1,25 +1,25 @@
-//! What one request may take of memory, whatever its shape: measured from outside, on a process of its own.
+//! The memory that one request may use, for bodies of any shape, measured on a separate process.
 
 use crate::support::Process;
 
-/// Longest body of a chat, unless it is configured.
+/// The default limit of a chat body.
 const BODY_BYTES: usize = 16 << 20;
-/// How far the process may grow over what it was before the request.
+/// The memory by which the process may grow during the request.
 const GROWTH_KIB: u64 = 64 << 10;
 
-/// The largest that the process was so far, in KiB.
+/// The peak resident size of the process so far, in KiB.
 fn peak_kib(server: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A body that is filled up with these items, one after the other with a comma between them.
+/// A body of the maximum length, filled with these items, separated by commas.
 fn filled(begin: &str, item: impl Fn(usize) -> String, end: &str) -> String {
     filled_to(BODY_BYTES, begin, item, end)
 }
 
-/// The same, of so many bytes.
+/// A body of at most this many bytes, filled with these items.
 fn filled_to(bytes: usize, begin: &str, item: impl Fn(usize) -> String, end: &str) -> String {
     let mut body = begin.to_owned();
     for n in 0.. {
@@ -35,17 +35,17 @@ fn filled_to(bytes: usize, begin: &str, item: impl Fn(usize) -> String, end: &st
     body + end
 }
 
-/// A uuid that no call has.
+/// A UUID that identifies no call.
 fn id(n: usize) -> String {
     format!("01890a5d-ac96-774b-bcce-{n:012x}")
 }
 
-/// Sends each body, to be read as a chat's.
+/// Posts each body to the chat route.
 async fn check(bodies: Vec<(&str, String, u16)>) {
     check_at("/qa/chat_streamed/{thread}", bodies).await;
 }
 
-/// Sends each body to a server of its own, which answers with the status and grows within the bound.
+/// Posts each body to a new server. Asserts the status and the memory bound.
 async fn check_at(path: &str, bodies: Vec<(&str, String, u16)>) {
     for (name, body, status) in bodies {
         let dir = tempfile::tempdir().unwrap();
@@ -55,18 +55,18 @@ async fn check_at(path: &str, bodies: Vec<(&str, String, u16)>) {
         let path = server.client.url(&path.replace("{thread}", &thread));
         let post = server.client.http.post(path).header("content-type", "application/json");
         let response = post.body(body).send().await.unwrap();
-        let (answered, said) = (response.status().as_u16(), response.text().await.unwrap());
+        let (answered, text) = (response.status().as_u16(), response.text().await.unwrap());
         let peak = peak_kib(&server);
         eprintln!("{name}: {} MiB over {} MiB", (peak - idle) >> 10, idle >> 10);
-        let beginning: String = said.chars().take(500).collect();
+        let beginning: String = text.chars().take(500).collect();
         assert_eq!(answered, status, "{name}: {beginning}");
-        assert!(said.len() < 1 << 20, "{name}: an answer of {} bytes", said.len());
+        assert!(text.len() < 1 << 20, "{name}: an answer of {} bytes", text.len());
         assert!(peak - idle <= GROWTH_KIB, "{name}: {} KiB over {idle} KiB", peak - idle);
     }
 }
 
 #[tokio::test]
-async fn what_is_not_read_of_a_body_takes_no_memory() {
+async fn unread_fields_of_a_body_take_no_memory() {
     let begin = r#"{"content":"hi","x":["#;
     check(vec![
         ("numbers", filled(begin, |_| "0".to_owned(), "]}"), 200),

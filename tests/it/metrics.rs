@@ -1,4 +1,4 @@
-//! What is counted, as a scraper sees it: the numbers, and that nothing made up is a label.
+//! Metrics, as a scraper reads them: the numbers, and the rule that no client-supplied value is a label.
 
 use crate::support::{Client, Embedded, Leave, Leaver, Process, call, eventually, postgres_if_chosen, token};
 use holdpoint::llm::ModelEvent;
@@ -21,7 +21,7 @@ impl Scrape {
         Self(text)
     }
 
-    /// The number of this sample; none, where there is no such sample.
+    /// The value of this sample, or `None` if the scrape does not contain the sample.
     fn get(&self, sample: &str) -> Option<f64> {
         let line = self.0.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
         line.map(|number| number.parse().unwrap())
@@ -85,14 +85,14 @@ async fn turns_tokens_calls_holds_and_decisions_are_counted() {
     }
     assert!(scrape.get("process_start_time_seconds").unwrap() > 1.7e9);
     assert!(scrape.get("holdpoint_database_wait_seconds_count{pool=\"chat\"}").unwrap() > 0.0);
-    // The database is asked now and then.
+    // The server queries the database at intervals.
     let none =
         async || (Scrape::of(&app.client).await.get("holdpoint_holds_pending") == Some(0.0)).then_some(());
     eventually("no hold is pending", none).await;
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_route_and_what_is_made_up_is_no_label() {
+async fn requests_are_counted_by_route_and_no_client_value_is_a_label() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.calls(&[call("p-1", "drop_all_tables_\u{1b}[31m", &json!({}))]).says("No such tool.");
@@ -123,7 +123,7 @@ async fn requests_are_counted_by_route_and_what_is_made_up_is_no_label() {
 }
 
 #[tokio::test]
-async fn a_request_whose_client_left_is_counted_when_it_is_answered() {
+async fn a_request_whose_client_disconnected_is_counted_when_it_completes() {
     let app = Embedded::start().await;
     for how in Leave::ALL {
         let (_, id) = app.held("wait_for_me", &format!("{how:?}")).await;
@@ -140,7 +140,7 @@ async fn a_request_whose_client_left_is_counted_when_it_is_answered() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_counted_while_it_is() {
+async fn running_turns_and_open_streams_are_gauges() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
@@ -160,7 +160,7 @@ async fn what_is_under_way_is_counted_while_it_is() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_taken_for_dead_is_counted_where_it_ran_and_where_it_was_closed() {
+async fn a_reaped_turn_is_counted_as_a_lost_lease_and_as_a_sweeper_action() {
     let app = Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.lease = Duration::from_secs(3);
@@ -208,7 +208,7 @@ async fn a_call_that_expires_is_counted_and_ends_its_hold() {
 }
 
 #[tokio::test]
-async fn on_postgres_events_that_nobody_may_number_are_counted_until_somebody_does() {
+async fn on_postgres_unnumbered_events_are_counted_until_they_are_numbered() {
     let url = crate::support::postgres().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     for hold in ["BEGIN", "UPDATE event_sequence SET last = last"] {
@@ -225,7 +225,7 @@ async fn on_postgres_events_that_nobody_may_number_are_counted_until_somebody_do
 }
 
 #[tokio::test]
-async fn on_postgres_a_database_that_is_gone_leaves_out_what_only_it_knows() {
+async fn on_postgres_a_scrape_without_the_database_omits_the_samples_of_the_database() {
     let cluster = crate::support::Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
@@ -242,7 +242,7 @@ async fn on_postgres_a_database_that_is_gone_leaves_out_what_only_it_knows() {
 }
 
 #[tokio::test]
-async fn metrics_face_this_machine_alone_and_are_nowhere_else() {
+async fn metrics_are_served_to_this_machine_alone() {
     let app = Embedded::start().await;
     let foreign = app.client.http.get(app.client.url("/metrics")).header("host", "evil.example");
     assert_eq!(app.client.send(foreign).await.status, 403);
@@ -254,7 +254,7 @@ async fn metrics_face_this_machine_alone_and_are_nowhere_else() {
         config.auth.allow_insecure = true;
     })
     .await;
-    // Where tokens are asked for there is a proxy, and it may be on this machine.
+    // A server that requires tokens is behind a proxy, which may run on this machine.
     let known = Embedded::with(token::with_tokens).await;
     for app in [open, known] {
         assert_eq!(app.client.get("/healthz").await.status, 200);
@@ -269,7 +269,7 @@ fn holdpoint(dir: &tempfile::TempDir) -> Command {
 }
 
 #[tokio::test]
-async fn metrics_can_have_a_listener_of_their_own_with_health_beside_them_and_nothing_else() {
+async fn a_metrics_listener_serves_metrics_and_health_and_no_other_route() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = holdpoint(&dir);
     if let Some(url) = postgres_if_chosen().await {
@@ -282,7 +282,7 @@ async fn metrics_can_have_a_listener_of_their_own_with_health_beside_them_and_no
         .await
         .has("holdpoint_http_requests_total{route=\"/threads\",method=\"POST\",status=\"2xx\"}", 1.0);
     assert_eq!(server.client.get("/metrics").await.status, 404);
-    // On loopback it is as much this machine's as the routes are.
+    // A listener on loopback belongs to this machine, as the routes do.
     let foreign = beside.http.get(beside.url("/metrics")).header("host", "evil.example");
     assert_eq!(beside.send(foreign).await.status, 403);
     let answer = beside.get("/metrics").await;
@@ -299,7 +299,7 @@ async fn metrics_can_have_a_listener_of_their_own_with_health_beside_them_and_no
 }
 
 #[test]
-fn a_taken_address_of_the_metrics_is_an_error_that_names_its_key() {
+fn a_metrics_address_in_use_is_an_error_that_names_its_setting() {
     let dir = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut command = holdpoint(&dir);

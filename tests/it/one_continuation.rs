@@ -1,14 +1,15 @@
-//! Whoever decides the last hold of a run, and wherever its pages go on: the model is asked once.
+//! The model is called once after the last hold of a run, whichever client decides it and wherever pages
+//! resume the run.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
 use crate::support::{Embedded, Turn, call, postgres};
 use serde_json::{Value, json};
 
 const ROUNDS: usize = 6;
-/// What the model says behind the outcomes.
+/// The text of the model after the outcomes.
 const WORDS: &str = "All told.";
 
-/// A thread that holds calls, as two clients see it, each at a server that may be the same.
+/// A thread with held calls, as two clients see it, each at its own server or both at the same one.
 struct Held<'a> {
     at: [&'a Embedded; 2],
     thread: String,
@@ -24,7 +25,7 @@ fn asked(at: [&Embedded; 2]) -> usize {
 }
 
 impl<'a> Held<'a> {
-    /// So many calls of `pay`, asked for in one step. Both servers' models will say the same next.
+    /// Creates this many calls of `pay` in one step. The models of both servers have the same next answer.
     async fn of(at: [&'a Embedded; 2], round: usize, calls: usize) -> Self {
         let [one, other] = at;
         let thread = one.client.thread().await;
@@ -41,18 +42,18 @@ impl<'a> Held<'a> {
         Self { at, thread, message, calls: turn.pending(), asked_before }
     }
 
-    /// A page of AI SDK 4 goes on by a post.
+    /// A page of AI SDK 4 resumes the turn with a post.
     async fn posts(&self, at: usize) -> Turn {
         self.at[at].client.go_on(&self.thread).await
     }
 
-    /// A page of AI SDK 4 mounts anew.
+    /// A page of AI SDK 4 mounts again and attaches.
     async fn mounts(&self, at: usize) -> Turn {
         let client = &self.at[at].client;
         client.read(client.http.get(client.url(&format!("/qa/chat_streamed/{}?chatId=x", self.thread)))).await
     }
 
-    /// A page of AI SDK 6 says yes to these calls, and goes on with that.
+    /// A page of AI SDK 6 approves these calls in the post that resumes the turn.
     async fn posts_yes(&self, at: usize, calls: &[&String]) -> UiTurn {
         let answers: Vec<Value> = calls.iter().map(|id| ui_answer(id, "pay", true)).collect();
         let messages = [ui_user("u", "pay"), ui_assistant(&self.message, &json!(answers))];
@@ -65,8 +66,8 @@ impl<'a> Held<'a> {
         assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
     }
 
-    /// All is decided, and the model was asked once behind it.
-    async fn went_on_once(self) {
+    /// Asserts that all calls are decided and that the model was called once after that.
+    async fn assert_continued_once(self) {
         let Self { at, thread, message, calls, asked_before } = self;
         assert_eq!(asked(at), asked_before + 1, "one continuation");
         let rows = &at[0].rows;
@@ -82,15 +83,15 @@ impl<'a> Held<'a> {
         for id in &calls {
             assert_eq!(rows.count(&format!("decisions WHERE tool_call_id = '{id}'")).await, 1);
         }
-        // What nobody said is taken back, so that the next round finds its own words.
+        // Discards the unused answers of the models, so that the next round reads its own.
         for app in at {
             app.scene.forget();
         }
     }
 }
 
-/// What a page that went on read: the words, or that there is nothing to go on with any more.
-fn told_or_late(turn: &Turn) {
+/// Asserts what a page that resumed the turn read: the answer, or that no turn is left to resume.
+fn assert_words_or_late(turn: &Turn) {
     match turn.status {
         200 => assert!(turn.text() == WORDS || turn.raw.is_empty(), "{}", turn.raw),
         _ => assert_eq!(turn.refused(), (409, "nothing_to_continue".to_owned())),
@@ -113,20 +114,20 @@ async fn two_pages_post_at_once(at: [&Embedded; 2]) {
         held.approves(round % 2, &held.calls[0]).await;
         let turns = tokio::join!(held.posts(0), held.posts(1), held.posts(0), held.posts(1));
         let turns: [Turn; 4] = turns.into();
-        turns.iter().for_each(told_or_late);
+        turns.iter().for_each(assert_words_or_late);
         assert!(turns.iter().any(|turn| turn.text() == WORDS));
-        held.went_on_once().await;
+        held.assert_continued_once().await;
     }
 }
 
 #[tokio::test]
-async fn pages_that_post_at_once_have_one_continuation() {
+async fn concurrent_posts_have_one_continuation() {
     let app = alone().await;
     two_pages_post_at_once([&app, &app]).await;
 }
 
 #[tokio::test]
-async fn on_postgres_pages_that_post_at_once_to_two_processes_have_one_continuation() {
+async fn on_postgres_concurrent_posts_to_two_processes_have_one_continuation() {
     let [one, other] = side_by_side().await;
     two_pages_post_at_once([&one, &other]).await;
 }
@@ -141,21 +142,21 @@ async fn one_posts_and_one_mounts(at: [&Embedded; 2]) {
             let (mounted, posted) = tokio::join!(held.mounts(1), held.posts(0));
             (posted, mounted)
         };
-        told_or_late(&posted);
-        told_or_late(&mounted);
+        assert_words_or_late(&posted);
+        assert_words_or_late(&mounted);
         assert!([posted, mounted].iter().any(|turn| turn.text() == WORDS));
-        held.went_on_once().await;
+        held.assert_continued_once().await;
     }
 }
 
 #[tokio::test]
-async fn a_page_that_posts_and_one_that_mounts_have_one_continuation() {
+async fn a_posting_page_and_a_mounting_page_have_one_continuation() {
     let app = alone().await;
     one_posts_and_one_mounts([&app, &app]).await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_page_that_posts_and_one_that_mounts_at_two_processes_have_one_continuation() {
+async fn on_postgres_a_posting_page_and_a_mounting_page_at_two_processes_have_one_continuation() {
     let [one, other] = side_by_side().await;
     one_posts_and_one_mounts([&one, &other]).await;
 }
@@ -174,19 +175,19 @@ async fn the_last_two_holds_are_decided_at_once(at: [&Embedded; 2]) {
         let parts = [&held.calls[1], &held.calls[2]];
         let (by_hand, by_parts) = tokio::join!(by_hand, held.posts_yes(1, &parts));
         for pending in [by_hand.pending(), by_parts.pending()] {
-            // Each may have come before the other's yes.
+            // Each request may have come before the approval of the other.
             assert!(pending.is_empty() || pending.len() == 1, "{pending:?}");
         }
         if by_hand.text() != WORDS && by_parts.text() != WORDS {
             assert_eq!(asked(at), held.asked_before);
             assert_eq!(held.posts(1).await.text(), WORDS);
         }
-        held.went_on_once().await;
+        held.assert_continued_once().await;
     }
 }
 
 #[tokio::test]
-async fn the_last_holds_of_a_run_decided_by_hand_and_in_parts_have_one_continuation() {
+async fn the_last_holds_of_a_run_decided_concurrently_have_one_continuation() {
     let app = alone().await;
     the_last_two_holds_are_decided_at_once([&app, &app]).await;
 }
@@ -208,11 +209,11 @@ async fn the_last_hold_is_decided_twice(at: [&Embedded; 2]) {
         let parts = [id];
         let (by_hand, first, second) =
             tokio::join!(by_hand, held.posts_yes(1, &parts), held.posts_yes(0, &parts));
-        told_or_late(&by_hand);
+        assert_words_or_late(&by_hand);
         for turn in [first, second] {
             assert_eq!(turn.text(), WORDS, "a page that answered sees what came of it: {}", turn.raw);
         }
-        held.went_on_once().await;
+        held.assert_continued_once().await;
     }
     let effects = at.iter().flat_map(|app| app.ledger.lines());
     let mut effects: Vec<_> =

@@ -1,4 +1,4 @@
-//! The OpenAPI document: the one that is committed, and whole.
+//! The OpenAPI document: committed, served and complete.
 
 use crate::support::Embedded;
 use serde_json::{Value, json};
@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// What the binary prints. It needs no configuration, no database and no folder.
+/// The output of `holdpoint openapi`. The command needs no configuration, no database and no folder.
 fn printed() -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     let output = command.arg("openapi").env_clear().current_dir(&dir).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "it leaves nothing behind");
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "the command creates no file");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -20,7 +20,7 @@ fn document() -> Value {
     serde_json::from_str(&printed()).unwrap()
 }
 
-/// Every operation with its method and path.
+/// Every operation by its method and path.
 fn operations(document: &Value) -> BTreeMap<String, &Value> {
     let paths = document["paths"].as_object().unwrap();
     let of_path = |(path, item): (&String, &'static str)| format!("{item} {path}");
@@ -35,7 +35,7 @@ fn operations(document: &Value) -> BTreeMap<String, &Value> {
     all
 }
 
-/// Calls `see` with every value of the document and the way to it.
+/// Calls `see` with every value of the document and its path.
 fn walk(value: &Value, path: &str, see: &mut impl FnMut(&str, &Value)) {
     see(path, value);
     match value {
@@ -50,7 +50,7 @@ fn walk(value: &Value, path: &str, see: &mut impl FnMut(&str, &Value)) {
 }
 
 #[test]
-fn the_committed_document_is_the_one_of_this_server() {
+fn the_committed_document_matches_this_server() {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi/holdpoint.json");
     let committed = std::fs::read_to_string(committed).unwrap_or_default();
     assert!(
@@ -68,7 +68,7 @@ async fn the_served_document_is_the_printed_one() {
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own_and_says_what_it_does() {
+fn every_operation_has_a_unique_name_and_a_summary() {
     let document = document();
     let operations = operations(&document);
     assert!(operations.len() >= 13, "{operations:#?}");
@@ -83,7 +83,7 @@ fn every_operation_has_a_name_of_its_own_and_says_what_it_does() {
 }
 
 #[test]
-fn every_operation_documents_its_failures_in_the_one_shape() {
+fn every_operation_documents_its_failures_with_the_error_schema() {
     let document = document();
     let shape = json!({ "$ref": "#/components/schemas/ErrorBody" });
     for (route, operation) in operations(&document) {
@@ -103,7 +103,7 @@ fn every_operation_documents_its_failures_in_the_one_shape() {
 }
 
 #[test]
-fn every_operation_asks_for_a_token() {
+fn every_operation_requires_a_token() {
     let document = document();
     let scheme = &document["components"]["securitySchemes"]["bearer"];
     assert_eq!((&scheme["type"], &scheme["scheme"]), (&json!("http"), &json!("bearer")));
@@ -114,7 +114,7 @@ fn every_operation_asks_for_a_token() {
 }
 
 #[test]
-fn every_path_parameter_is_declared_and_every_reference_leads_somewhere() {
+fn every_path_parameter_is_declared_and_every_reference_resolves() {
     let document = document();
     for (route, operation) in operations(&document) {
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
@@ -137,7 +137,7 @@ fn every_path_parameter_is_declared_and_every_reference_leads_somewhere() {
     assert!(references > 100, "{references}");
 }
 
-/// Every schema that is posted, with the operation that takes it.
+/// Every schema of a request body, with the operation that takes it.
 fn posted(document: &Value) -> BTreeMap<String, String> {
     let reference = "/requestBody/content/application~1json/schema/$ref";
     let of = |(route, operation): (String, &Value)| {
@@ -148,9 +148,9 @@ fn posted(document: &Value) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn only_validated_and_what_is_posted_may_be_null() {
+fn only_validated_and_request_fields_are_nullable() {
     let document = document();
-    assert_eq!(document["openapi"], "3.0.0", "where null is said by nullable");
+    assert_eq!(document["openapi"], "3.0.0", "OpenAPI 3.0 expresses null with nullable");
     let mut nullable = Vec::new();
     walk(&document, "#", &mut |path, value| {
         let is_word = path.rsplit_once("/enum/").is_some_and(|(field, _)| {
@@ -171,7 +171,7 @@ fn only_validated_and_what_is_posted_may_be_null() {
 }
 
 #[test]
-fn paths_are_there_once_and_the_servers_are_the_root_and_api() {
+fn paths_are_listed_once_and_the_servers_are_the_root_and_api() {
     let document = document();
     assert_eq!(document["servers"], json!([{ "url": "/" }, { "url": "/api" }]));
     let paths = document["paths"].as_object().unwrap();
@@ -179,7 +179,7 @@ fn paths_are_there_once_and_the_servers_are_the_root_and_api() {
 }
 
 #[test]
-fn the_document_says_where_no_other_field_is_taken() {
+fn the_document_declares_which_bodies_allow_no_other_field() {
     let document = document();
     let posted = posted(&document);
     assert!(posted.len() >= 5, "{posted:?}");
@@ -203,7 +203,7 @@ async fn the_examples_of_the_document_can_be_posted() {
         let method = method.to_uppercase().parse().unwrap();
         let request = app.client.http.request(method, app.client.url(&path)).json(&body["example"]);
         let answer = app.client.send(request).await;
-        // The call that the example decides is nobody's.
+        // The call id in the example does not exist.
         let decides = ["/qa/validate_tool", "/approve", "/reject", "/approvals/{tool_call_id}"];
         let expected: &[u16] =
             if decides.iter().any(|end| path.ends_with(end)) { &[404] } else { &[200, 201] };
@@ -214,7 +214,7 @@ async fn the_examples_of_the_document_can_be_posted() {
 }
 
 #[test]
-fn links_lead_to_operations_and_to_what_those_take() {
+fn links_name_existing_operations_parameters_and_headers() {
     let document = document();
     let operations = operations(&document);
     let by_id = |id: &Value| operations.values().find(|operation| operation["operationId"] == *id);
@@ -240,7 +240,7 @@ fn links_lead_to_operations_and_to_what_those_take() {
 }
 
 #[tokio::test]
-async fn a_method_that_a_resource_does_not_have_is_405_with_those_that_it_has() {
+async fn an_unsupported_method_gets_405_and_the_list_of_supported_methods() {
     let app = Embedded::start().await;
     let document = document();
     let mut resources: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Traces, as a collector gets them.
+//! Traces, as a collector receives them.
 
 use crate::support::Watched;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// A collector that keeps what it is sent.
+/// A collector that keeps the requests that it receives.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
 
@@ -81,7 +81,7 @@ fn hex(id: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_its_turn_model_calls_and_tools_are_one_trace_that_goes_on_from_the_callers() {
+async fn a_request_with_its_turn_model_calls_and_tools_continues_the_callers_trace() {
     let (collector, endpoint) = Collector::start().await;
     let watched =
         Watched::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &endpoint), ("HOLDPOINT_LOG__LEVEL", "off")]).await;
@@ -93,7 +93,7 @@ async fn a_request_its_turn_model_calls_and_tools_are_one_trace_that_goes_on_fro
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
     assert_eq!(ann.approve(id).await.body["state"], "succeeded");
     ann.say(&thread, "refuse canary-words").await;
-    // What is not sent yet is when the server stops.
+    // Unsent spans are sent when the server stops.
     watched.finish();
 
     let spans = collector.spans();
@@ -133,10 +133,10 @@ async fn a_request_its_turn_model_calls_and_tools_are_one_trace_that_goes_on_fro
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_gone_is_said_and_keeps_nobody() {
+async fn an_unresponsive_collector_is_logged_and_does_not_block_shutdown() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = format!("http://{}", taken.local_addr().unwrap());
-    // It takes connections and says nothing: a port that is free again is another test's.
+    // The listener accepts connections and never answers. A released port could be reused by another test.
     std::thread::spawn(move || taken.incoming().for_each(drop));
     let watched = Watched::start(&[("HOLDPOINT_LOG__OTLP_ENDPOINT", &nobody)]).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);
@@ -148,7 +148,7 @@ async fn a_collector_that_is_gone_is_said_and_keeps_nobody() {
 }
 
 #[tokio::test]
-async fn the_usual_name_of_the_collectors_url_is_read() {
+async fn the_standard_environment_variable_of_the_collector_url_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     command

@@ -1,4 +1,4 @@
-//! A database that goes away under a running server, and comes back.
+//! A database that goes down under a running server, and comes back.
 
 use crate::support::{Client, Cluster, Embedded, Proxy, Rows, call, eventually, postgres};
 use futures::future::join_all;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long somebody who is refused may wait for that.
+/// The longest time until a refusal.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn on_postgres_a_hold_outlives_a_crash_of_the_database_and_the_server_goes_on() {
+async fn on_postgres_a_hold_and_the_server_survive_a_crash_of_the_database() {
     let cluster = Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
@@ -23,7 +23,7 @@ async fn on_postgres_a_hold_outlives_a_crash_of_the_database_and_the_server_goes
     cluster.stop_now();
     let refused = app.client.approve(&id).await;
     assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
-    assert_eq!(app.ledger.lines(), Vec::<String>::new(), "a yes that is not saved runs nothing");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new(), "an approval that is not stored runs nothing");
 
     cluster.start_again();
     let ready = async || (app.client.get("/readyz").await.status == 200).then_some(());
@@ -39,37 +39,37 @@ async fn on_postgres_a_hold_outlives_a_crash_of_the_database_and_the_server_goes
 const CALLS: usize = 60;
 const CRASHES: usize = 3;
 
-/// What came of a decision that was said until somebody answered.
-struct Told {
+/// The result of a decision that was retried until it got a final answer.
+struct Outcome {
     id: String,
     yes: bool,
-    /// Whether it is in force, by the answer.
+    /// Whether the answer reports this decision as the one in force.
     acknowledged: bool,
-    /// How often there was no database to ask.
-    in_vain: usize,
+    /// The number of attempts that found no database.
+    outages: usize,
 }
 
-async fn decide(client: &Client, id: &str, yes: bool) -> Told {
+async fn decide(client: &Client, id: &str, yes: bool) -> Outcome {
     let body = json!({ "toolCallId": id, "isValidated": yes });
-    let mut in_vain = 0;
+    let mut outages = 0;
     let answer = async || {
         let answer = client.validate(&body).await;
         match answer.status {
             200 | 202 => Some(true),
             409 => Some(false),
             503 => {
-                in_vain += 1;
+                outages += 1;
                 None
             }
             other => panic!("{other}: {:?}", answer.body),
         }
     };
     let acknowledged = eventually("the database is there again", answer).await;
-    Told { id: id.to_owned(), yes, acknowledged, in_vain }
+    Outcome { id: id.to_owned(), yes, acknowledged, outages }
 }
 
 #[tokio::test]
-async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_database_in_mid_decision() {
+async fn on_postgres_every_acknowledged_decision_survives_database_crashes() {
     let cluster = Arc::new(Cluster::start());
     let url = cluster.database().await;
     let change = |config: &mut Config| {
@@ -88,9 +88,8 @@ async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_databas
     let ids = client.say(&thread, "pay all").await.pending();
     assert_eq!(ids.len(), CALLS);
 
-    // Yes at one server against no at the other, for one call after the other, while the database goes down and
-    // comes back.
-    let mut told = Vec::new();
+    // One server approves and the other rejects, for one call after the other, while the database restarts.
+    let mut outcomes = Vec::new();
     for (n, ids) in ids.chunks(CALLS / (2 * CRASHES)).enumerate() {
         let deciders = ids.iter().flat_map(|id| [true, false].map(|yes| (id, yes)));
         let servers = &servers;
@@ -98,7 +97,7 @@ async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_databas
         let crash = async {
             if n.is_multiple_of(2) {
                 let cluster = cluster.clone();
-                // Beside the servers, which run on this thread.
+                // On another thread, because the servers run on this one.
                 let crash = move || {
                     cluster.stop_now();
                     cluster.start_again();
@@ -107,9 +106,9 @@ async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_databas
             }
         };
         let (answers, ()) = tokio::join!(join_all(deciders), crash);
-        told.extend(answers);
+        outcomes.extend(answers);
     }
-    assert_eq!(told.len(), 2 * CALLS);
+    assert_eq!(outcomes.len(), 2 * CALLS);
 
     let at_rest = async || {
         let open = "tool_calls WHERE state IN ('pending', 'approved', 'executing')";
@@ -123,11 +122,11 @@ async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_databas
     assert_eq!(rows.len(), CALLS, "one decision each");
     let rows: HashMap<&str, _> =
         rows.iter().map(|row| (row["tool_call_id"].as_str().unwrap(), row)).collect();
-    for Told { id, yes, acknowledged, .. } in &told {
+    for Outcome { id, yes, acknowledged, .. } in &outcomes {
         let row = rows[id.as_str()];
         assert_eq!((row["verdict"] == "approve") == *yes, *acknowledged, "{row}");
     }
-    assert!(told.iter().any(|told| told.in_vain > 0), "some came while the database was down");
+    assert!(outcomes.iter().any(|outcome| outcome.outages > 0), "some came while the database was down");
     let mut lines: Vec<_> = servers.iter().flat_map(|server| server.ledger.lines()).collect();
     let ran = lines.len();
     lines.sort_unstable();
@@ -140,7 +139,8 @@ async fn on_postgres_every_acknowledged_decision_outlives_crashes_of_the_databas
     assert_eq!(client.go_on(&thread).await.text(), "All is said.");
 }
 
-/// Has the database take no end of a call or of a turn, and count the tries: sequences forget nothing.
+/// Makes the database refuse the end of every call and run, and counts the attempts in sequences, which a
+/// rollback does not reset.
 const NO_ENDS: &str = "
     CREATE SEQUENCE calls_tried; CREATE SEQUENCE turns_tried;
     CREATE FUNCTION no_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -152,7 +152,7 @@ const NO_ENDS: &str = "
         EXECUTE FUNCTION no_end('turns_tried')";
 
 #[tokio::test]
-async fn on_postgres_the_end_of_a_tool_and_of_a_turn_are_written_once_the_database_takes_them() {
+async fn on_postgres_the_ends_of_a_tool_and_a_turn_are_retried_until_the_database_accepts_them() {
     let url = postgres().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let thread = app.client.thread().await;
@@ -181,7 +181,8 @@ async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_no
     };
     let (_, id) = app.held("pay", "10").await;
     assert!(app.rows.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.is_ok());
-    let refused = timeout(PATIENCE, app.client.approve(&id)).await.expect("it does not wait for ever");
+    let refused =
+        timeout(PATIENCE, app.client.approve(&id)).await.expect("the decision does not wait forever");
     assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{:?}", refused.body);
     assert!(app.rows.change("ROLLBACK").await.is_ok());
     assert_eq!(app.client.call(&id).await["state"], "pending");
@@ -190,16 +191,17 @@ async fn on_postgres_a_decision_that_waits_too_long_for_a_lock_is_refused_and_no
 }
 
 #[tokio::test]
-async fn on_postgres_a_wire_that_swallows_everything_takes_nobody_with_it() {
+async fn on_postgres_a_silent_database_connection_blocks_no_request_for_long() {
     let url = postgres().await;
     let (proxy, through) = Proxy::before(&url).await;
     let app = Embedded::with(|config| {
         config.database.url = through.into();
-        // Two for what is urgent: both are taken.
+        // Two of the connections are for urgent work; the two decisions occupy both.
         config.database.max_connections = 8;
     })
     .await;
-    // One holds a lock; within its transaction it would see the others as they were when it first looked.
+    // One session holds the lock. Inside its transaction, it would keep seeing its first snapshot of
+    // `pg_stat_activity`.
     let (beside, eye) = (Rows::open(&url).await, Rows::open(&url).await);
     let (_, one) = app.held("pay", "1").await;
     let (_, other) = app.held("pay", "2").await;
@@ -212,7 +214,7 @@ async fn on_postgres_a_wire_that_swallows_everything_takes_nobody_with_it() {
         proxy.swallow();
         silent.set(true);
     };
-    // Again and again until then: a decision waits for a lock for 5 s only.
+    // Each decision is retried until then, because a decision waits at most 5 s for a lock.
     let decided = async |id: &str| loop {
         let answer = app.client.approve(id).await;
         if silent.get() {

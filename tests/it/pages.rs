@@ -1,4 +1,4 @@
-//! Pages of lists: they end early where their items are long, and miss none.
+//! Pages of lists: a page ends early where its items are long, and no item is missed.
 
 use crate::support::{Embedded, call};
 use serde_json::{Value, json};
@@ -32,7 +32,8 @@ async fn pages(app: &Embedded, path: &str) -> Vec<Vec<Value>> {
     }
 }
 
-/// The values of a field of the items on all pages, which are several, one of them with several items.
+/// The values of a field of the items on all pages. Asserts that there are several pages, one of them with
+/// several items.
 fn all_of(pages: &[Vec<Value>], field: &str) -> Vec<Value> {
     assert!(pages.len() > 1, "{pages:?}");
     assert!(pages.iter().any(|page| page.len() > 1), "{pages:?}");
@@ -41,7 +42,7 @@ fn all_of(pages: &[Vec<Value>], field: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_page_of_messages_ends_where_they_get_too_long() {
+async fn a_page_of_messages_ends_at_the_byte_limit() {
     let app = short().await;
     let thread = app.client.thread().await;
     let words: Vec<String> = (0..8).map(|n| format!("{n} {}", "x".repeat(300))).collect();
@@ -49,7 +50,7 @@ async fn a_page_of_messages_ends_where_they_get_too_long() {
         app.scene.says("ok");
         app.client.say(&thread, words).await;
     }
-    // One that is longer than a page by itself.
+    // An item that is longer than a page by itself.
     let long = "y".repeat(3000);
     app.scene.says(&long);
     app.client.say(&thread, "long").await;
@@ -62,7 +63,7 @@ async fn a_page_of_messages_ends_where_they_get_too_long() {
         assert!(pages[0][0].to_string().contains(&long), "{format}");
         let ids = all_of(&pages, id);
         assert_eq!(ids.len(), 18, "{format}");
-        // The newest page first, each page oldest first.
+        // The newest page comes first; the items of each page are oldest first.
         let oldest_first: Vec<Value> = pages.into_iter().rev().flatten().collect();
         let texts = oldest_first.iter().map(Value::to_string).filter(|message| message.contains("xxx"));
         for (words, message) in words.iter().zip(texts) {
@@ -72,7 +73,7 @@ async fn a_page_of_messages_ends_where_they_get_too_long() {
 }
 
 #[tokio::test]
-async fn a_page_of_held_calls_ends_where_they_get_too_long() {
+async fn a_page_of_held_calls_ends_at_the_byte_limit() {
     let app = short().await;
     let thread = app.client.thread().await;
     let calls: Vec<_> = (0..7).map(|n| call("", "pay", &json!({ "note": format!("{n}") }))).collect();
@@ -90,7 +91,7 @@ async fn a_page_of_held_calls_ends_where_they_get_too_long() {
 }
 
 #[tokio::test]
-async fn a_page_of_events_and_of_threads_and_grants_ends_where_they_get_too_long() {
+async fn pages_of_events_threads_and_grants_end_at_the_byte_limit() {
     let app = short().await;
     let thread = app.client.thread().await;
     let calls: Vec<_> = (0..4).map(|n| call("", "look", &json!({ "note": format!("{n}") }))).collect();
@@ -113,8 +114,8 @@ async fn a_page_of_events_and_of_threads_and_grants_ends_where_they_get_too_long
 }
 
 #[tokio::test]
-async fn rows_that_are_longer_than_a_page_are_not_read_for_it() {
-    // What is counted of a message beside its words: arguments and results, which `format` may leave out.
+async fn rows_beyond_the_byte_limit_of_a_page_are_not_read() {
+    // Arguments and results count toward the length of a message, although `format` may omit them.
     let app = short().await;
     let thread = app.client.thread().await;
     for n in 0..4 {

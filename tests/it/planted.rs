@@ -1,4 +1,4 @@
-//! What the torture run breaks is in no server that anybody else builds.
+//! The failpoints and planted bugs of the torture run exist in no regular build of the server.
 
 #[test]
 fn the_server_is_built_without_failpoints_and_planted_bugs() {

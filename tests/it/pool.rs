@@ -1,4 +1,4 @@
-//! Nobody holds a connection of the database while a model or a tool runs.
+//! No database connection is held while a model or a tool runs.
 
 use crate::support::{Embedded, Rows, call, eventually, postgres};
 use futures::future::join_all;
@@ -6,13 +6,13 @@ use serde_json::json;
 use std::time::Duration;
 
 const STUCK: usize = 50;
-/// More turns that wait for a tool or their model than there are connections.
+/// More turns that wait for a tool or their model than the pool has connections.
 const SPEAKING: usize = 5;
 /// Events of a step with one call.
 const CALLING: usize = 4;
 
 #[tokio::test]
-async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_answer() {
+async fn decisions_and_reads_are_answered_with_two_connections_and_fifty_stuck_tools() {
     let app = Embedded::with(|config| {
         config.database.max_connections = 2;
         config.approval.wait = Duration::ZERO;
@@ -32,7 +32,7 @@ async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_an
     for _ in &ids {
         app.ledger.wait_begun().await;
     }
-    // One that is held already, so that there is something to decide.
+    // A call that is held already, to be decided later.
     let (other, held) = app.held("pay", "10").await;
     for n in 0..SPEAKING {
         app.scene.calls(&[call(&format!("d{n}"), "dawdle", &json!({ "note": "1" }))]);
@@ -62,7 +62,7 @@ async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_an
             eventually("all turns wait for their model", asked).await;
         };
         asked(SPEAKING).await;
-        // Nobody waits for its outcome, which may be there all the same.
+        // The response does not wait for the outcome, but may contain it.
         assert!(matches!(app.client.approve(&held).await.status, 200 | 202));
         app.client.becomes(&held, "succeeded").await;
         answers().await;
@@ -84,7 +84,7 @@ async fn with_two_connections_and_fifty_stuck_tools_decisions_and_reads_still_an
 }
 
 #[tokio::test]
-async fn on_postgres_a_decision_waits_for_no_chat_that_has_taken_the_last_connection() {
+async fn on_postgres_a_decision_does_not_wait_for_a_chat_that_holds_the_last_connection() {
     let url = postgres().await;
     let beside = Rows::open(&url).await;
     let app = Embedded::with(|config| {
@@ -98,7 +98,7 @@ async fn on_postgres_a_decision_waits_for_no_chat_that_has_taken_the_last_connec
     app.rows.change(&lock).await.unwrap();
     app.scene.says("At last.");
     let decide = async {
-        // The chat, with its connection.
+        // The chat holds its connection.
         beside.somebody_waits_for_a_lock().await;
         let approved = app.client.approve(&id).await;
         assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")));

@@ -1,11 +1,11 @@
-//! What a provider wants back with its answers: it comes back for days and through restarts, and to nobody else.
+//! Provider state: it is returned to its provider after days and restarts, and to no other provider.
 
 use crate::support::strict::{ANNOUNCED, DONE, SEALED, STRICT, Strict, StrictWire, THOUGHTS};
 use crate::support::{Asked, Client, Entry, Home, Process, Turn};
 use serde_json::Value;
 
-/// One test for each way of sealing. The other server, of the second number, is one that would take the state of
-/// the first for its own: its wire keeps it in the same form.
+/// One test per way of sealing. The first number is the wire of the model; the second is another server that
+/// would accept the state of the first as its own, because its wire has the same format.
 macro_rules! on_each_wire {
     ($($test:ident),* $(,)?) => {
         on_each_wire!(@ deepseek 0 1 [$($test),*]);
@@ -27,10 +27,10 @@ macro_rules! on_each_wire {
 }
 
 on_each_wire![
-    it_comes_back_after_a_hold_and_a_restart,
-    it_comes_back_with_its_model,
-    another_model_does_not_get_it,
-    another_server_does_not_get_it,
+    provider_state_returns_after_a_hold_and_a_restart,
+    provider_state_returns_when_its_model_returns,
+    provider_state_is_not_sent_to_another_model,
+    provider_state_is_not_sent_to_another_server,
 ];
 
 /// A server with this model.
@@ -38,12 +38,12 @@ fn start(home: &Home, model: &Strict, wire: &StrictWire, name: &str) -> Process 
     home.start(wire.provider, name, &model.base_url(), "{}")
 }
 
-/// Asks for what needs a yes; the call.
+/// Asks for a call that requires approval. Returns the call.
 async fn held(home: &Home, client: &Client, thread: &str, wire: &StrictWire) -> String {
     std::fs::write(home.file("old.txt"), "old").unwrap();
     let turn = client.say(thread, "remove old.txt").await;
     let thoughts = if wire.thinks { "g" } else { "" };
-    // Arguments that are empty have no pieces on some wires.
+    // On some wires, empty arguments have no deltas.
     assert_eq!(turn.codes().replace('c', ""), format!("f{thoughts}0bb99a8ed"), "{}", turn.raw);
     assert_eq!(turn.text(), ANNOUNCED);
     if wire.thinks {
@@ -63,7 +63,7 @@ fn done(turn: &Turn) {
     assert_eq!((turn.text().as_str(), turn.all('3').len()), (DONE, 0), "{}", turn.raw);
 }
 
-async fn it_comes_back_after_a_hold_and_a_restart(wire: &'static StrictWire, _: &StrictWire) {
+async fn provider_state_returns_after_a_hold_and_a_restart(wire: &'static StrictWire, _: &StrictWire) {
     let (home, model) = (Home::new().await, Strict::start(wire).await);
     let mut server = start(&home, &model, wire, "thinker");
     let thread = server.client.thread().await;
@@ -81,11 +81,11 @@ async fn it_comes_back_after_a_hold_and_a_restart(wire: &'static StrictWire, _: 
     let server = start(&home, &model, wire, "thinker");
     done(&server.client.say(&thread, "thanks").await);
     let asked = model.finish(&[]);
-    told_all(&asked[2]);
+    assert_whole_conversation(&asked[2]);
     each_change_is_refused(wire, &asked).await;
 }
 
-/// The model is as strict as it says: with any one seal changed it refuses.
+/// The model is strict: it refuses the request if any one seal is changed.
 async fn each_change_is_refused(wire: &'static StrictWire, asked: &[Asked]) {
     let model = Strict::start(wire).await;
     let client = Client::new(String::new());
@@ -107,7 +107,7 @@ async fn each_change_is_refused(wire: &'static StrictWire, asked: &[Asked]) {
     model.finish(&refused);
 }
 
-/// Where in this value seals are.
+/// The pointers of the seals within this value.
 fn seals(value: &Value, pointer: String) -> Vec<String> {
     match value {
         Value::String(text) if text.contains(SEALED) => vec![pointer],
@@ -122,7 +122,7 @@ fn seals(value: &Value, pointer: String) -> Vec<String> {
     }
 }
 
-async fn it_comes_back_with_its_model(wire: &'static StrictWire, _: &StrictWire) {
+async fn provider_state_returns_when_its_model_returns(wire: &'static StrictWire, _: &StrictWire) {
     let (home, model) = (Home::new().await, Strict::start(wire).await);
     let mut server = start(&home, &model, wire, "thinker");
     let thread = server.client.thread().await;
@@ -140,10 +140,10 @@ async fn it_comes_back_with_its_model(wire: &'static StrictWire, _: &StrictWire)
     let [_, without, with] = &asked[..] else { panic!("{asked:#?}") };
     nothing_sealed(without);
     assert!(!seals(&with.body, String::new()).is_empty());
-    told_all(with);
+    assert_whole_conversation(with);
 }
 
-async fn another_model_does_not_get_it(wire: &'static StrictWire, _: &StrictWire) {
+async fn provider_state_is_not_sent_to_another_model(wire: &'static StrictWire, _: &StrictWire) {
     let (home, model) = (Home::new().await, Strict::start(wire).await);
     let mut server = start(&home, &model, wire, "thinker");
     let thread = server.client.thread().await;
@@ -157,10 +157,10 @@ async fn another_model_does_not_get_it(wire: &'static StrictWire, _: &StrictWire
     let asked = model.finish(&[]);
     let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
     nothing_sealed(second);
-    told_all(third);
+    assert_whole_conversation(third);
 }
 
-async fn another_server_does_not_get_it(wire: &'static StrictWire, next: &'static StrictWire) {
+async fn provider_state_is_not_sent_to_another_server(wire: &'static StrictWire, next: &'static StrictWire) {
     let (home, model) = (Home::new().await, Strict::start(wire).await);
     let mut server = start(&home, &model, wire, "thinker");
     let thread = server.client.thread().await;
@@ -176,10 +176,10 @@ async fn another_server_does_not_get_it(wire: &'static StrictWire, next: &'stati
     let asked = successor.finish(&[]);
     let [second, third] = &asked[..] else { panic!("{asked:#?}") };
     nothing_sealed(second);
-    told_all(third);
+    assert_whole_conversation(third);
 }
 
-/// The conversation without what the first model sealed.
+/// Asserts that the conversation is complete and contains no seal of the first model.
 fn nothing_sealed(asked: &Asked) {
     assert_eq!(seals(&asked.body, String::new()), Vec::<String>::new());
     let [Entry::Words { .. }, Entry::Calls { text, calls }, Entry::Answers(answers)] =
@@ -192,8 +192,8 @@ fn nothing_sealed(asked: &Asked) {
     assert_eq!((calls, answers.len()), (vec!["list_files", "delete_file"], 2));
 }
 
-/// The whole conversation, whoever had which part in it.
-fn told_all(asked: &Asked) {
+/// Asserts that the conversation is complete, whichever model wrote which part.
+fn assert_whole_conversation(asked: &Asked) {
     let [
         _,
         Entry::Calls { .. },

@@ -1,4 +1,4 @@
-//! `holdpoint purge`: what deleted threads hold is erased, and what was decided stays.
+//! `holdpoint purge`: erases the payloads of deleted threads and keeps the evidence of decisions.
 
 use crate::support::{Place, Rows, eventually};
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ const SECRET: &str = "heron";
 
 const ALL: [&str; 3] = ["purge", "--older-than", "0s"];
 
-/// How many threads were purged, and how many in part.
+/// Runs the purge and returns how many threads it purged wholly, and how many in part.
 fn purge(place: &Place, args: &[&str]) -> [u64; 2] {
     let ended = place.operate(args);
-    assert_eq!(ended.stderr, "", "no bar without a terminal");
+    assert_eq!(ended.stderr, "", "no progress bar without a terminal");
     let numbers: Vec<u64> =
         ended.said().lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
     numbers.try_into().unwrap()
@@ -29,7 +29,7 @@ const PAYLOADS: [&str; 6] = ["threads", "messages", "message_steps", "runs", "to
 const EVIDENCE: [&str; 3] = ["decisions", "events", "grants"];
 
 #[tokio::test]
-async fn deleted_threads_hold_no_words_inputs_or_results_any_more_and_others_hold_all_of_theirs() {
+async fn purge_erases_the_texts_inputs_and_results_of_deleted_threads_only() {
     let place = Place::new().await;
     place.go();
     let server = place.start("30s");
@@ -43,7 +43,7 @@ async fn deleted_threads_hold_no_words_inputs_or_results_any_more_and_others_hol
         let id = place.hold(client, &thread, note).await;
         let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": format!("{note}-2") } });
         assert_eq!(client.validate(&edited).await.body["state"], "succeeded");
-        assert!(client.go_on(&thread).await.text().contains(note), "the model speaks of the result");
+        assert!(client.go_on(&thread).await.text().contains(note), "the model repeats the result");
         threads.push(thread);
     }
     let [deleted, kept] = &threads[..] else { unreachable!() };
@@ -54,15 +54,15 @@ async fn deleted_threads_hold_no_words_inputs_or_results_any_more_and_others_hol
     let evidence = rows_of(&rows, &EVIDENCE).await;
     for table in PAYLOADS {
         let holds = json!(rows_of(&rows, &[table]).await).to_string().contains(SECRET);
-        assert_eq!(holds, table != "runs", "{table}: otherwise this test shows nothing");
+        assert_eq!(holds, table != "runs", "{table}: otherwise this test proves nothing");
     }
 
-    assert_eq!(purge(&place, &["purge", "--older-than", "1h"]), [0, 0], "it was deleted just now");
+    assert_eq!(purge(&place, &["purge", "--older-than", "1h"]), [0, 0], "too recent");
     assert_eq!(rows_of(&rows, &PAYLOADS).await, full);
 
     assert_eq!(purge(&place, &ALL), [1, 0]);
     let erased = rows_of(&rows, &PAYLOADS).await;
-    // The model of these tests makes a call's id from its note.
+    // The model of these tests derives a call's id from its note.
     let ids = format!("\"p-{SECRET}\"");
     assert!(!json!(erased).to_string().replace(&ids, "").contains(SECRET), "{erased:#?}");
     assert_eq!(erased.len(), full.len(), "the rows stay");
@@ -71,17 +71,17 @@ async fn deleted_threads_hold_no_words_inputs_or_results_any_more_and_others_hol
     let call = rows.all("SELECT name, state, decided_by FROM tool_calls WHERE erased_at IS NOT NULL").await;
     assert_eq!(call, [json!({ "name": "transfer", "state": "succeeded", "decided_by": "user:local" })]);
     let bytes = rows.all("SELECT bytes FROM threads WHERE erased_at IS NOT NULL").await;
-    assert!(bytes[0]["bytes"].as_i64().unwrap() < 20, "the counter follows: {bytes:?}");
+    assert!(bytes[0]["bytes"].as_i64().unwrap() < 20, "the counter is reduced: {bytes:?}");
 
-    assert_eq!(purge(&place, &ALL), [0, 0], "once");
+    assert_eq!(purge(&place, &ALL), [0, 0], "a thread is purged once");
     assert_eq!(rows_of(&rows, &PAYLOADS).await, erased);
     assert_eq!(client.get(&format!("/threads/{deleted}")).await.status, 404);
 }
 
 #[tokio::test]
-async fn what_is_still_under_way_is_purged_after_it_has_ended() {
+async fn a_running_call_is_purged_after_it_has_ended() {
     let place = Place::new().await;
-    // The deletion asks the tool to stop, and the tool does not.
+    // The deletion asks the tool to stop; this tool ignores that.
     let server = place.start_with("0s", &[("HOLDPOINT_TOOLS__CANCEL_GRACE", "10m")]);
     let thread = server.client.thread().await;
     let id = place.hold(&server.client, &thread, "10").await;
@@ -102,7 +102,7 @@ async fn what_is_still_under_way_is_purged_after_it_has_ended() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_into_a_purged_call() {
+async fn a_purged_call_cannot_be_changed() {
     let place = Place::new().await;
     let (mut server, thread, id) = place.in_mid_tool().await;
     server.kill();
@@ -141,7 +141,7 @@ async fn nothing_is_written_into_a_purged_call() {
 }
 
 #[tokio::test]
-async fn an_age_that_is_none_is_refused_by_name() {
+async fn an_invalid_age_is_refused_by_the_name_of_its_option() {
     let place = Place::new().await;
     place.operate(&["purge"]).refused_for("--older-than");
     place.operate(&["purge", "--older-than", "soon"]).refused_for("--older-than");

@@ -1,4 +1,4 @@
-//! `approvals`: tools that want several people.
+//! `approvals`: tools that require several approvers.
 
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
@@ -8,7 +8,8 @@ use holdpoint::config::{Config, ToolRules};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// `pay` wants so many people, of whom who asked may be one; `refuse` as many others.
+/// `pay` requires this many approvals, of which the requester may give one; `refuse` requires as many from
+/// others.
 fn wanting(people: u8) -> impl FnOnce(&mut Config) {
     move |config| {
         with_tokens(config);
@@ -19,7 +20,7 @@ fn wanting(people: u8) -> impl FnOnce(&mut Config) {
     }
 }
 
-/// A server that speaks for `alice` of `acme`.
+/// A server whose client is `alice` of `acme`.
 async fn office(people: u8) -> Embedded {
     let mut app = Embedded::with(wanting(people)).await;
     app.client = alice(&app);
@@ -34,7 +35,8 @@ fn chief(app: &Embedded, user: &str) -> Client {
     app.client.as_user("acme", user, &["chief"])
 }
 
-/// The answer to a yes that is not enough: in which words, and whether it had been said before.
+/// Asserts the response to an approval below the quorum: its text, and whether the same approval was stored
+/// before.
 #[track_caller]
 fn waits_for(more: &str, again: bool, id: &str, answer: &Answer) {
     let result = format!("Approved. {more} to approve it before it runs.");
@@ -45,27 +47,27 @@ fn waits_for(more: &str, again: bool, id: &str, answer: &Answer) {
 
 const ONE_MORE: &str = "One more person has";
 
-/// Who said what of a call, and whether that decided it, in no order.
-async fn voices(app: &Embedded, id: &str) -> Vec<(String, String, bool)> {
+/// The votes on a call and whether each decided it, sorted.
+async fn votes(app: &Embedded, id: &str) -> Vec<(String, String, bool)> {
     let rows = app
         .rows
         .all(&format!("SELECT actor, verdict, final FROM decisions WHERE tool_call_id = '{id}'"))
         .await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let is_final = |value: &Value| value.as_bool().unwrap_or_else(|| value == 1);
-    let mut voices: Vec<_> = rows
+    let mut votes: Vec<_> = rows
         .iter()
         .map(|row| (text(&row["actor"]), text(&row["verdict"]), is_final(&row["final"])))
         .collect();
-    voices.sort();
-    voices
+    votes.sort();
+    votes
 }
 
-fn voice(actor: &str, verdict: &str, is_final: bool) -> (String, String, bool) {
+fn vote(actor: &str, verdict: &str, is_final: bool) -> (String, String, bool) {
     (format!("user:{actor}"), verdict.to_owned(), is_final)
 }
 
-/// How a call stands in this person's list: whether their yes would count, and whose has.
+/// The call in this person's list: whether their approval would count, the quorum, and the approvers so far.
 async fn listed(client: &Client, state: &str, id: &str) -> (bool, Value, Value) {
     let inbox = client.get(&format!("/approvals?state={state}")).await.body;
     let call =
@@ -78,7 +80,7 @@ fn edited(id: &str, note: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_call_runs_once_as_many_people_as_its_tool_wants_have_said_yes() {
+async fn a_call_runs_once_its_quorum_of_approvers_is_reached() {
     let app = office(3).await;
     let (carol, dora, erik) = (chief(&app, "carol"), chief(&app, "dora"), chief(&app, "erik"));
     let (_, id) = app.held("pay", "10").await;
@@ -87,7 +89,7 @@ async fn a_call_runs_once_as_many_people_as_its_tool_wants_have_said_yes() {
     waits_for("2 more people have", true, &id, &carol.approve(&id).await);
     assert_eq!(listed(&carol, "pending", &id).await, (false, json!(3), json!(["user:carol"])));
     assert_eq!(listed(&dora, "pending", &id).await, (true, json!(3), json!(["user:carol"])));
-    // Who asked is one of them.
+    // The requester is one of the approvers.
     waits_for(ONE_MORE, false, &id, &app.client.approve(&id).await);
     let call = app.client.call(&id).await;
     assert_eq!(
@@ -104,8 +106,8 @@ async fn a_call_runs_once_as_many_people_as_its_tool_wants_have_said_yes() {
     }
     assert_eq!(app.client.call(&id).await["decision"]["by"], "user:dora");
     let all =
-        [voice("alice", "approve", false), voice("carol", "approve", false), voice("dora", "approve", true)];
-    assert_eq!(voices(&app, &id).await, all);
+        [vote("alice", "approve", false), vote("carol", "approve", false), vote("dora", "approve", true)];
+    assert_eq!(votes(&app, &id).await, all);
     let who = json!(["user:carol", "user:alice", "user:dora"]);
     assert_eq!(listed(&erik, "succeeded", &id).await, (false, json!(3), who.clone()));
     let event =
@@ -117,7 +119,7 @@ async fn a_call_runs_once_as_many_people_as_its_tool_wants_have_said_yes() {
 }
 
 #[tokio::test]
-async fn one_no_is_final_whoever_says_it_and_whoever_agreed() {
+async fn one_rejection_is_final_whatever_approvals_exist() {
     let app = office(3).await;
     let (carol, dora) = (chief(&app, "carol"), chief(&app, "dora"));
     for (n, (who, by)) in [(&app.client, "alice"), (&carol, "carol"), (&dora, "dora")].into_iter().enumerate()
@@ -126,7 +128,7 @@ async fn one_no_is_final_whoever_says_it_and_whoever_agreed() {
         assert_eq!((app.client.approve(&id).await.status, carol.approve(&id).await.status), (202, 202));
         let rejected = who.reject(&id).await;
         assert_eq!((rejected.status, &rejected.body["state"]), (200, &json!("rejected")), "{by}");
-        assert!(voices(&app, &id).await.contains(&voice(by, "reject", true)));
+        assert!(votes(&app, &id).await.contains(&vote(by, "reject", true)));
         let late = dora.approve(&id).await;
         assert_eq!((late.status, late.code()), (409, "already_decided"));
         assert_eq!(late.body["error"]["details"]["decision"]["by"], format!("user:{by}"));
@@ -135,7 +137,7 @@ async fn one_no_is_final_whoever_says_it_and_whoever_agreed() {
 }
 
 #[tokio::test]
-async fn who_agreed_may_still_cancel_delete_or_be_too_late() {
+async fn an_approval_below_the_quorum_prevents_no_cancel_delete_or_expiry() {
     let app = office(2).await;
     let (_, cancelled) = app.held("pay", "1").await;
     let (thread, deleted) = app.held("pay", "2").await;
@@ -146,10 +148,7 @@ async fn who_agreed_may_still_cancel_delete_or_be_too_late() {
     assert_eq!((answer.status, &answer.body["state"]), (200, &json!("cancelled")));
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     for id in [&cancelled, &deleted] {
-        assert_eq!(
-            voices(&app, id).await,
-            [voice("alice", "approve", false), voice("alice", "cancel", true)]
-        );
+        assert_eq!(votes(&app, id).await, [vote("alice", "approve", false), vote("alice", "cancel", true)]);
     }
     let (_, late) = app.held("pay", "3").await;
     waits_for(ONE_MORE, false, &late, &app.client.approve(&late).await);
@@ -160,7 +159,7 @@ async fn who_agreed_may_still_cancel_delete_or_be_too_late() {
 }
 
 #[tokio::test]
-async fn a_yes_counts_for_its_inputs_alone() {
+async fn an_approval_counts_only_for_its_inputs() {
     let app = office(2).await;
     let (carol, dora) = (chief(&app, "carol"), chief(&app, "dora"));
     let (_, id) = app.held("pay", "10").await;
@@ -169,7 +168,7 @@ async fn a_yes_counts_for_its_inputs_alone() {
     waits_for(ONE_MORE, true, &id, &dora.validate(&edited(&id, "9")).await);
     waits_for(ONE_MORE, false, &id, &app.client.validate(&edited(&id, "8")).await);
     assert_eq!(listed(&dora, "pending", &id).await, (true, json!(2), json!(["user:carol"])), "as proposed");
-    // What is no edit is as proposed, and what does not fit is nobody's yes.
+    // Inputs without a change are as proposed, and invalid inputs count as no approval.
     waits_for(ONE_MORE, true, &id, &carol.validate(&edited(&id, "10")).await);
     assert_eq!(
         dora.validate(&json!({ "toolCallId": id, "isValidated": true, "validatedInputs": {} })).await.status,
@@ -184,7 +183,7 @@ async fn a_yes_counts_for_its_inputs_alone() {
 }
 
 #[tokio::test]
-async fn where_others_are_wanted_who_asked_is_none_of_them() {
+async fn the_requester_is_no_approver_where_another_person_is_required() {
     let app = office(2).await;
     let (carol, dora) = (chief(&app, "carol"), chief(&app, "dora"));
     let (_, id) = app.held("refuse", "10").await;
@@ -196,7 +195,7 @@ async fn where_others_are_wanted_who_asked_is_none_of_them() {
 }
 
 #[tokio::test]
-async fn how_many_are_wanted_and_who_counts_is_asked_at_each_yes() {
+async fn quorum_and_eligible_approvers_are_evaluated_at_each_approval() {
     let app = office(2).await;
     let ((_, fewer), (_, more), (_, others)) =
         (app.held("pay", "1").await, app.held("pay", "2").await, app.held("pay", "3").await);
@@ -208,7 +207,7 @@ async fn how_many_are_wanted_and_who_counts_is_asked_at_each_yes() {
     let mut app = app.redeploy_with(tools, wanting(3)).await;
     waits_for(ONE_MORE, false, &more, &chief(&app, "dora").approve(&more).await);
     assert_eq!(chief(&app, "erik").approve(&more).await.body["state"], "succeeded");
-    // Who asked had agreed; now others are wanted.
+    // The requester had approved; now the approvers must be others.
     let tools = probes(&app.ledger);
     app = app
         .redeploy_with(tools, |config| {
@@ -225,15 +224,12 @@ async fn how_many_are_wanted_and_who_counts_is_asked_at_each_yes() {
         "succeeded",
         "the same again is enough now"
     );
-    assert_eq!(
-        voices(&app, &fewer).await,
-        [voice("carol", "approve", false), voice("carol", "approve", true)]
-    );
+    assert_eq!(votes(&app, &fewer).await, [vote("carol", "approve", false), vote("carol", "approve", true)]);
     assert_eq!(app.ledger.lines(), ["pay 2", "pay 3", "pay 1"]);
 }
 
 #[tokio::test]
-async fn of_several_at_once_each_is_told_what_it_waits_for() {
+async fn each_decision_of_a_batch_reports_its_missing_approvals() {
     let app = office(2).await;
     let carol = chief(&app, "carol");
     let (_, two) = app.held("pay", "1").await;
@@ -257,7 +253,7 @@ async fn of_several_at_once_each_is_told_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn twenty_people_at_once_run_it_once() {
+async fn twenty_concurrent_approvers_run_a_call_once() {
     for round in 0..3 {
         let app = office(2).await;
         let (_, id) = app.held("pay", "10").await;
@@ -271,14 +267,14 @@ async fn twenty_people_at_once_run_it_once() {
         }
         let news = answers.iter().filter(|answer| answer.header("idempotent-replayed").is_none());
         assert_eq!(news.count(), 2);
-        let voices = voices(&app, &id).await;
-        assert_eq!((voices.len(), voices.iter().filter(|voice| voice.2).count()), (2, 1), "{voices:?}");
+        let votes = votes(&app, &id).await;
+        assert_eq!((votes.len(), votes.iter().filter(|vote| vote.2).count()), (2, 1), "{votes:?}");
         assert_eq!(app.ledger.lines(), ["pay 10"]);
     }
 }
 
 #[tokio::test]
-async fn twenty_people_at_two_processes_run_it_once_on_postgres() {
+async fn twenty_approvers_at_two_processes_run_a_call_once_on_postgres() {
     let url = postgres().await;
     let at = |config: &mut Config| {
         wanting(3)(config);
@@ -291,26 +287,26 @@ async fn twenty_people_at_two_processes_run_it_once_on_postgres() {
     let answers = join_all(people.map(async |person| person.approve(&id).await)).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 202).count(), 2, "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 18, "{answers:?}");
-    let voices = voices(&here, &id).await;
-    assert_eq!((voices.len(), voices.iter().filter(|voice| voice.2).count()), (3, 1), "{voices:?}");
+    let votes = votes(&here, &id).await;
+    assert_eq!((votes.len(), votes.iter().filter(|vote| vote.2).count()), (3, 1), "{votes:?}");
     assert_eq!([here.ledger.lines(), there.ledger.lines()].concat(), ["pay 10"]);
 }
 
 #[tokio::test]
-async fn one_person_in_ten_tabs_is_one_person() {
+async fn one_person_in_ten_tabs_is_one_approver() {
     let app = office(2).await;
     let (_, id) = app.held("pay", "10").await;
     let tabs: Vec<Client> = (0..10).map(|_| chief(&app, "carol")).collect();
     let answers = join_all(tabs.iter().map(|tab| tab.approve(&id))).await;
     let news = answers.iter().filter(|answer| answer.header("idempotent-replayed").is_none()).count();
     assert_eq!((news, answers.iter().filter(|answer| answer.status == 202).count()), (1, 10), "{answers:?}");
-    assert_eq!(voices(&app, &id).await, [voice("carol", "approve", false)]);
+    assert_eq!(votes(&app, &id).await, [vote("carol", "approve", false)]);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
 }
 
 #[tokio::test]
-async fn of_two_yes_and_a_no_at_once_all_are_told_one_story() {
+async fn two_concurrent_approvals_and_a_rejection_have_consistent_responses() {
     const CALLS: usize = 12;
     let app = office(2).await;
     let (carol, dora, erik) = (chief(&app, "carol"), chief(&app, "dora"), chief(&app, "erik"));
@@ -321,7 +317,7 @@ async fn of_two_yes_and_a_no_at_once_all_are_told_one_story() {
     let ids = app.client.say(&thread, "pay them all").await.pending();
     assert_eq!(ids.len(), CALLS);
     let all = ids.iter().enumerate().map(async |(n, id)| {
-        // Who is first is left to chance, which begins elsewhere each time.
+        // Chance determines the first decider; the order rotates from call to call.
         match n % 3 {
             0 => {
                 let (one, two, no) = tokio::join!(carol.approve(id), dora.approve(id), erik.reject(id));
@@ -340,7 +336,7 @@ async fn of_two_yes_and_a_no_at_once_all_are_told_one_story() {
     let mut paid = 0;
     for (id, (one, two, no)) in ids.iter().zip(join_all(all).await) {
         let call = app.client.call(id).await;
-        let finals: Vec<_> = voices(&app, id).await.into_iter().filter(|voice| voice.2).collect();
+        let finals: Vec<_> = votes(&app, id).await.into_iter().filter(|vote| vote.2).collect();
         let [(_, verdict, _)] = &finals[..] else { panic!("one decides: {finals:?}") };
         let statuses = [one.status, two.status];
         if verdict == "approve" {
@@ -359,7 +355,7 @@ async fn of_two_yes_and_a_no_at_once_all_are_told_one_story() {
 }
 
 #[tokio::test]
-async fn a_page_that_answers_below_the_quorum_is_asked_again_and_does_not_post_by_itself() {
+async fn a_page_that_approves_below_the_quorum_shows_the_request_again_and_does_not_post() {
     let app = office(2).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[
@@ -373,13 +369,13 @@ async fn a_page_that_answers_below_the_quorum_is_asked_again_and_does_not_post_b
     let answers = [ui_answer(pay, "pay", true), ui_answer(mumble, "mumble", true)];
     let body = ui_submit_at(&thread, &[ui_user("u", "x"), ui_assistant(&message, &json!(answers))], &message);
     for _ in 0..2 {
-        // The part is open again, so the page waits for a click, as it did at first.
+        // The approval part is open again, so the page waits for a click, as it did at first.
         let turn = app.client.ui_turn_in(&thread, &body).await;
         assert_eq!((turn.status, turn.pending()), (200, vec![pay.clone()]), "{}", turn.raw);
         assert_eq!(turn.one("tool-output-available")["toolCallId"], mumble.as_str(), "{}", turn.raw);
         assert_eq!(turn.one("finish")["finishReason"], "tool-calls");
     }
-    assert_eq!(voices(&app, pay).await, [voice("alice", "approve", false)]);
+    assert_eq!(votes(&app, pay).await, [vote("alice", "approve", false)]);
     assert_eq!(chief(&app, "carol").approve(pay).await.body["state"], "succeeded");
     app.scene.says("Paid.");
     let turn = app.client.ui_turn_in(&thread, &body).await;
@@ -389,7 +385,7 @@ async fn a_page_that_answers_below_the_quorum_is_asked_again_and_does_not_post_b
 }
 
 #[tokio::test]
-async fn a_yes_that_waits_for_others_makes_nobody_wait() {
+async fn an_approval_below_the_quorum_is_answered_at_once() {
     let mut app = Embedded::with(|config| {
         wanting(2)(config);
         config.approval.wait = Duration::from_secs(3600);
@@ -398,7 +394,7 @@ async fn a_yes_that_waits_for_others_makes_nobody_wait() {
     app.client = alice(&app);
     let (thread, id) = app.held("pay", "10").await;
     waits_for(ONE_MORE, false, &id, &app.client.approve(&id).await);
-    // Going on meanwhile asks again, and calls no model.
+    // Resuming meanwhile requests the approval again and calls no model.
     let turn = app.client.go_on(&thread).await;
     assert_eq!(turn.pending(), std::slice::from_ref(&id), "{}", turn.raw);
     assert_eq!(app.scene.requests().len(), 1);

@@ -1,4 +1,4 @@
-//! Decisions against each other and against the clock.
+//! Decisions that race each other and the deadline.
 
 use crate::support::{Embedded, call, postgres};
 use futures::future::join_all;
@@ -6,23 +6,23 @@ use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// Calls that are decided at once, each by three.
+/// The number of calls that are decided concurrently, each by three deciders.
 const AT_ONCE: usize = 20;
 const BATCHES: usize = 10;
 const CALLS: usize = AT_ONCE * BATCHES;
 
-/// The time as the server writes it.
+/// The current time in microseconds since the epoch.
 const NOW_SQLITE: &str = "CAST(unixepoch('now', 'subsec') * 1000000 AS BIGINT)";
 const NOW_POSTGRES: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 #[tokio::test]
-async fn b13_of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_sqlite() {
+async fn b13_one_of_approval_rejection_and_expiry_wins_each_call_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     race(format!("sqlite://{}/rows.db", dir.path().display()), NOW_SQLITE).await;
 }
 
 #[tokio::test]
-async fn b13_of_a_yes_a_no_and_the_end_of_time_one_wins_each_call_on_postgres() {
+async fn b13_one_of_approval_rejection_and_expiry_wins_each_call_on_postgres() {
     let url = postgres().await;
     race(url, NOW_POSTGRES).await;
 }
@@ -44,8 +44,8 @@ async fn race(url: String, now: &str) {
 
     let mut answers = Vec::new();
     for (batch, ids) in ids.chunks(AT_ONCE).enumerate() {
-        // Time ends for one call after the other while the answers come in; for the first it has, and for the
-        // last it will not.
+        // The deadlines pass one after the other while the decisions arrive: the first call has already
+        // expired, and the last one does not expire.
         let first = batch * AT_ONCE;
         let spread = format!(
             "UPDATE tool_calls SET expires_at = CASE ordinal WHEN {first} THEN created_at
@@ -54,11 +54,11 @@ async fn race(url: String, now: &str) {
         );
         assert_eq!(app.rows.change(&spread).await, Ok(AT_ONCE as u64 - 1));
         let deciders = ids.iter().enumerate().flat_map(|(n, id)| {
-            // Who of them is first is left to chance, which begins elsewhere for each call.
+            // The order is left to chance; rotating the verdicts varies which one is sent first.
             let mut verdicts = [true, false, true];
             verdicts.rotate_left(n % 3);
             verdicts.map(|yes| {
-                // Every other decision comes in at the other server, if there is one.
+                // Every other decision goes to the other server, if there is one.
                 let elsewhere = other.as_ref().filter(|_| (n / 3).is_multiple_of(2) == yes);
                 let client = elsewhere.map_or(&app.client, |other| &other.client);
                 async move {
@@ -103,7 +103,7 @@ async fn race(url: String, now: &str) {
     }
     let of = |verdict: &str| rows.values().filter(|row| row["verdict"] == verdict).count();
     assert!(fresh.values().all(|count| *count == 1), "{fresh:?}");
-    assert_eq!(fresh.len(), of("approve") + of("reject"), "each decision was somebody's");
+    assert_eq!(fresh.len(), of("approve") + of("reject"), "each decision has one decider");
     assert_eq!(of("approve") + of("reject") + of("expire"), CALLS);
     assert!(of("expire") >= BATCHES && of("approve") + of("reject") >= BATCHES);
     let mut lines = app.ledger.lines();

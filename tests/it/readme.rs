@@ -1,9 +1,9 @@
-//! The README's walk, word for word.
+//! The walkthrough of the README, word for word.
 
 use crate::support::Process;
 use std::process::Command;
 
-/// The shell blocks of the walk, in order.
+/// The shell blocks of the walkthrough, in order.
 fn walk() -> Vec<String> {
     let readme = include_str!("../../README.md");
     let (_, walk) = readme.split_once("## A walk in five minutes").unwrap();
@@ -12,7 +12,7 @@ fn walk() -> Vec<String> {
     blocks.map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
 }
 
-/// The outputs that the walk shows, in order.
+/// The outputs that the walkthrough shows, in order.
 fn shown() -> Vec<&'static str> {
     let readme = include_str!("../../README.md");
     let (_, walk) = readme.split_once("## A walk in five minutes").unwrap();
@@ -22,26 +22,26 @@ fn shown() -> Vec<&'static str> {
         .to_vec()
 }
 
-/// The text with each id as the README writes it.
+/// The text with each id in the form that the README uses.
 fn masked(text: &str) -> String {
     let is_id = |piece: &str| piece.len() == 36 && piece.matches('-').count() == 4;
     let pieces = text.split('"').map(|piece| if is_id(piece) { "01a2…" } else { piece });
     pieces.collect::<Vec<_>>().join("\"")
 }
 
-/// The words of a stream.
+/// The text of a stream.
 fn words(stream: &str) -> String {
     let texts = stream.lines().filter_map(|line| line.strip_prefix("0:"));
     texts.map(|text| serde_json::from_str::<String>(text).unwrap()).collect()
 }
 
 #[tokio::test]
-async fn the_walk_of_the_readme_does_what_it_says() {
+async fn the_walkthrough_of_the_readme_produces_the_shown_output() {
     let dir = tempfile::tempdir().unwrap();
     let blocks = walk();
     assert_eq!(blocks[0].trim(), "cargo run");
     let server = Process::start(dir.path(), &[]).await;
-    // Each block's output behind a mark of its own.
+    // A unique mark follows the output of each block.
     let mut script = "set -eu\n".to_owned();
     for block in &blocks[1..] {
         script.push_str(&block.replace("http://127.0.0.1:8080", &server.client.base));

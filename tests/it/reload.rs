@@ -1,5 +1,5 @@
-//! What a page holds when its streams have ended is what it gets when it is loaded anew: of any turns that a model, its
-//! tools and people can make.
+//! After its streams have ended, a page holds the same message as after a reload. The turns are generated:
+//! any steps of a model, any calls and any decisions.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit, ui_submit_at, ui_user};
 use crate::support::{Embedded, call};
@@ -18,7 +18,7 @@ use std::thread;
 
 type Step = Vec<Result<ModelEvent, String>>;
 
-/// A model that asks for a payment, breaks behind it, and says at last that it is done.
+/// Starts a turn whose model requests a payment, fails after the payment, and then completes.
 async fn asked() -> (Embedded, String, UiTurn) {
     let app = Embedded::start().await;
     app.scene.calls(&[call("a", "pay", &json!({ "note": "10" }))]);
@@ -29,46 +29,46 @@ async fn asked() -> (Embedded, String, UiTurn) {
     (app, id, turn)
 }
 
-/// What a page is told that goes on in its message with these parts.
-async fn goes_on(app: &Embedded, turn: &UiTurn, parts: &Value) -> Vec<String> {
+/// The types of the chunks that a page receives when it resumes its message with these parts.
+async fn resumed(app: &Embedded, turn: &UiTurn, parts: &Value) -> Vec<String> {
     let message = turn.message_id();
     let messages = [ui_user("u1", "pay"), ui_assistant(message, parts)];
-    let told = app.client.ui_turn(&ui_submit_at("chat-1", &messages, message)).await;
-    told.kinds().into_iter().map(str::to_owned).collect()
+    let resumed = app.client.ui_turn(&ui_submit_at("chat-1", &messages, message)).await;
+    resumed.kinds().into_iter().map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn inputs_that_a_person_changed_are_told_once_where_a_turn_broke_behind_them() {
+async fn edited_inputs_are_sent_once_if_the_turn_fails_after_they_were_sent() {
     let (app, id, turn) = asked().await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "7" } });
     assert_eq!(app.client.validate(&edit).await.status, 200);
     let shown = "tool-input-available".to_owned();
-    let broken = goes_on(&app, &turn, &json!([])).await;
+    let broken = resumed(&app, &turn, &json!([])).await;
     assert_eq!((broken.contains(&shown), broken.last().unwrap().as_str()), (true, "error"), "{broken:?}");
-    let told = goes_on(&app, &turn, &json!([])).await;
-    assert!(!told.contains(&shown) && told.contains(&"tool-output-available".to_owned()), "{told:?}");
+    let kinds = resumed(&app, &turn, &json!([])).await;
+    assert!(!kinds.contains(&shown) && kinds.contains(&"tool-output-available".to_owned()), "{kinds:?}");
 }
 
 #[tokio::test]
-async fn a_call_that_a_page_said_yes_to_too_late_stays_in_error_when_it_goes_on_again() {
+async fn a_call_that_a_page_approves_too_late_stays_in_error_when_the_page_resumes_again() {
     let (app, id, turn) = asked().await;
     let withdrawn = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
     assert_eq!(withdrawn.status, 200);
     for state in ["approval-responded", "output-error"] {
         let approval = json!({ "id": id, "approved": true });
         let part = json!({ "type": "tool-pay", "toolCallId": id, "state": state, "approval": approval });
-        let told = goes_on(&app, &turn, &json!([part])).await;
-        let has = |kind: &str| told.iter().any(|told| told == kind);
-        assert!(has("tool-output-error") && !has("tool-output-denied"), "{state}: {told:?}");
+        let kinds = resumed(&app, &turn, &json!([part])).await;
+        let has = |kind: &str| kinds.iter().any(|it| it == kind);
+        assert!(has("tool-output-error") && !has("tool-output-denied"), "{state}: {kinds:?}");
     }
 }
 
 /// A step of a model.
 #[derive(Debug, Clone)]
-struct Said {
+struct ModelStep {
     pieces: Vec<Piece>,
     usage: Option<u64>,
-    /// Whether it breaks off in its midst.
+    /// Whether the step fails before its end.
     breaks: bool,
 }
 
@@ -78,22 +78,22 @@ enum Piece {
     Thought(String),
     Source(u8),
     File(Vec<u8>),
-    /// Of this tool, with this note, and whether its arguments are written to their end only behind all else.
+    /// A call: its tool, its note, and whether its arguments end only after every other piece of the step.
     Call(&'static str, String, bool),
 }
 
-/// What becomes of a call that waits.
+/// What happens to a pending call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// The page says so, where it can.
+    /// The page itself decides, where the dialect allows that.
     Page(bool),
-    /// Somebody else says so, with a reason or with other inputs.
+    /// Another client decides: it rejects with a reason, or approves with other inputs.
     Other(bool),
     Withdrawn,
     Open,
 }
 
-fn scenes() -> impl Strategy<Value = (Vec<Said>, Vec<Fate>)> {
+fn scenes() -> impl Strategy<Value = (Vec<ModelStep>, Vec<Fate>)> {
     let word = || prop::sample::select(&["a", "\n", "é\u{2028}", "\"\\", "\0", "data: x\n\n", " ", "{}"][..]);
     let words = || vec(word(), 1..4).prop_map(|words| words.concat());
     let tool = prop::sample::select(&["look", "pay", "pay", "refuse", "mumble", "break", "nothing"][..]);
@@ -105,7 +105,7 @@ fn scenes() -> impl Strategy<Value = (Vec<Said>, Vec<Fate>)> {
         4 => (tool, "[a-z]{0,3}", any::<bool>()).prop_map(|(tool, note, late)| Piece::Call(tool, note, late)),
     ];
     let step = (vec(piece, 0..6), option::of(0..100_u64), prop::bool::weighted(0.2))
-        .prop_map(|(pieces, usage, breaks)| Said { pieces, usage, breaks });
+        .prop_map(|(pieces, usage, breaks)| ModelStep { pieces, usage, breaks });
     let fate = prop_oneof![
         3 => any::<bool>().prop_map(Fate::Page),
         3 => any::<bool>().prop_map(Fate::Other),
@@ -115,7 +115,7 @@ fn scenes() -> impl Strategy<Value = (Vec<Said>, Vec<Fate>)> {
     (vec(step, 1..5), vec(fate, 8))
 }
 
-fn step(said: &Said) -> Step {
+fn step(said: &ModelStep) -> Step {
     let (mut step, mut late, mut calls) = (Step::new(), Step::new(), 0);
     for piece in &said.pieces {
         step.push(Ok(match piece {
@@ -156,15 +156,15 @@ fn step(said: &Said) -> Step {
     step
 }
 
-/// The turns of one message as a page of this dialect read them, and what it gets when it is loaded anew.
+/// The turns of one message as a page of this dialect reads them, and the message after a reload.
 struct Played {
     turns: Vec<Value>,
     reloaded: Value,
-    /// The calls whose decision the page has not made.
+    /// The calls that the page itself has not decided.
     others: Vec<String>,
 }
 
-async fn play(dialect: &str, said: &[Said], fates: &[Fate]) -> Played {
+async fn play(dialect: &str, said: &[ModelStep], fates: &[Fate]) -> Played {
     let app = Embedded::start().await;
     for said in said {
         app.scene.then(step(said));
@@ -177,7 +177,7 @@ async fn play(dialect: &str, said: &[Said], fates: &[Fate]) -> Played {
     let mut turn = app.client.ui_turn_as(dialect, &ui_submit("chat-1", &[ui_user("u1", "go")])).await;
     let message = turn.message_id().to_owned();
     let mut answers = Vec::new();
-    // A call that stays open ends it, and so does a model that has said all.
+    // The loop ends when a call stays open or the model has no steps left.
     for _ in 0..2 * said.len() {
         turns.push(json!({ "bytes": hex(&turn.raw), "answers": answers, "loadedAnew": false }));
         let pending = turn.pending();
@@ -231,8 +231,8 @@ async fn play(dialect: &str, said: &[Said], fates: &[Fate]) -> Played {
     Played { turns, reloaded, others }
 }
 
-/// A message without what may differ: ids of parts, calls whose inputs never came to an end, that a step began in which
-/// nothing was said, and that a person answered who is not before this page.
+/// A message without the fields that may differ: ids of reasoning parts, calls with incomplete inputs, the
+/// start of an empty step, and the approvals that another client gave.
 fn comparable(message: &Value, others: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();
@@ -256,7 +256,7 @@ fn comparable(message: &Value, others: &[String]) -> Value {
     message
 }
 
-/// What pages of these releases hold that read these turns, and how each turn ended for them.
+/// What pages of these SDK releases hold after reading these turns, and how each turn ended for them.
 fn read(clients: &[&str], played: &[Played]) -> Vec<Value> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire");
     let mut node = Command::new("node");
@@ -272,9 +272,9 @@ fn read(clients: &[&str], played: &[Played]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_page_holds_of_any_turns_what_it_gets_when_it_is_loaded_anew() {
+async fn a_page_holds_the_same_message_after_any_turns_as_after_a_reload() {
     for (dialect, clients) in [("ui-v5", &["ai5"][..]), ("ui-v6", &["ai6", "ai7"])] {
-        // The same every time: chance is for the fuzz targets.
+        // Deterministic: random seeds are left to the fuzz targets.
         let mut runner = TestRunner::deterministic();
         let (mut cases, mut played) = (Vec::new(), Vec::new());
         for _ in 0..24 {
@@ -289,8 +289,8 @@ async fn a_page_holds_of_any_turns_what_it_gets_when_it_is_loaded_anew() {
                 assert_eq!(held, reloaded, "left: held by {}; right: reloaded; {case:#?}", read["client"]);
                 for end in read["ends"].as_array().unwrap() {
                     let error = end["error"].as_str();
-                    let said = error.is_none_or(|error| error.starts_with("upstream_error: "));
-                    assert!(said, "{end} {case:#?}");
+                    let expected = error.is_none_or(|error| error.starts_with("upstream_error: "));
+                    assert!(expected, "{end} {case:#?}");
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Several servers on one Postgres: one effect, one outcome, told by each of them, whoever dies.
+//! Several servers on one Postgres: a call has one effect and one outcome, and every server reports that
+//! outcome, even if a server dies.
 
 use crate::support::{Answer, Client, Embedded, LEASE, Place, Process, UNKNOWN, eventually, postgres};
 use futures::future::join_all;
@@ -7,16 +8,16 @@ use serde_json::{Value, json};
 const DECIDERS: usize = 50;
 const ROUNDS: usize = 6;
 
-/// One of three ways to decide.
+/// One of three decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    Yes,
-    No,
+    Approve,
+    Reject,
     Edit,
 }
 
 async fn decide(client: &Client, id: &str, way: Way, edited: &str) -> Answer {
-    let mut body = json!({ "toolCallId": id, "isValidated": way != Way::No });
+    let mut body = json!({ "toolCallId": id, "isValidated": way != Way::Reject });
     if way == Way::Edit {
         body["validatedInputs"] = json!({ "note": edited });
     }
@@ -24,7 +25,7 @@ async fn decide(client: &Client, id: &str, way: Way, edited: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn on_postgres_servers_that_start_together_make_the_schema_once() {
+async fn on_postgres_servers_that_start_together_create_the_schema_once() {
     let url = postgres().await;
     let start = async || Embedded::with(|config| config.database.url = url.clone().into()).await;
     let servers = join_all((0..4).map(|_| start())).await;
@@ -35,7 +36,7 @@ async fn on_postgres_servers_that_start_together_make_the_schema_once() {
 }
 
 #[tokio::test]
-async fn on_postgres_fifty_deciders_over_two_processes_have_one_effect_and_are_told_one_outcome() {
+async fn on_postgres_fifty_decisions_over_two_processes_have_one_effect_and_get_one_outcome() {
     let place = Place::on_postgres().await;
     let servers = [place.start("30s"), place.start("30s")];
     place.go();
@@ -45,8 +46,8 @@ async fn on_postgres_fifty_deciders_over_two_processes_have_one_effect_and_are_t
         let (note, edited) = (format!("{round}"), format!("{round}-edited"));
         let id = place.hold(client, &client.thread().await, &note).await;
         let deciders = (0..DECIDERS).map(|n| {
-            // Who of them is first is left to chance, which begins elsewhere each time.
-            let way = [Way::Yes, Way::No, Way::Edit][(n / 2 + round) % 3];
+            // Timing determines the first decider; the rotation starts at another decision in each round.
+            let way = [Way::Approve, Way::Reject, Way::Edit][(n / 2 + round) % 3];
             let (client, id, edited) = (&servers[n % 2].client, &id, &edited);
             async move { (way, decide(client, id, way, edited).await) }
         });
@@ -57,26 +58,26 @@ async fn on_postgres_fifty_deciders_over_two_processes_have_one_effect_and_are_t
         let [decided] = decided[..] else { panic!("one decision, not {decided:?}") };
         let edit = decided["edited"] == true || decided["edited"] == 1;
         let won = match decided["verdict"].as_str().unwrap() {
-            "reject" => Way::No,
+            "reject" => Way::Reject,
             _ if edit => Way::Edit,
-            _ => Way::Yes,
+            _ => Way::Approve,
         };
         match won {
-            Way::No => {}
-            Way::Yes => effects.push(format!("transfer {note}")),
+            Way::Reject => {}
+            Way::Approve => effects.push(format!("transfer {note}")),
             Way::Edit => effects.push(format!("transfer {edited}")),
         }
         let (same, others): (Vec<_>, Vec<_>) = answers.iter().partition(|(way, _)| *way == won);
         let outcome = &same[0].1.body;
-        assert_eq!(outcome["state"], if won == Way::No { "rejected" } else { "succeeded" });
+        assert_eq!(outcome["state"], if won == Way::Reject { "rejected" } else { "succeeded" });
         assert!(same.iter().all(|(_, answer)| (answer.status, &answer.body) == (200, outcome)), "{same:?}");
         let fresh = same.iter().filter(|(_, answer)| answer.header("idempotent-replayed").is_none());
-        assert_eq!(fresh.count(), 1, "one of them decided");
-        let told = &others[0].1.body["error"]["details"]["decision"];
-        assert_eq!((&told["decision"], &told["edited"]), (&decided["verdict"], &json!(edit)));
+        assert_eq!(fresh.count(), 1, "exactly one request decided");
+        let reported = &others[0].1.body["error"]["details"]["decision"];
+        assert_eq!((&reported["decision"], &reported["edited"]), (&decided["verdict"], &json!(edit)));
         for (_, answer) in others {
             assert_eq!((answer.status, answer.code()), (409, "already_decided"));
-            assert_eq!(&answer.body["error"]["details"]["decision"], told);
+            assert_eq!(&answer.body["error"]["details"]["decision"], reported);
         }
     }
     let ran = place.ledger().into_iter().filter(|line| !line.ends_with(" done")).collect::<Vec<_>>();
@@ -84,7 +85,7 @@ async fn on_postgres_fifty_deciders_over_two_processes_have_one_effect_and_are_t
 }
 
 #[tokio::test]
-async fn on_postgres_what_a_killed_process_ran_is_unknown_and_another_goes_on_with_the_thread() {
+async fn on_postgres_a_call_of_a_killed_process_is_interrupted_and_its_thread_resumes_elsewhere() {
     let place = Place::on_postgres().await;
     let (mut dead, thread, id) = place.in_mid_tool().await;
     let other = place.start("30s");
@@ -100,7 +101,7 @@ async fn on_postgres_what_a_killed_process_ran_is_unknown_and_another_goes_on_wi
 }
 
 #[tokio::test]
-async fn on_postgres_a_decider_who_waits_at_one_process_gets_the_outcome_of_another() {
+async fn on_postgres_a_decider_that_waits_at_one_process_gets_the_outcome_of_another() {
     let place = Place::on_postgres().await;
     let (_runs, thread, id) = place.in_mid_tool().await;
     let waits = place.start("30s");
@@ -109,12 +110,12 @@ async fn on_postgres_a_decider_who_waits_at_one_process_gets_the_outcome_of_anot
         assert_eq!((answer.status, answer.header("idempotent-replayed")), (200, Some("true")));
         answer.body
     };
-    let go_on = async {
+    let resume = async {
         let turn = waits.client.begin_to_go_on(&thread).await;
         place.go();
         waits.client.read_on(turn).await
     };
-    let (outcome, turn) = tokio::join!(outcome, go_on);
+    let (outcome, turn) = tokio::join!(outcome, resume);
     assert_eq!((&outcome["state"], &outcome["success"]), (&json!("succeeded"), &json!(true)));
     assert_eq!(turn.one('a')["result"], json!({ "transferred": "10" }));
     assert_eq!(turn.text(), "{\"transferred\":\"10\"}");
@@ -122,7 +123,7 @@ async fn on_postgres_a_decider_who_waits_at_one_process_gets_the_outcome_of_anot
 }
 
 #[tokio::test]
-async fn on_postgres_a_turn_of_a_killed_process_is_gone_on_with_by_another_once_its_lease_is_over() {
+async fn on_postgres_a_turn_of_a_killed_process_is_resumed_by_another_after_its_lease_expires() {
     let place = Place::on_postgres().await;
     let mut dead = place.start("0s");
     let other = place.start("0s");
@@ -149,14 +150,14 @@ async fn on_postgres_a_turn_of_a_killed_process_is_gone_on_with_by_another_once_
     assert_eq!(place.ledger(), ["think", "think"]);
 }
 
-/// Has a server stand still, as a machine that is suspended does, until what it runs has been taken for dead.
+/// Suspends a server until its leases have expired and its calls have been reaped.
 async fn outlive_the_lease(paused: &Process, other: &Process, id: &str) {
     paused.pause();
     other.client.becomes(id, "interrupted").await;
 }
 
 #[tokio::test]
-async fn on_postgres_what_was_taken_for_dead_and_ends_late_is_told_as_a_note() {
+async fn on_postgres_the_late_outcome_of_a_reaped_call_is_sent_as_a_note() {
     let place = Place::on_postgres().await;
     let (paused, thread, id) = place.in_mid_tool().await;
     let other = place.start("30s");
@@ -170,15 +171,15 @@ async fn on_postgres_what_was_taken_for_dead_and_ends_late_is_told_as_a_note() {
     assert_eq!(call["output"], json!({ "transferred": "10" }));
     assert_eq!(client.approve(&id).await.body["state"], "succeeded");
     assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
-    let told = place.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
+    let sent = place.rows().await.all("SELECT kind, text FROM sent_answers ORDER BY n").await;
     let note = "[tool outcome] transfer, call p-10: {\"transferred\":\"10\"}";
     let expected = [json!({ "kind": "answer", "text": UNKNOWN }), json!({ "kind": "note", "text": note })];
-    assert_eq!(told, expected);
+    assert_eq!(sent, expected);
     assert_eq!(place.ledger(), ["transfer 10", "transfer 10 done"]);
 }
 
 #[tokio::test]
-async fn on_postgres_one_process_cancels_what_another_runs() {
+async fn on_postgres_one_process_cancels_calls_and_runs_of_another() {
     let place = Place::on_postgres().await;
     let (runs, thread, id) = place.in_mid_tool().await;
     let other = place.start("30s");
@@ -203,7 +204,7 @@ async fn on_postgres_one_process_cancels_what_another_runs() {
 }
 
 #[tokio::test]
-async fn on_postgres_what_was_to_stop_and_whose_process_died_ends_with_its_lease() {
+async fn on_postgres_cancelled_work_of_a_dead_process_ends_when_its_lease_expires() {
     let place = Place::on_postgres().await;
     let mut dead = place.start("0s");
     let other = place.start("0s");

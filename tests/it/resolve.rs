@@ -1,9 +1,9 @@
-//! `holdpoint approvals`: what waits for somebody, and how a call went of which nobody knows.
+//! `holdpoint approvals`: lists pending calls, and resolves calls with an unknown outcome.
 
 use crate::support::{Place, Process, UNKNOWN, postgres_if_chosen, sqlite};
 use serde_json::{Value, json};
 
-/// Lists, in the words of the terminal, a line each.
+/// Runs `approvals list` and returns the cells of each line.
 fn listed(place: &Place, args: &[&str]) -> Vec<Vec<String>> {
     let table = place.operate(&[&["approvals", "list"], args].concat()).said();
     let cells =
@@ -11,7 +11,7 @@ fn listed(place: &Place, args: &[&str]) -> Vec<Vec<String>> {
     table.lines().map(cells).collect()
 }
 
-/// A place in which nobody knows how `transfer 10` went, and a server that says so.
+/// A place with a running server, in which the call `transfer 10` is interrupted: its outcome is unknown.
 async fn interrupted() -> (Place, Process, String, String) {
     let place = Place::new().await;
     let (mut server, thread, id) = place.in_mid_tool().await;
@@ -22,11 +22,11 @@ async fn interrupted() -> (Place, Process, String, String) {
 }
 
 #[tokio::test]
-async fn an_operator_says_that_it_went_well_and_the_model_and_the_page_are_told_so() {
+async fn a_call_resolved_as_succeeded_is_reported_to_the_model_and_the_page() {
     let (place, server, thread, id) = interrupted().await;
     let client = &server.client;
     assert!(client.go_on(&thread).await.text().starts_with("The outcome is unknown"));
-    let said = place.operate(&[
+    let resolved = place.operate(&[
         "approvals",
         "resolve",
         &id,
@@ -38,8 +38,8 @@ async fn an_operator_says_that_it_went_well_and_the_model_and_the_page_are_told_
         "It is on the statement.",
     ]);
     assert_eq!(
-        said.said(),
-        format!("{id} is succeeded; the model is told that an operator established it\n")
+        resolved.said(),
+        format!("{id} is succeeded; the model reads that an operator established it\n")
     );
 
     let result = "An operator established that the tool ran and succeeded. Its output: {\"transferred\":\"10\"} \
@@ -47,10 +47,10 @@ async fn an_operator_says_that_it_went_well_and_the_model_and_the_page_are_told_
     let call = client.call(&id).await;
     assert_eq!((&call["state"], &call["result"]), (&json!("succeeded"), &json!(result)));
     assert_eq!(call["output"], json!({ "transferred": "10" }));
-    assert_eq!(call["decision"]["by"], "user:local", "who approved it is who approved it");
+    assert_eq!(call["decision"]["by"], "user:local", "the approver stays the decider");
     let shown = client.messages(&thread).await;
     assert!(json!(shown).to_string().contains("An operator established"), "{shown:?}");
-    // Who repeats the yes gets what is known now.
+    // A repeated approval returns the resolved state.
     assert_eq!(client.approve(&id).await.body["state"], "succeeded");
 
     assert_eq!(client.say(&thread, "thanks").await.text(), "thanks");
@@ -62,14 +62,14 @@ async fn an_operator_says_that_it_went_well_and_the_model_and_the_page_are_told_
     let events = rows.all("SELECT type, actor, data FROM events WHERE type = 'tool.succeeded'").await;
     let [event] = &events[..] else { panic!("{events:?}") };
     let data: Value = serde_json::from_str(event["data"].as_str().unwrap()).unwrap();
-    let told = json!({ "tool_name": "transfer", "state": "succeeded", "surface": "terminal",
+    let want = json!({ "tool_name": "transfer", "state": "succeeded", "surface": "terminal",
                        "resolved_by": "operator", "reason": "It is on the statement." });
-    assert_eq!((&event["actor"], data), (&json!("user:mel"), told));
-    assert_eq!(place.ledger(), ["transfer 10"], "it did not run again");
+    assert_eq!((&event["actor"], data), (&json!("user:mel"), want));
+    assert_eq!(place.ledger(), ["transfer 10"], "the tool did not run again");
 }
 
 #[tokio::test]
-async fn an_operator_says_that_it_failed_while_no_server_is_there() {
+async fn an_operator_resolves_a_call_as_failed_while_no_server_runs() {
     let (place, server, thread, id) = interrupted().await;
     server.finish();
     let args = ["approvals", "resolve", &id, "--failed", "The bank refused it.", "--by", "mel"];
@@ -80,7 +80,7 @@ async fn an_operator_says_that_it_failed_while_no_server_is_there() {
     let result = "An operator established that the tool failed: The bank refused it.";
     assert_eq!((&call["state"], &call["result"]), (&json!("failed"), &json!(result)));
     assert_eq!(call.get("output"), None);
-    // Nothing else was told before, so this is its answer.
+    // The model got no earlier answer for this call, so the resolution is its answer.
     assert_eq!(server.client.go_on(&thread).await.text(), result);
     let rows = place.rows().await;
     let sent = rows.all("SELECT kind, text FROM sent_answers").await;
@@ -88,7 +88,7 @@ async fn an_operator_says_that_it_failed_while_no_server_is_there() {
 }
 
 #[tokio::test]
-async fn what_nobody_has_to_find_out_is_not_resolved() {
+async fn a_call_that_is_not_interrupted_cannot_be_resolved() {
     let place = Place::new().await;
     place.go();
     let server = place.start("30s");
@@ -123,8 +123,8 @@ async fn what_nobody_has_to_find_out_is_not_resolved() {
             resolve(id, more).refused_for(&format!("the tool call {id} is {state}; only an interrupted one"));
         }
     }
-    let nobodys = "01890a5d-ac96-774b-bcce-b302099a8057";
-    resolve(nobodys, &["--succeeded"]).refused_for(&format!("there is no tool call {nobodys}"));
+    let unused = "01890a5d-ac96-774b-bcce-b302099a8057";
+    resolve(unused, &["--succeeded"]).refused_for(&format!("there is no tool call {unused}"));
     resolve("no-id", &["--succeeded"]).refused_for("there is no tool call no-id");
     resolve(&pending, &[]).refused_for("--succeeded");
     resolve(&pending, &["--failed"]).refused_for("--failed");
@@ -140,7 +140,7 @@ async fn what_nobody_has_to_find_out_is_not_resolved() {
 }
 
 #[tokio::test]
-async fn of_two_operators_the_first_is_believed() {
+async fn the_first_of_two_resolutions_wins() {
     let (place, server, _, id) = interrupted().await;
     let resolve = |args: &[&str]| place.operate(&[&["approvals", "resolve", &id, "--by"], args].concat());
     resolve(&["mel", "--succeeded"]).said();
@@ -152,7 +152,7 @@ async fn of_two_operators_the_first_is_believed() {
 }
 
 #[tokio::test]
-async fn what_waits_for_somebody_is_listed_the_newest_first() {
+async fn pending_and_interrupted_calls_are_listed_newest_first() {
     let (place, server, _, unknown) = interrupted().await;
     let client = &server.client;
     let first = place.hold(client, &client.thread().await, "20").await;
@@ -197,7 +197,7 @@ async fn what_waits_for_somebody_is_listed_the_newest_first() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_not_made_on_sqlite() {
+async fn a_missing_database_is_not_created_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let place = Place::at(format!("sqlite://{}/none.db", dir.path().display()));
     for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
@@ -207,14 +207,14 @@ async fn a_database_that_is_not_there_is_not_made_on_sqlite() {
 }
 
 #[tokio::test]
-async fn a_schema_of_another_version_is_not_read() {
+async fn a_database_with_another_schema_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    // A database with nothing in it.
+    // An empty database file.
     std::fs::write(dir.path().join("holdpoint.db"), "").unwrap();
     let place = Place::at(postgres_if_chosen().await.unwrap_or(sqlite(&dir)));
     for args in [&["approvals", "list"][..], &["fence", "--by", "mel"]] {
         place.operate(args).refused_for("run `holdpoint migrate` first");
     }
     place.operate(&["migrate"]).said();
-    assert_eq!(listed(&place, &[]).len(), 1, "the head alone");
+    assert_eq!(listed(&place, &[]).len(), 1, "only the header line");
 }

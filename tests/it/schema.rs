@@ -1,31 +1,31 @@
-//! The database itself refuses what must not be, whoever writes.
+//! The database refuses invalid states, whichever client writes them.
 
 use crate::support::{Embedded, call, postgres};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The ids of real calls, one in each state that a row can be attacked in.
+/// The ids of real calls, one in each state in which a row can be attacked.
 struct Calls {
     pending: String,
     rejected: String,
     executing: String,
     succeeded: String,
-    /// One that may be begun again, and is being run.
+    /// An idempotent call that is executing.
     repeatable: String,
-    /// Another, whose first execution was taken for dead.
+    /// Another idempotent call, whose first execution was reaped.
     cut_off: String,
-    /// One that is approved, and nobody's decision says so.
+    /// A call that is approved although no decision approves it.
     undecided: String,
-    /// One that the policy let run.
+    /// A call that the policy let run.
     ungated: String,
-    /// A thread with two runs that wait.
+    /// A thread with two waiting runs.
     waiting_thread: String,
-    /// A run at its end.
+    /// A completed run.
     completed_run: String,
 }
 
-/// Approves, once: a second yes would have somebody look again for a call to begin, perhaps when its row is changed.
+/// Approves once. A second approval would look again for a call to begin, possibly while the row is changed.
 async fn approve_until(app: &Embedded, id: &str, state: &str) {
     assert!([200, 202].contains(&app.client.approve(id).await.status));
     app.client.becomes(id, state).await;
@@ -80,7 +80,7 @@ impl Calls {
         }
     }
 
-    /// Statements that have to be refused: with which words on SQLite, and with which on Postgres.
+    /// Statements that must be refused, each with the expected text on SQLite and on Postgres.
     fn refused(&self) -> Vec<(String, &'static str, &'static str)> {
         let Self { pending, rejected, executing, succeeded, ungated, waiting_thread, completed_run, .. } =
             self;
@@ -117,7 +117,7 @@ impl Calls {
         let once = "a call runs once, and again only if it is idempotent, at most three times";
         let outcome = "an outcome does not change";
         let erased = "only what has ended is erased, once";
-        // The standing grant with some columns changed.
+        // The active grant with some columns changed.
         let granted = |call: &str, process: &str, by: &str, tool: &str| {
             format!(
                 "INSERT INTO grants (grant_id, tenant_id, session_id, tool_name, schema_hash, granted_by, roles,
@@ -133,13 +133,13 @@ impl Calls {
         let said = "who decides has moved the call, and who only agrees has not";
         let born = "a tool call begins as pending, invalid, a duplicate, or decided by the policy";
         vec![
-            // Erasing empties what has ended; it rewrites nothing that can still run.
+            // Erasing clears settled calls and changes no call that can still run.
             (call(pending, "erased_at = 1, arguments = '{}'"), erased, erased),
             same(call(pending, "erased_at = 1"), erased),
             same(call(executing, "erased_at = 1"), erased),
-            // A call that asks is not born under way.
+            // A held call is not inserted as executing.
             same(copy(executing, "executing", "'x', 'x', 1, 1"), born),
-            // Nor is one born withdrawn, unless it repeats another.
+            // A call is not inserted as cancelled, unless it repeats another.
             same(copy(rejected, "cancelled", no_execution), born),
             same(copy(ungated, "cancelled", no_execution), born),
             (
@@ -151,7 +151,7 @@ impl Calls {
                 "CHECK constraint failed: (state = 'cancelled' AND NOT held) = (decided_by = 'system:duplicate')",
                 "CHECK ((((state = 'cancelled'::text) AND (NOT held)) = (decided_by = 'system:duplicate'::text)))",
             ),
-            // What was said stays as it was said.
+            // The content of a message is immutable.
             same(
                 "UPDATE messages SET content = 'x' WHERE role = 'user'".to_owned(),
                 "what was said does not change",
@@ -160,7 +160,7 @@ impl Calls {
                 "UPDATE messages SET erased_at = 1, content = 'x' WHERE role = 'user'".to_owned(),
                 "what was said does not change",
             ),
-            // A decision stands.
+            // A decision is immutable.
             same(call(succeeded, "validated = NULL"), decided),
             same(call(rejected, "validated = NULL"), decided),
             same(call(rejected, "validated = TRUE"), decided),
@@ -182,7 +182,7 @@ impl Calls {
                 "CHECK constraint failed: (validated IS NULL) = (decided_by IS NULL)",
                 "CHECK (((validated IS NULL) = (decided_by IS NULL)))",
             ),
-            // States move one way.
+            // State transitions are one-way.
             same(call(rejected, "state = 'executing', lease_until = 1"), moves),
             same(call(succeeded, "state = 'executing', lease_until = 1"), moves),
             same(call(pending, "state = 'executing', lease_until = 1"), moves),
@@ -204,7 +204,7 @@ impl Calls {
             same(call(ungated, "exec_attempt = 2"), once),
             same(call(executing, "state = 'approved', lease_until = NULL, start_deadline = 1"), once),
             same(call(pending, "exec_id = 'x', exec_attempt = 1"), once),
-            // Each time it is begun is counted, and has a name of its own.
+            // Each attempt is counted and has its own execution id.
             same(call(cut_off, "state = 'executing', lease_until = 1"), once),
             same(call(cut_off, "state = 'executing', lease_until = 1, exec_id = 'x'"), once),
             same(call(cut_off, "state = 'executing', lease_until = 1, exec_attempt = 2"), once),
@@ -212,9 +212,9 @@ impl Calls {
                 call(cut_off, "state = 'executing', lease_until = 1, exec_id = 'x', exec_attempt = 3"),
                 once,
             ),
-            // What somebody wants to end is not begun again.
+            // A call with a cancel request is not retried.
             same(call(repeatable, "state = 'approved', lease_until = NULL, cancel_requested_at = 1"), once),
-            // What was shown is what runs.
+            // The inputs that were shown are the inputs that run.
             same(call(pending, "arguments = '{\"note\":\"all\"}'"), fixed),
             same(call(executing, "arguments = '{}'"), fixed),
             same(call(pending, "name = 'look'"), fixed),
@@ -223,7 +223,7 @@ impl Calls {
             same(call(pending, "schema_hash = 'x'"), fixed),
             same(call(pending, "idempotent = TRUE"), fixed),
             same(call(pending, "tool_call_id = 'x'"), fixed),
-            // An end has words, and they stay.
+            // A settled call has a result, and the result is immutable.
             (
                 call(pending, &format!("{no}, finished_at = 1")),
                 "CHECK constraint failed: (finished_at IS NULL) = (result IS NULL)",
@@ -237,7 +237,7 @@ impl Calls {
             same(call(succeeded, "result = 'x'"), outcome),
             same(call(succeeded, "output = '{}'"), outcome),
             same(call(rejected, "finished_at = 1"), outcome),
-            // Evidence stays.
+            // Evidence is not deleted.
             (
                 format!("DELETE FROM tool_calls WHERE tool_call_id = '{pending}'"),
                 "tool calls are never deleted",
@@ -261,7 +261,7 @@ impl Calls {
                 "CHECK constraint failed: (length(text) > 0) = (erased_at IS NULL)",
                 "CHECK (((length(text) > 0) = (erased_at IS NULL)))",
             ),
-            // What is remembered is a yes that somebody gave, until it is revoked.
+            // A grant records an approval that a user gave, until it is revoked.
             same(granted(succeeded, "NULL", "'user:local'", "'other'"), forged),
             same(granted(succeeded, "NULL", "'user:other'", "tool_name"), forged),
             same(granted(rejected, "'x'", "'user:local'", "tool_name"), forged),
@@ -315,7 +315,8 @@ impl Calls {
                 "decisions are never replaced",
                 "duplicate key value violates unique constraint \"decisions_final\"",
             ),
-            // Who decides has moved the call, and nobody agrees on one that is decided, or was not asked about.
+            // The final vote has moved the call, and no vote is added to a call that is decided or was never
+            // held.
             same(vote(pending, "user:x", "approve", "TRUE"), said),
             (
                 vote(succeeded, "user:other", "approve", "TRUE"),
@@ -362,7 +363,8 @@ impl Calls {
         ]
     }
 
-    /// Near misses of the statements above, which have to be taken: a schema that refuses all guards nothing.
+    /// Near misses of the statements above, which must be accepted: a schema that refuses everything protects
+    /// nothing.
     fn taken(&self) -> Vec<String> {
         let Self { pending, cut_off, waiting_thread, .. } = self;
         let call = |set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{pending}'");
@@ -409,7 +411,7 @@ async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
     all
 }
 
-/// The words of a refusal. Postgres names the constraint that was broken; what it says is looked up.
+/// The text of a refusal. Postgres names the violated constraint, whose definition is looked up.
 async fn refusal(app: &Embedded, sql: &str) -> String {
     let words = app.rows.change(sql).await.expect_err(sql);
     let Some((_, after)) = words.split_once("violates check constraint \"") else { return words };
@@ -431,22 +433,22 @@ async fn attack(app: &Embedded, on_postgres: bool) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(everything(app).await, before, "nothing was changed by what was refused");
+    assert_eq!(everything(app).await, before, "a refused statement changes no row");
     for sql in calls.taken() {
         assert_eq!(app.rows.change(&sql).await, Ok(1), "{sql}");
     }
-    // So that the server can stop.
+    // Lets the tools finish, so that the server can stop.
     app.ledger.go.add_permits(3);
 }
 
-/// Nobody moves on what is attacked, however long that takes.
+/// Keeps the server from changing the attacked rows, however long the test runs.
 fn hold_still(config: &mut Config) {
     config.approval.wait = Duration::ZERO;
     config.approval.sweep = Duration::from_hours(1);
 }
 
 #[tokio::test]
-async fn every_wrong_state_is_refused_on_sqlite() {
+async fn every_invalid_state_is_refused_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let change = |config: &mut Config| {
         hold_still(config);
@@ -464,7 +466,7 @@ async fn no_row_is_replaced_by_another_on_sqlite() {
     app.client.reject(&id).await;
     app.scene.says("No.");
     app.client.go_on(&thread).await;
-    // Neither by its own id nor by another key that it has.
+    // A row is replaced neither by its primary key nor by another unique key.
     let forged = [
         "CREATE TEMP TABLE forged AS SELECT * FROM tool_calls",
         "UPDATE forged SET tool_call_id = 'forged', state = 'pending', arguments = '{}', result = NULL,
@@ -483,7 +485,7 @@ async fn no_row_is_replaced_by_another_on_sqlite() {
 }
 
 #[tokio::test]
-async fn every_wrong_state_is_refused_on_postgres() {
+async fn every_invalid_state_is_refused_on_postgres() {
     let url = postgres().await;
     let change = |config: &mut Config| {
         hold_still(config);
@@ -494,7 +496,7 @@ async fn every_wrong_state_is_refused_on_postgres() {
 }
 
 #[tokio::test]
-async fn a_hold_is_made_decided_and_told_on_postgres() {
+async fn a_call_is_held_decided_and_reported_on_postgres() {
     let url = postgres().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let (thread, id) = app.held("pay", "10").await;

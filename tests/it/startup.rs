@@ -1,4 +1,4 @@
-//! The first minutes with the binary: what it prints and logs, and how it stops.
+//! The start of the binary: what it prints and logs, and how it stops.
 
 use crate::support::{Process, eventually, postgres_if_chosen};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-/// The binary in this folder, with its log kept.
+/// Starts the binary in this folder and captures its log.
 async fn start(dir: &Path, variables: &[(&str, &str)]) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     if let Some(url) = postgres_if_chosen().await {
@@ -18,7 +18,7 @@ async fn start(dir: &Path, variables: &[(&str, &str)]) -> Process {
 }
 
 #[tokio::test]
-async fn a_server_prints_what_it_serves_on_sqlite() {
+async fn a_server_prints_a_summary_of_its_configuration_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path(), &[("HOLDPOINT_APPROVAL__MODE", "auto-deny")]).await;
     let expected = format!(
@@ -37,7 +37,7 @@ async fn a_server_prints_what_it_serves_on_sqlite() {
 }
 
 #[tokio::test]
-async fn a_call_has_one_line_of_the_log_when_it_is_held_decided_started_and_ended() {
+async fn each_transition_of_a_call_is_logged_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("old.txt"), "old news").unwrap();
     let files = [("HOLDPOINT_TOOLS__FILES_DIR", dir.path().to_str().unwrap())];
@@ -63,13 +63,13 @@ async fn a_call_has_one_line_of_the_log_when_it_is_held_decided_started_and_ende
         line("a call has ended", "succeeded", "user:local"),
     ];
     assert_eq!(of_call, expected);
-    assert!(!printed.contains("old.txt"), "arguments are in no log: {printed}");
+    assert!(!printed.contains("old.txt"), "arguments are never logged: {printed}");
 }
 
 #[tokio::test]
-async fn a_second_interrupt_ends_a_process_at_once_that_waits_for_a_turn() {
+async fn a_second_interrupt_ends_a_process_that_waits_for_a_turn() {
     let dir = tempfile::tempdir().unwrap();
-    // A model's server that takes the request and never answers.
+    // A model server that accepts the request and never responds.
     let model = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("http://{}/v1", model.local_addr().unwrap());
     let mut server = start(
@@ -88,7 +88,7 @@ async fn a_second_interrupt_ends_a_process_at_once_that_waits_for_a_turn() {
     server.interrupt();
     let stopping = async || server.printed().contains("stopping; a second signal").then_some(());
     eventually("the first interrupt is logged", stopping).await;
-    assert_eq!(server.ended(), None, "it waits for the turn");
+    assert_eq!(server.ended(), None, "the server waits for the turn");
     server.interrupt();
     assert!(!eventually("the process ends", async || server.ended()).await);
     drop(turn);

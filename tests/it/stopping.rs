@@ -1,4 +1,4 @@
-//! A server that is asked to stop: it begins nothing, lets what runs finish, and leaves an honest record.
+//! Graceful shutdown: the server begins no work, lets running work finish, and leaves an accurate record.
 
 use crate::support::{Client, Ledger, Place, Process, Rows, Scene, UNKNOWN, asked_from, eventually, probes};
 use holdpoint::app::App;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 const SHORT: (&str, &str) = ("HOLDPOINT_SERVER__GRACE", "300ms");
 
-/// Asks the server to stop, and comes back once it takes no connections.
+/// Signals the server to stop and returns once it accepts no connections.
 async fn stop(server: &Process) {
     server.terminate();
     let address = server.client.base.trim_start_matches("http://").to_owned();
@@ -29,7 +29,7 @@ async fn ended_well(mut server: Process) {
 }
 
 #[tokio::test]
-async fn a_tool_that_outlasts_the_grace_time_is_written_as_unknown_by_the_server_that_leaves() {
+async fn a_tool_that_outlasts_the_grace_period_is_written_as_interrupted_at_shutdown() {
     let place = Place::new().await;
     let server = place.start_with("30s", &[SHORT]);
     let client = server.client.clone();
@@ -43,7 +43,7 @@ async fn a_tool_that_outlasts_the_grace_time_is_written_as_unknown_by_the_server
     assert_eq!((decided.status, &decided.body["state"]), (200, &json!("interrupted")));
     assert_eq!(decided.body["result"], UNKNOWN);
     ended_well(server).await;
-    // Nobody else was there to write it.
+    // No other process was running that could have written the row.
     let calls = place.rows().await.all("SELECT state, result, lease_until FROM tool_calls").await;
     assert_eq!(calls, [json!({ "state": "interrupted", "result": UNKNOWN, "lease_until": null })]);
 
@@ -54,7 +54,7 @@ async fn a_tool_that_outlasts_the_grace_time_is_written_as_unknown_by_the_server
 }
 
 #[tokio::test]
-async fn a_turn_that_outlasts_the_grace_time_keeps_its_words_and_is_gone_on_with_by_the_next_server() {
+async fn a_turn_that_outlasts_the_grace_period_keeps_its_text_and_is_resumed_by_the_next_server() {
     let place = Place::new().await;
     let server = place.start_with("30s", &[SHORT]);
     let client = server.client.clone();
@@ -100,7 +100,8 @@ impl Half {
         let (first, rest) = body.as_bytes().split_at(body.len() / 2);
         let mut socket = TcpStream::connect(address).await.unwrap();
         socket.write_all(head.as_bytes()).await.unwrap();
-        // Then the server is at this request, and does not take the connection for idle.
+        // The `100 Continue` shows that the server is processing the request and does not close the
+        // connection as idle.
         let mut waits = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
         socket.read_exact(&mut waits).await.unwrap();
         assert_eq!(waits, *b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -108,7 +109,7 @@ impl Half {
         Self { socket, rest: rest.to_vec() }
     }
 
-    /// Sends the rest; the status and the body of the answer.
+    /// Sends the rest. Returns the status and the body of the response.
     async fn finish(mut self) -> (u16, Value) {
         self.socket.write_all(&self.rest).await.unwrap();
         let mut answer = Vec::new();
@@ -121,7 +122,7 @@ impl Half {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_takes_a_decision_and_begins_neither_the_tool_nor_a_turn() {
+async fn a_stopping_server_accepts_a_decision_and_begins_neither_the_tool_nor_a_turn() {
     let place = Place::new().await;
     let server = place.start("30s");
     let client = &server.client;
@@ -130,7 +131,7 @@ async fn a_server_that_stops_takes_a_decision_and_begins_neither_the_tool_nor_a_
     let id = place.hold(client, &client.thread().await, "20").await;
     let idle = client.thread().await;
     let stopping = async {
-        // A tool that runs keeps the server from leaving.
+        // A running tool keeps the server from exiting.
         place.wait_begun(&["transfer 10"]).await;
         let yes = json!({ "toolCallId": id, "isValidated": true });
         let decision = Half::send(client, "/qa/validate_tool", &yes).await;
@@ -139,7 +140,7 @@ async fn a_server_that_stops_takes_a_decision_and_begins_neither_the_tool_nor_a_
         stop(&server).await;
         let (status, refused) = turn.finish().await;
         assert_eq!((status, &refused["error"]["code"]), (503, &json!("unavailable")), "{refused}");
-        // It waits for nobody to begin: it comes back while the other tool still runs.
+        // The call has no process that begins it, so the response comes while the other tool still runs.
         let (status, decided) = decision.finish().await;
         assert_eq!((status, &decided["state"]), (202, &json!("executing")), "{decided}");
         place.go();
@@ -164,7 +165,7 @@ async fn a_server_that_stops_takes_a_decision_and_begins_neither_the_tool_nor_a_
 }
 
 #[tokio::test]
-async fn on_postgres_who_waits_for_another_process_does_not_keep_one_that_leaves() {
+async fn on_postgres_a_request_that_awaits_another_process_does_not_delay_shutdown() {
     let place = Place::on_postgres().await;
     let (runs, _, id) = place.in_mid_tool().await;
     let leaves = place.start_with("1h", &[SHORT]);
@@ -179,7 +180,7 @@ async fn on_postgres_who_waits_for_another_process_does_not_keep_one_that_leaves
 }
 
 #[tokio::test]
-async fn a_continuation_that_waits_while_the_server_stops_is_told_the_outcome_and_the_next_server_goes_on() {
+async fn a_waiting_continuation_gets_the_outcome_at_shutdown_and_the_next_server_resumes() {
     let place = Place::new().await;
     let server = place.start("30s");
     let client = server.client.clone();
@@ -202,7 +203,7 @@ async fn a_continuation_that_waits_while_the_server_stops_is_told_the_outcome_an
 }
 
 #[tokio::test]
-async fn an_app_that_serves_holdpoint_itself_can_have_it_finish() {
+async fn an_embedding_app_can_let_holdpoint_finish() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::default();
     config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();

@@ -1,6 +1,6 @@
-//! A turn that is stopped, or whose process dies, just before and just after its hold: what a page was shown is there,
-//! what is there is shown, nothing runs that nobody was asked about, and the thread goes on. `gone` has pages that
-//! leave.
+//! A turn that is cancelled, or whose process is killed, just before and just after its hold: every call that
+//! a page was shown exists, every pending call is shown, no unapproved call runs, and the thread continues.
+//! `client_disconnects` covers clients that disconnect.
 
 use crate::support::ui::{ui_submit, ui_user};
 use crate::support::{Client, Embedded, Place, Process, Rows, UNKNOWN, call, eventually};
@@ -8,7 +8,7 @@ use holdpoint::llm::{FinishReason, ModelEvent};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A server whose leases are so long that none is renewed within a test, unless somebody is told to look.
+/// A server whose leases are too long to be renewed within a test, except by a process that is notified.
 async fn patient() -> Embedded {
     Embedded::with(|config| config.approval.lease = Duration::from_secs(3600)).await
 }
@@ -21,7 +21,7 @@ fn arguments(index: usize, delta: &str) -> ModelEvent {
     ModelEvent::CallArguments { index, delta: delta.to_owned() }
 }
 
-/// Words, a call that would run at once, and one about which a person would be asked.
+/// The number of model events: text, a call that would run at once and a call that would be held.
 const EVENTS: usize = 8;
 
 fn both_calls() -> [ModelEvent; EVENTS] {
@@ -46,7 +46,7 @@ async fn cancel(client: &Client, run: &str) -> crate::support::Answer {
     client.post(&format!("/runs/{run}/cancel"), &Value::Null).await
 }
 
-/// Nothing of the calls is there, in rows or on a page that is loaded anew, and the thread goes on.
+/// Asserts that no call exists, in rows or on a reloaded page, and that the thread continues.
 async fn no_call_is_left(app: &Embedded, thread: &str) {
     assert_eq!(app.rows.count("tool_calls").await, 0);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
@@ -65,7 +65,7 @@ async fn no_call_is_left(app: &Embedded, thread: &str) {
 }
 
 #[tokio::test]
-async fn cancelled_while_the_arguments_are_written_a_call_was_never_there() {
+async fn a_turn_cancelled_while_it_streams_arguments_leaves_no_call() {
     let app = patient().await;
     let thread = app.client.thread().await;
     app.scene.then(both_calls().map(Ok).to_vec());
@@ -84,7 +84,7 @@ async fn cancelled_while_the_arguments_are_written_a_call_was_never_there() {
 }
 
 #[tokio::test]
-async fn cancelled_between_the_end_of_the_model_and_the_commit_a_call_was_never_there() {
+async fn a_turn_cancelled_between_the_end_of_the_model_and_the_commit_leaves_no_call() {
     let app = patient().await;
     let thread = app.client.thread().await;
     app.scene.then(both_calls().map(Ok).to_vec());
@@ -93,7 +93,7 @@ async fn cancelled_between_the_end_of_the_model_and_the_commit_a_call_was_never_
     let stop = async {
         running(&app).await;
         eventually("the model speaks", async || (gate.available_permits() == 0).then_some(())).await;
-        // As another process says it: this one has not seen it when the model ends.
+        // The row as another process writes it. This process has not read it when the model ends.
         assert_eq!(app.rows.change("UPDATE runs SET cancel_requested_at = created_at").await, Ok(1));
         gate.add_permits(1);
     };
@@ -105,7 +105,7 @@ async fn cancelled_between_the_end_of_the_model_and_the_commit_a_call_was_never_
     no_call_is_left(&app, &thread).await;
 }
 
-/// Has the database refuse that a turn ends at its hold.
+/// Has the database refuse the end of a turn at its hold.
 async fn forbid_the_end(rows: &Rows) {
     let forbid = if rows.is_postgres() {
         "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -124,8 +124,8 @@ async fn allow_the_end(rows: &Rows) {
     rows.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
 }
 
-/// Reads on until this was heard; all that was.
-async fn hears(response: &mut reqwest::Response, text: &str) -> String {
+/// Reads until the response contains this text. Returns the text read.
+async fn reads_until(response: &mut reqwest::Response, text: &str) -> String {
     let mut heard = String::new();
     while !heard.contains(text) {
         let chunk = response.chunk().await.unwrap().unwrap_or_else(|| panic!("no {text} in {heard}"));
@@ -135,7 +135,7 @@ async fn hears(response: &mut reqwest::Response, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn cancelled_between_the_hold_and_the_end_of_its_stream_what_was_shown_is_cancelled() {
+async fn a_turn_cancelled_between_the_hold_and_the_end_of_its_stream_cancels_the_shown_call() {
     for dialect in ["data-v1", "ui-v5", "ui-v6"] {
         let app = patient().await;
         forbid_the_end(&app.rows).await;
@@ -150,10 +150,10 @@ async fn cancelled_between_the_hold_and_the_end_of_its_stream_what_was_shown_is_
             "ui-v5" => "data-tool-validation",
             _ => "tool-approval-request",
         };
-        hears(&mut turn, asks).await;
+        reads_until(&mut turn, asks).await;
         let calls = app.rows.all("SELECT tool_call_id, state FROM tool_calls").await;
         let [shown] = &calls[..] else { panic!("{dialect}: {calls:?}") };
-        assert_eq!(shown["state"], "pending", "{dialect}: it was told after its commit");
+        assert_eq!(shown["state"], "pending", "{dialect}: the hold is emitted after its commit");
         let id = shown["tool_call_id"].as_str().unwrap();
         let stopped = cancel(&app.client, &running(&app).await).await;
         assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("cancelled")), "{dialect}");
@@ -171,12 +171,12 @@ async fn cancelled_between_the_hold_and_the_end_of_its_stream_what_was_shown_is_
     }
 }
 
-/// Begins a turn of its own connection.
+/// Starts a turn on its own connection.
 async fn begin(client: &Client, thread: &str, words: &str) -> reqwest::Response {
     client.begin(thread, &json!({ "content": words })).await
 }
 
-/// The next server on the same database, once it has closed the turn that the dead one left.
+/// Starts the next server on the same database and waits until it has closed the turn of the dead one.
 async fn next_server(place: &Place, rows: &Rows) -> Process {
     let server = place.start("30s");
     let over = async || (rows.count("runs WHERE status = 'running'").await == 0).then_some(());
@@ -184,7 +184,7 @@ async fn next_server(place: &Place, rows: &Rows) -> Process {
     server
 }
 
-/// The one call that waits, and is shown so everywhere.
+/// Returns the one pending call. Asserts that every route shows it.
 async fn the_pending_one(client: &Client, rows: &Rows, thread: &str) -> String {
     let pending = rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending'").await;
     let [pending] = &pending[..] else { panic!("{pending:?}") };
@@ -199,8 +199,8 @@ async fn the_pending_one(client: &Client, rows: &Rows, thread: &str) -> String {
     id.to_owned()
 }
 
-/// The thread goes on: the call runs once on a yes, and the model reads how it went.
-async fn goes_on(place: &Place, client: &Client, thread: &str, id: &str, before: &[&str]) {
+/// Asserts that the thread continues: the call runs once when approved, and the model reads its outcome.
+async fn assert_continues(place: &Place, client: &Client, thread: &str, id: &str, before: &[&str]) {
     assert_eq!(client.approve(id).await.body["state"], "succeeded");
     assert_eq!(client.go_on(thread).await.text(), "{\"transferred\":\"10\"}");
     assert_eq!(client.say(thread, "thanks").await.text(), "thanks");
@@ -209,13 +209,13 @@ async fn goes_on(place: &Place, client: &Client, thread: &str, id: &str, before:
 }
 
 #[tokio::test]
-async fn k4_killed_while_the_arguments_are_written_no_call_is_there_and_the_answer_is_written_anew() {
+async fn k4_a_kill_while_arguments_are_streamed_leaves_no_call_and_the_answer_is_regenerated() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let rows = place.rows().await;
     let thread = server.client.thread().await;
     let mut turn = begin(&server.client, &thread, "slowly 10").await;
-    let heard = hears(&mut turn, "c:{").await;
+    let heard = reads_until(&mut turn, "c:{").await;
     assert!(heard.contains("b:{") && !heard.contains("9:{"), "{heard}");
     place.wait_begun(&["slowly"]).await;
     server.kill();
@@ -230,11 +230,11 @@ async fn k4_killed_while_the_arguments_are_written_no_call_is_there_and_the_answ
     assert_eq!(again.codes(), "fbc98ed", "{}", again.raw);
     let id = the_pending_one(&server.client, &rows, &thread).await;
     let said = ["slowly", "slowly", "all is said"];
-    goes_on(&place, &server.client, &thread, &id, &said).await;
+    assert_continues(&place, &server.client, &thread, &id, &said).await;
 }
 
 #[tokio::test]
-async fn k5_killed_between_the_end_of_the_model_and_the_commit_nothing_was_shown_and_nothing_is_there() {
+async fn k5_a_kill_between_the_end_of_the_model_and_the_commit_shows_and_leaves_no_call() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let rows = place.rows().await;
@@ -247,7 +247,7 @@ async fn k5_killed_between_the_end_of_the_model_and_the_commit_nothing_was_shown
     place.wait_begun(&["slowly", "all is said"]).await;
     server.kill();
     rows.change("ROLLBACK").await.unwrap();
-    // What was under way when the process died breaks off.
+    // Reading fails where the process died.
     let mut turn = turn;
     let mut heard = String::new();
     while let Ok(Some(chunk)) = turn.chunk().await {
@@ -260,18 +260,18 @@ async fn k5_killed_between_the_end_of_the_model_and_the_commit_nothing_was_shown
     assert_eq!(server.client.go_on(&thread).await.codes(), "fbc98ed");
     let id = the_pending_one(&server.client, &rows, &thread).await;
     let said = ["slowly", "all is said", "slowly", "all is said"];
-    goes_on(&place, &server.client, &thread, &id, &said).await;
+    assert_continues(&place, &server.client, &thread, &id, &said).await;
 }
 
 #[tokio::test]
-async fn k6_killed_between_the_commit_and_the_annotation_the_card_is_there_and_what_ran_is_unknown() {
+async fn k6_after_a_kill_between_commit_and_annotation_the_card_exists_and_the_run_call_is_unknown() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let rows = place.rows().await;
     let thread = server.client.thread().await;
     let mut turn = begin(&server.client, &thread, "both 10").await;
     place.wait_begun(&["sync 10"]).await;
-    let heard = hears(&mut turn, "\"toolName\":\"transfer\",\"args\"").await;
+    let heard = reads_until(&mut turn, "\"toolName\":\"transfer\",\"args\"").await;
     assert!(!heard.contains("8:["), "{heard}");
     server.kill();
 
@@ -285,18 +285,18 @@ async fn k6_killed_between_the_commit_and_the_annotation_the_card_is_there_and_w
         answer["parts"].as_array().unwrap().iter().find(|part| part["tool_call"]["tool_name"] == "sync");
     let ran = &ran.unwrap()["tool_call"];
     assert_eq!((&ran["state"], &ran["result"]), (&json!("interrupted"), &json!(UNKNOWN)));
-    goes_on(&place, &server.client, &thread, &id, &["sync 10"]).await;
+    assert_continues(&place, &server.client, &thread, &id, &["sync 10"]).await;
 }
 
 #[tokio::test]
-async fn k7_killed_between_the_annotation_and_the_end_of_the_stream_the_card_is_there() {
+async fn k7_after_a_kill_between_annotation_and_end_of_stream_the_card_exists() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let rows = place.rows().await;
     let thread = server.client.thread().await;
     forbid_the_end(&rows).await;
     let mut turn = begin(&server.client, &thread, "transfer 10").await;
-    let heard = hears(&mut turn, "e:{").await;
+    let heard = reads_until(&mut turn, "e:{").await;
     assert!(heard.contains("8:[") && !heard.contains("d:{"), "{heard}");
     server.kill();
     allow_the_end(&rows).await;
@@ -305,5 +305,5 @@ async fn k7_killed_between_the_annotation_and_the_end_of_the_stream_the_card_is_
     place.go();
     let id = the_pending_one(&server.client, &rows, &thread).await;
     assert!(heard.contains(&id), "{heard}");
-    goes_on(&place, &server.client, &thread, &id, &[]).await;
+    assert_continues(&place, &server.client, &thread, &id, &[]).await;
 }

@@ -1,5 +1,5 @@
-//! A10: a decision passes the same checks, wherever it comes in. In this process another way in is a handler, which no
-//! request reaches.
+//! A10: a decision passes the same checks on every surface. A handler is another surface in this process,
+//! which no request reaches.
 
 use crate::support::token::with_tokens;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};
@@ -8,7 +8,7 @@ use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
-/// Where a decision comes in.
+/// The surface on which a decision comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Surface {
     Validate,
@@ -23,11 +23,11 @@ enum Surface {
 const ALL: [Surface; 6] =
     [Surface::Validate, Surface::Batch, Surface::Page, Surface::Run, Surface::Session, Surface::Socket];
 
-/// The surfaces where others than the thread's user are let in.
+/// The surfaces that are open to others than the thread's user.
 const OPEN_TO_APPROVERS: [Surface; 5] =
     [Surface::Validate, Surface::Batch, Surface::Run, Surface::Session, Surface::Socket];
 
-/// A call, and what it is a part of.
+/// A held call with its thread, run and message.
 struct Held {
     thread: String,
     run: String,
@@ -35,25 +35,25 @@ struct Held {
     call: String,
 }
 
-/// What is answered: the status, and the code where it is an error.
+/// The result of a request: the status, and the error code if it is an error.
 type Answered = (u64, String);
 
 fn refused(status: u64, code: &str) -> Answered {
     (status, code.to_owned())
 }
 
-/// Of an answer with a status of its own.
+/// The result of an answer with its own status.
 fn answered(answer: &Answer) -> Answered {
     (u64::from(answer.status), answer.code().to_owned())
 }
 
-/// Of one within another.
+/// The result of a decision within another response.
 fn within(status: &Value, body: &Value) -> Answered {
     (status.as_u64().unwrap(), body["error"]["code"].as_str().unwrap_or_default().to_owned())
 }
 
 impl Surface {
-    /// What is answered to this person, who says this.
+    /// Sends this verdict as this client. Returns the result.
     async fn says(self, client: &Client, held: &Held, yes: bool) -> Answered {
         let Held { thread, run, message, call } = held;
         let decision = json!({ "toolCallId": call, "isValidated": yes });
@@ -105,8 +105,8 @@ fn rule(config: &mut Config, tool: &str, rules: ToolRules) {
     config.tools.rules.insert(tool.to_owned(), rules);
 }
 
-/// `pay` is approved by chiefs; so is `refuse`, which wants another person than who asked, and `wait_for_me`, which wants
-/// two. Clerks have it `mumble`.
+/// Chiefs approve calls of `pay`, `refuse` and `wait_for_me`; `refuse` requires an approver other than the
+/// requester, and `wait_for_me` requires two. The role `clerk` is required to have calls of `mumble`.
 fn rules(config: &mut Config) {
     with_tokens(config);
     config.limits.requests_per_minute = Some(0);
@@ -119,7 +119,7 @@ fn rules(config: &mut Config) {
     rule(config, "mumble", ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() });
 }
 
-/// A call that waits, and beside it another, so that its run waits whatever becomes of it.
+/// A held call and another one beside it, so that the run waits whatever becomes of the first.
 async fn held(app: &Embedded, user: &Client, tool: &str) -> Held {
     let thread = user.thread().await;
     let call = |id: &str| call(id, tool, &json!({ "note": id }));
@@ -130,8 +130,8 @@ async fn held(app: &Embedded, user: &Client, tool: &str) -> Held {
     Held { run: part_of("run_id"), message: part_of("message_id"), thread, call }
 }
 
-/// How the call stands in the rows, and whether a yes is on record.
-async fn stands(app: &Embedded, held: &Held) -> (String, bool) {
+/// The state of the call in the rows, and whether an approval is recorded.
+async fn stored_state(app: &Embedded, held: &Held) -> (String, bool) {
     let id = &held.call;
     let state = format!("SELECT state FROM tool_calls WHERE tool_call_id = '{id}'");
     let yes = format!("SELECT verdict FROM decisions WHERE tool_call_id = '{id}' AND verdict = 'approve'");
@@ -139,22 +139,22 @@ async fn stands(app: &Embedded, held: &Held) -> (String, bool) {
     (state, !app.rows.all(&yes).await.is_empty())
 }
 
-/// What stands in the way of a yes.
+/// An obstacle that prevents an approval.
 #[derive(Debug, Clone, Copy)]
 enum Obstacle {
-    /// It comes from nobody.
+    /// The request has no token.
     Nobody,
-    /// From somebody of the tenant who has nothing to do with it.
+    /// The user belongs to the tenant and has no relation to the call.
     Stranger,
-    /// From who has the wrong role for it.
+    /// The user's role does not match the tool.
     WrongRole,
-    /// From the same name in another tenant.
+    /// The user has the same name in another tenant.
     OtherTenant,
-    /// From who asked, where another person is wanted.
+    /// The requester approves where another person is required.
     OtherPersonWanted,
-    /// From who asked, and has not the tool any more.
+    /// The requester no longer has the role for the tool.
     RoleLost,
-    /// The session forbids it by now.
+    /// The session forbids the tool since the call was held.
     Forbidden,
     Expired,
     Cancelled,
@@ -177,7 +177,7 @@ const OBSTACLES: [Obstacle; 11] = [
 ];
 
 impl Obstacle {
-    /// The tool whose call it stands before.
+    /// The tool whose call meets this obstacle.
     const fn tool(self) -> &'static str {
         match self {
             Self::OtherPersonWanted => "refuse",
@@ -186,7 +186,7 @@ impl Obstacle {
         }
     }
 
-    /// Puts it in the way of this call; who says yes in spite of it.
+    /// Creates the obstacle for this call. Returns the client that tries to approve the call.
     async fn arrange(self, app: &Embedded, alice: &Client, held: &Held) -> Client {
         let nobody = &app.client;
         match self {
@@ -219,7 +219,7 @@ impl Obstacle {
         alice.clone()
     }
 
-    /// What is answered to the yes.
+    /// The expected result of the approval.
     fn answer(self, surface: Surface) -> Answered {
         match (self, surface) {
             (Self::Nobody, _) => refused(401, "unauthenticated"),
@@ -227,7 +227,7 @@ impl Obstacle {
                 refused(404, "not_found")
             }
             (Self::OtherPersonWanted | Self::RoleLost | Self::Forbidden, _) => refused(403, "forbidden"),
-            // A page is told how each call stands, and asked about the other again.
+            // The page receives the state of each call and a new request for the pending one.
             (Self::Expired | Self::Cancelled | Self::Rejected, Surface::Page) => refused(200, ""),
             (Self::Expired, _) => refused(409, "expired"),
             (Self::Cancelled, _) => refused(409, "cancelled"),
@@ -235,7 +235,7 @@ impl Obstacle {
         }
     }
 
-    /// How the call stands in the end.
+    /// The state of the call in the end.
     const fn leaves(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -247,17 +247,17 @@ impl Obstacle {
 }
 
 #[tokio::test]
-async fn a10_what_stands_in_the_way_of_a_yes_does_so_wherever_it_comes_in() {
+async fn a10_every_obstacle_prevents_an_approval_on_every_surface() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &["clerk"]);
     for obstacle in OBSTACLES {
         for surface in ALL {
             let held = held(&app, &alice, obstacle.tool()).await;
             let who = obstacle.arrange(&app, &alice, &held).await;
-            let told = format!("{obstacle:?}, {surface:?}");
+            let case = format!("{obstacle:?}, {surface:?}");
             for _ in 0..2 {
-                assert_eq!(surface.says(&who, &held, true).await, obstacle.answer(surface), "{told}");
-                assert_eq!(stands(&app, &held).await, (obstacle.leaves().to_owned(), false), "{told}");
+                assert_eq!(surface.says(&who, &held, true).await, obstacle.answer(surface), "{case}");
+                assert_eq!(stored_state(&app, &held).await, (obstacle.leaves().to_owned(), false), "{case}");
             }
         }
     }
@@ -265,32 +265,32 @@ async fn a10_what_stands_in_the_way_of_a_yes_does_so_wherever_it_comes_in() {
 }
 
 #[tokio::test]
-async fn a10_who_is_not_let_in_takes_no_call_from_its_user_either() {
+async fn a10_unauthorized_users_cannot_reject_a_call_on_any_surface() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &["clerk"]);
     for obstacle in [Obstacle::Nobody, Obstacle::Stranger, Obstacle::WrongRole, Obstacle::OtherTenant] {
         for surface in ALL {
             let held = held(&app, &alice, "pay").await;
             let who = obstacle.arrange(&app, &alice, &held).await;
-            let told = format!("{obstacle:?}, {surface:?}");
-            assert_eq!(surface.says(&who, &held, false).await, obstacle.answer(surface), "{told}");
-            assert_eq!(stands(&app, &held).await.0, "pending", "{told}");
+            let case = format!("{obstacle:?}, {surface:?}");
+            assert_eq!(surface.says(&who, &held, false).await, obstacle.answer(surface), "{case}");
+            assert_eq!(stored_state(&app, &held).await.0, "pending", "{case}");
         }
     }
-    // Whom the policy keeps from a yes may still say no.
+    // A user without the right to approve may still reject.
     for obstacle in [Obstacle::OtherPersonWanted, Obstacle::RoleLost, Obstacle::Forbidden] {
         for surface in ALL {
             let held = held(&app, &alice, obstacle.tool()).await;
             let who = obstacle.arrange(&app, &alice, &held).await;
-            let told = format!("{obstacle:?}, {surface:?}");
-            assert_eq!(surface.says(&who, &held, false).await, refused(200, ""), "{told}");
-            assert_eq!(stands(&app, &held).await.0, "rejected", "{told}");
+            let case = format!("{obstacle:?}, {surface:?}");
+            assert_eq!(surface.says(&who, &held, false).await, refused(200, ""), "{case}");
+            assert_eq!(stored_state(&app, &held).await.0, "rejected", "{case}");
         }
     }
 }
 
 #[tokio::test]
-async fn a10_a_call_is_decided_only_as_a_part_of_what_it_is_a_part_of() {
+async fn a10_a_call_is_decided_only_through_its_own_run_session_or_thread() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let (one, other) = (held(&app, &alice, "pay").await, held(&app, &alice, "pay").await);
@@ -303,14 +303,14 @@ async fn a10_a_call_is_decided_only_as_a_part_of_what_it_is_a_part_of() {
     for surface in [Surface::Run, Surface::Session] {
         assert_eq!(surface.says(&alice, &crossed, true).await, refused(404, "not_found"), "{surface:?}");
     }
-    // What the page says of a call that its thread does not have is no answer.
+    // The page's answer for a call that its thread does not have is ignored.
     assert_eq!(Surface::Page.says(&alice, &crossed, true).await, refused(200, ""));
-    assert_eq!(stands(&app, &one).await, ("pending".to_owned(), false));
-    assert_eq!(stands(&app, &other).await, ("pending".to_owned(), false));
+    assert_eq!(stored_state(&app, &one).await, ("pending".to_owned(), false));
+    assert_eq!(stored_state(&app, &other).await, ("pending".to_owned(), false));
 }
 
 #[tokio::test]
-async fn a10_who_approves_for_others_is_on_record_wherever_they_do_and_the_call_runs_once() {
+async fn a10_an_approver_is_recorded_on_every_surface_and_the_call_runs_once() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let carol = app.client.as_user("acme", "carol", &["chief"]);
@@ -324,7 +324,7 @@ async fn a10_who_approves_for_others_is_on_record_wherever_they_do_and_the_call_
         let late = surface.says(&carol, &held, false).await;
         assert_eq!(late, refused(409, "already_decided"), "{surface:?}");
     }
-    // A thread is its user's; its approver decides elsewhere.
+    // A thread belongs to its user; an approver decides on other surfaces.
     let of_page = held(&app, &alice, "pay").await;
     assert_eq!(Surface::Page.says(&carol, &of_page, true).await, refused(404, "not_found"));
     assert_eq!(Surface::Page.says(&alice, &of_page, true).await, refused(200, ""));
@@ -333,17 +333,17 @@ async fn a10_who_approves_for_others_is_on_record_wherever_they_do_and_the_call_
 }
 
 #[tokio::test]
-async fn a10_one_of_two_is_not_enough_wherever_they_say_yes() {
+async fn a10_one_of_two_approvals_is_not_enough_on_any_surface() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     for surface in ALL {
         let held = held(&app, &alice, "wait_for_me").await;
-        // Who reads a page is told that the person is asked still.
+        // A page below the quorum receives the approval request again.
         let short = refused(if surface == Surface::Page { 200 } else { 202 }, "");
         for _ in 0..2 {
             assert_eq!(surface.says(&alice, &held, true).await, short, "{surface:?}");
-            assert_eq!(stands(&app, &held).await, ("pending".to_owned(), true), "{surface:?}");
+            assert_eq!(stored_state(&app, &held).await, ("pending".to_owned(), true), "{surface:?}");
         }
         app.ledger.go.add_permits(1);
         let second = if surface == Surface::Page { Surface::Validate } else { surface };
@@ -354,7 +354,7 @@ async fn a10_one_of_two_is_not_enough_wherever_they_say_yes() {
 }
 
 #[tokio::test]
-async fn a10_wherever_a_yes_comes_in_it_waits_for_a_tool_that_is_gone() {
+async fn a10_an_approval_of_a_removed_tool_is_refused_on_every_surface() {
     let app = Embedded::with(rules).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let mut waiting = Vec::new();
@@ -367,7 +367,7 @@ async fn a10_wherever_a_yes_comes_in_it_waits_for_a_tool_that_is_gone() {
     for (surface, held) in ALL.into_iter().zip(&waiting) {
         let gone = refused(409, "tool_unavailable");
         assert_eq!(surface.says(&alice, held, true).await, gone, "{surface:?}");
-        assert_eq!(stands(&app, held).await, ("pending".to_owned(), false), "{surface:?}");
+        assert_eq!(stored_state(&app, held).await, ("pending".to_owned(), false), "{surface:?}");
     }
     let app = app.redeploy_with(probes(&ledger), with_tokens).await;
     let alice = app.client.as_user("acme", "alice", &[]);

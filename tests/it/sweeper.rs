@@ -1,4 +1,4 @@
-//! What time leaves behind is moved on without anybody asking.
+//! The sweeper moves overdue rows on without a request.
 
 use crate::support::{Embedded, Rows, UNKNOWN, call, eventually, postgres};
 use holdpoint::llm::ModelEvent;
@@ -17,7 +17,7 @@ async fn set(app: &Embedded, id: &str, what: &str) {
     assert_eq!(app.rows.change(&change).await, Ok(1));
 }
 
-/// A server that sweeps at once, and whose leases are so long that none is renewed within a test.
+/// A server that sweeps often, whose leases are too long to be renewed within a test.
 async fn patient() -> Embedded {
     Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
@@ -39,7 +39,7 @@ async fn patient_on_postgres() -> (Embedded, Rows) {
     (app.await, beside)
 }
 
-/// A server whose leases are short enough that who lost one learns of it within a test.
+/// A server whose leases are short enough that the loss of one is noticed within a test.
 async fn brisk() -> Embedded {
     Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
@@ -48,8 +48,8 @@ async fn brisk() -> Embedded {
     .await
 }
 
-/// Ends the lease of the one turn that runs, until somebody has closed it.
-async fn take_for_dead(app: &Embedded) {
+/// Ends the lease of the one running turn until the turn is closed.
+async fn reap_turn(app: &Embedded) {
     let closed = async || {
         let lapse = format!("UPDATE runs SET lease_until = {LONG_AGO} WHERE status = 'running'");
         app.rows.change(&lapse).await.unwrap();
@@ -60,7 +60,7 @@ async fn take_for_dead(app: &Embedded) {
 }
 
 #[tokio::test]
-async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
+async fn an_undecided_call_expires_by_itself_and_the_model_reads_that() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
     let (_, stays) = app.held("pay", "11").await;
@@ -83,8 +83,8 @@ async fn a_call_nobody_answers_expires_by_itself_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn a_yes_that_nobody_acted_on_in_time_is_failed_and_did_not_run() {
-    // Time for who says it again to come before the sweep.
+async fn an_approved_call_not_begun_in_time_fails_without_running() {
+    // The interval leaves time for the repeated approval before the sweep.
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_secs(1)).await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, LONG_AGO, LONG_AGO).await;
@@ -103,7 +103,7 @@ async fn a_yes_that_nobody_acted_on_in_time_is_failed_and_did_not_run() {
 }
 
 #[tokio::test]
-async fn a_yes_that_nobody_acted_on_is_acted_on_while_there_is_time() {
+async fn an_approved_call_not_begun_is_begun_by_the_sweeper_before_its_deadline() {
     let app = swept().await;
     let (thread, id) = app.held("pay", "10").await;
     app.commit_yes(&id, LONG_AGO, "expires_at").await;
@@ -115,10 +115,10 @@ async fn a_yes_that_nobody_acted_on_is_acted_on_while_there_is_time() {
 }
 
 #[tokio::test]
-async fn more_calls_than_one_look_finds_and_nobody_here_can_begin_hide_none_behind_them() {
+async fn more_unstartable_calls_than_one_batch_do_not_starve_the_calls_after_them() {
     let app = swept().await;
     let (_, id) = app.held("pay", "10").await;
-    // The tool of these is gone; they are due for longer.
+    // The tool of these calls is removed; they have been due for longer.
     let stuck = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 100)
          INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, expires_at,
@@ -133,14 +133,14 @@ async fn more_calls_than_one_look_finds_and_nobody_here_can_begin_hide_none_behi
              decided_at = {LONG_AGO}, start_deadline = expires_at WHERE name = 'gone'"
     );
     assert_eq!(app.rows.change(&yes).await, Ok(100));
-    // Longer ago than any lease, and not as long as theirs.
+    // Longer ago than any lease, and more recent than the stuck calls.
     app.commit_yes(&id, "created_at - 1000000000", "expires_at").await;
     app.client.becomes(&id, "succeeded").await;
     assert_eq!(app.rows.count("tool_calls WHERE state = 'approved'").await, 100);
 }
 
 #[tokio::test]
-async fn an_execution_whose_lease_is_over_is_interrupted_and_its_late_outcome_is_told() {
+async fn an_execution_with_an_expired_lease_is_interrupted_and_its_late_outcome_is_sent() {
     let app = patient().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -161,7 +161,7 @@ async fn an_execution_whose_lease_is_over_is_interrupted_and_its_late_outcome_is
 }
 
 #[tokio::test]
-async fn on_postgres_an_execution_that_is_renewed_while_a_sweep_waits_for_its_thread_is_left_alone() {
+async fn on_postgres_an_execution_renewed_while_the_sweeper_waits_for_the_thread_is_not_reaped() {
     let (app, beside) = patient_on_postgres().await;
     let (_, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -182,7 +182,7 @@ async fn on_postgres_an_execution_that_is_renewed_while_a_sweep_waits_for_its_th
 }
 
 #[tokio::test]
-async fn a_turn_and_a_tool_that_take_longer_than_a_lease_are_not_taken_for_dead() {
+async fn a_turn_and_a_tool_that_outlast_a_lease_are_not_reaped() {
     let app = Embedded::with(|config| {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.lease = Duration::from_secs(3);
@@ -204,18 +204,18 @@ async fn a_turn_and_a_tool_that_take_longer_than_a_lease_are_not_taken_for_dead(
 }
 
 #[tokio::test]
-async fn a_turn_whose_lease_is_over_is_closed_and_can_be_gone_on_with() {
+async fn a_turn_with_an_expired_lease_is_closed_and_can_be_resumed() {
     let app = brisk().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
     let begun = async {
         app.ledger.wait_begun().await;
-        // Who ran it learns of that, and does not wait for the tool.
-        take_for_dead(&app).await;
+        // The runner learns that its lease is lost and does not wait for the tool.
+        reap_turn(&app).await;
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), begun);
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
-    // The tool is alive: its lease is its own.
+    // The tool is alive: its execution has its own lease.
     assert_eq!(app.rows.count("tool_calls WHERE state = 'executing'").await, 1);
     app.ledger.go.add_permits(1);
     let settled = async || (app.rows.count("tool_calls WHERE state = 'succeeded'").await == 1).then_some(());
@@ -226,7 +226,7 @@ async fn a_turn_whose_lease_is_over_is_closed_and_can_be_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_turn_that_was_taken_for_dead_in_mid_words_says_no_more_and_leaves_the_next_alone() {
+async fn a_turn_reaped_mid_text_emits_no_more_text_and_does_not_disturb_the_next() {
     let app = brisk().await;
     let thread = app.client.thread().await;
     let words = ["Half ", "an answer."].map(|words| Ok(ModelEvent::Text(words.to_owned())));
@@ -237,7 +237,7 @@ async fn a_turn_that_was_taken_for_dead_in_mid_words_says_no_more_and_leaves_the
         let asked = async || (app.scene.requests().len() == 1).then_some(());
         eventually("the model is asked", asked).await;
         eventually("it speaks", async || (gate.available_permits() == 0).then_some(())).await;
-        take_for_dead(&app).await;
+        reap_turn(&app).await;
         app.scene.says("Here I am.");
         app.client.begin_to_go_on(&thread).await
     };
@@ -251,7 +251,7 @@ async fn a_turn_that_was_taken_for_dead_in_mid_words_says_no_more_and_leaves_the
 }
 
 #[tokio::test]
-async fn whoever_goes_on_closes_a_dead_turn_together_with_the_calls_that_died_with_it() {
+async fn resuming_closes_a_dead_turn_together_with_its_dead_calls() {
     let app = Embedded::with(|config| {
         config.approval.sweep = Duration::from_secs(3600);
         config.approval.lease = Duration::from_secs(3600);
@@ -272,13 +272,13 @@ async fn whoever_goes_on_closes_a_dead_turn_together_with_the_calls_that_died_wi
         app.ledger.go.add_permits(1);
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "dawdle"), dead);
-    // What had been taken for dead asks the model nothing more.
+    // The runner that was reaped calls the model no more.
     assert!(turn.one('3').as_str().unwrap().starts_with("interrupted: "), "{}", turn.raw);
     assert_eq!(app.scene.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn on_postgres_a_turn_whose_thread_is_locked_is_closed_by_nobody_until_it_is_free() {
+async fn on_postgres_a_turn_is_not_closed_while_its_thread_is_locked() {
     let (app, beside) = patient_on_postgres().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "dawdle", &json!({ "note": "1" }))]);
@@ -288,7 +288,7 @@ async fn on_postgres_a_turn_whose_thread_is_locked_is_closed_by_nobody_until_it_
         let lapse = format!("UPDATE runs SET lease_until = {LONG_AGO}");
         assert_eq!(beside.change(&lapse).await, Ok(1));
         beside.somebody_waits_for_a_lock().await;
-        // Whoever holds the thread has its runs to themselves.
+        // The lock on the thread also covers its runs.
         let wish =
             "SET LOCAL lock_timeout = '500ms'; UPDATE runs SET cancel_requested_at = created_at; COMMIT";
         assert_eq!(app.rows.change(wish).await.err(), None);
@@ -301,7 +301,7 @@ async fn on_postgres_a_turn_whose_thread_is_locked_is_closed_by_nobody_until_it_
 }
 
 #[tokio::test]
-async fn on_sqlite_a_turn_that_died_behind_its_whole_answer_is_completed() {
+async fn on_sqlite_a_turn_that_died_after_its_whole_answer_is_completed() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::with(|config| {
         config.database.url = format!("sqlite://{}/holdpoint.db", dir.path().display()).into();
@@ -311,7 +311,7 @@ async fn on_sqlite_a_turn_that_died_behind_its_whole_answer_is_completed() {
     let thread = app.client.thread().await;
     app.scene.says("Hello.");
     let turn = app.client.say(&thread, "hi").await;
-    // As a crash between the commit of the last step and that of the turn's end leaves it.
+    // The state that a crash leaves between the commit of the last step and the commit of the turn's end.
     app.rows.change("DROP TRIGGER runs_moves").await.unwrap();
     let died = format!(
         "UPDATE runs SET status = 'running', owner = 'x', lease_until = {LONG_AGO}, finished_at = NULL"

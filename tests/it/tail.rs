@@ -1,4 +1,4 @@
-//! What is kept of a turn while it is written, and reading it along at another process.
+//! The stored parts of a turn that is being written, and tailing the turn at another process.
 
 use crate::support::ui::{UiTurn, ui_answer, ui_assistant, ui_submit_at, ui_user};
 use crate::support::{Embedded, Place, Turn, eventually, postgres};
@@ -31,13 +31,13 @@ fn calls(index: usize, tool: &str, arguments: &str) -> [Said; 3] {
     ]
 }
 
-/// Two servers on one Postgres: one that runs turns, and another.
+/// Two servers on one Postgres database: the first runs the turns.
 async fn two() -> (Embedded, Embedded) {
     let url = postgres().await;
     let start = async || {
         let change = |config: &mut holdpoint::config::Config| {
             config.database.url = url.clone().into();
-            // A wish to stop is seen with the next renewal.
+            // A cancel request is seen at the next renewal of the lease.
             config.approval.lease = Duration::from_secs(6);
         };
         Embedded::with(change).await
@@ -45,7 +45,7 @@ async fn two() -> (Embedded, Embedded) {
     (start().await, start().await)
 }
 
-/// How a page asks for the turn under way.
+/// The protocol by which a page attaches to the running turn.
 #[derive(Clone, Copy)]
 enum By {
     DataV1,
@@ -66,14 +66,14 @@ impl Embedded {
         response
     }
 
-    /// Readers of both protocols.
+    /// Attaches readers of every protocol.
     async fn both_read(&self, thread: &str) -> [Response; 3] {
         let [one, other] = [By::Ui("ui-v5"), By::Ui("ui-v6")].map(|by| self.reads(thread, by));
         [self.reads(thread, By::DataV1).await, one.await, other.await]
     }
 }
 
-/// A stream that is read bit by bit.
+/// A stream that is read chunk by chunk.
 struct Reading {
     response: Response,
     read: Vec<u8>,
@@ -88,7 +88,7 @@ impl Reading {
         String::from_utf8_lossy(&self.read).into_owned()
     }
 
-    /// Reads on until it has read this, which is before the end.
+    /// Reads until the stream contains this text, which comes before the end.
     async fn until(&mut self, words: &str) {
         while !self.so_far().contains(words) {
             let piece = tokio::time::timeout(Duration::from_secs(30), self.response.chunk()).await;
@@ -113,8 +113,8 @@ impl Reading {
     }
 }
 
-/// A turn of `data-v1` up to how its words are cut. Of calls that are still being written others are not told, and so
-/// words may come before a call that they stand behind.
+/// A turn of `data-v1` without the boundaries of its deltas. Other processes receive no unfinished calls, so
+/// at another process text may come before the call that precedes it.
 fn meaning(turn: &Turn) -> (Vec<(char, Value)>, String, String) {
     let lines = turn.lines.iter().filter(|(code, _)| !"bc0g".contains(*code)).cloned().collect();
     (lines, turn.text(), turn.joined('g'))
@@ -162,7 +162,7 @@ fn folded(turn: &UiTurn) -> Vec<Value> {
         }
     }
     for part in &mut parts {
-        // Parts of words are named as they come.
+        // Text parts have ids in the order in which they arrive.
         if part.get("text").is_some() {
             part.as_object_mut().unwrap().remove("id");
         }
@@ -174,7 +174,7 @@ fn without_request(failure: &str) -> &str {
     failure.split(" (request").next().unwrap()
 }
 
-/// What readers at the one process and at the other got is the same; what the first of them got, in `ui-v6`.
+/// Asserts that readers at both processes received the same. Returns the `ui-v6` stream of the first process.
 async fn read_alike(one: &Embedded, other: &Embedded, here: [Response; 3], there: [Response; 3]) -> UiTurn {
     let [here_v1, here_v5, here_v6] = here;
     let [there_v1, there_v5, there_v6] = there;
@@ -190,7 +190,7 @@ async fn read_alike(one: &Embedded, other: &Embedded, here: [Response; 3], there
 }
 
 #[tokio::test]
-async fn on_postgres_words_are_read_at_another_process_while_they_are_written() {
+async fn on_postgres_text_is_tailed_at_another_process_while_it_is_streamed() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
     let gate = one.scene.gate();
@@ -213,7 +213,7 @@ async fn on_postgres_words_are_read_at_another_process_while_they_are_written() 
 }
 
 #[tokio::test]
-async fn on_postgres_calls_their_ends_and_holds_are_read_at_another_process() {
+async fn on_postgres_calls_results_and_holds_are_tailed_at_another_process() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
     let note = |note: &str| json!({ "note": note }).to_string();
@@ -229,7 +229,7 @@ async fn on_postgres_calls_their_ends_and_holds_are_read_at_another_process() {
     one.scene.calls(&[crate::support::call("a", "look", &json!({ "note": "0" }))]).then(step);
     let first = one.client.begin(&thread, &json!({ "content": "hi" })).await;
     let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
-    // It is told that the one has ended while the other runs.
+    // The end of the first call is emitted while the second runs.
     let mut early = Reading::of(other.reads(&thread, By::DataV1).await);
     early.until("\"seen\":\"1\"").await;
     let read = early.so_far();
@@ -247,7 +247,7 @@ async fn on_postgres_calls_their_ends_and_holds_are_read_at_another_process() {
 }
 
 #[tokio::test]
-async fn on_postgres_a_continuation_is_read_at_another_process_behind_all_that_came_before() {
+async fn on_postgres_a_continuation_is_tailed_at_another_process_after_the_earlier_steps() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
     let two_calls = ["1", "2"].map(|note| crate::support::call(note, "pay", &json!({ "note": note })));
@@ -261,7 +261,7 @@ async fn on_postgres_a_continuation_is_read_at_another_process_behind_all_that_c
     one.scene.calls(&[crate::support::call("3", "pay", &json!({ "note": "3" }))]);
     let first = one.client.begin_to_go_on(&thread).await;
     let (here, there) = (one.both_read(&thread).await, other.both_read(&thread).await);
-    // A page that posts to go on reads along with the turn alone.
+    // A page that posts to resume tails the continuation only.
     let posts = other.client.begin_to_go_on(&thread).await;
     assert_eq!(other.client.say(&thread, "and?").await.refused(), (409, "turn_in_progress".to_owned()));
     gate.add_permits(10);
@@ -274,7 +274,7 @@ async fn on_postgres_a_continuation_is_read_at_another_process_behind_all_that_c
 }
 
 #[tokio::test]
-async fn on_postgres_a_page_that_answers_what_another_process_goes_on_with_reads_along() {
+async fn on_postgres_a_page_that_posts_to_a_turn_another_process_has_resumed_tails_it() {
     let (one, other) = two().await;
     let (thread, id) = one.held("pay", "10").await;
     one.client.approve(&id).await;
@@ -298,7 +298,7 @@ async fn on_postgres_a_page_that_answers_what_another_process_goes_on_with_reads
 }
 
 #[tokio::test]
-async fn on_postgres_failures_and_wishes_to_stop_are_read_at_another_process() {
+async fn on_postgres_failures_and_cancellations_are_tailed_at_another_process() {
     let (one, other) = two().await;
     let gate = one.scene.gate();
     for breaks in [true, false] {
@@ -340,7 +340,7 @@ async fn on_postgres_failures_and_wishes_to_stop_are_read_at_another_process() {
 }
 
 #[tokio::test]
-async fn on_postgres_long_answers_come_whole_to_any_number_of_readers_at_another_process() {
+async fn on_postgres_long_answers_reach_every_subscriber_at_another_process_completely() {
     let (one, other) = two().await;
     let thread = one.client.thread().await;
     let said: Vec<String> = (0..3000).map(|n| format!("{n} \u{20ac}\u{1f600} ")).collect();
@@ -362,7 +362,7 @@ async fn on_postgres_long_answers_come_whole_to_any_number_of_readers_at_another
 }
 
 #[tokio::test]
-async fn on_postgres_whoever_reads_along_is_told_that_the_process_died() {
+async fn on_postgres_a_subscriber_receives_an_error_when_the_process_dies() {
     let place = Place::on_postgres().await;
     let (mut dies, lives) = (place.start("0s"), place.start("0s"));
     let thread = lives.client.thread().await;
@@ -386,7 +386,7 @@ async fn on_postgres_whoever_reads_along_is_told_that_the_process_died() {
 }
 
 #[tokio::test]
-async fn killed_while_the_model_pauses_what_it_said_is_kept() {
+async fn after_a_kill_while_the_model_pauses_its_text_is_kept() {
     let place = Place::new().await;
     let mut server = place.start("30s");
     let thread = server.client.thread().await;
@@ -414,7 +414,7 @@ async fn killed_while_the_model_pauses_what_it_said_is_kept() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_never_stored_is_passed_over_wherever_its_step_is_read() {
+async fn a_call_that_was_never_stored_is_skipped_wherever_its_step_is_read() {
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_millis(100)).await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
@@ -434,7 +434,7 @@ async fn a_call_that_was_never_stored_is_passed_over_wherever_its_step_is_read()
     ]);
     assert_eq!(app.client.messages(&thread).await[1]["parts"], parts);
 
-    // As if its process had died: whoever holds the lease now says nothing.
+    // As if its process had died: the new owner of the lease emits no event.
     assert_eq!(app.rows.change("UPDATE runs SET owner = 'dead', lease_until = 1").await, Ok(1));
     let closed = async || {
         let answer = app.client.messages(&thread).await.pop()?;
@@ -450,11 +450,11 @@ async fn a_call_that_was_never_stored_is_passed_over_wherever_its_step_is_read()
     assert_eq!((&v4["content"], v4["parts"].as_array().unwrap().len()), (&json!("I pay."), 3), "{v4}");
     assert_eq!(app.client.go_on(&thread).await.text(), "Whole.");
     let told = &app.scene.requests()[1].messages;
-    assert_eq!(told.len(), 1, "what broke off is not sent: {told:?}");
+    assert_eq!(told.len(), 1, "the broken step is not sent: {told:?}");
 }
 
 #[tokio::test]
-async fn a_step_is_not_kept_again_with_every_word_on_sqlite() {
+async fn a_step_is_not_stored_again_with_every_delta_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let count = [
@@ -468,13 +468,14 @@ async fn a_step_is_not_kept_again_with_every_word_on_sqlite() {
     const PIECES: usize = 40_000;
     let thread = app.client.thread().await;
     let piece = "\u{e9}".repeat(16);
-    // Who waits for permits lets others work.
+    // The task that waits for permits yields to other tasks.
     app.scene.gate().add_permits(PIECES + 1);
     app.scene.then((0..PIECES).map(|_| words(&piece)).chain([end(FinishReason::Stop)]).collect());
     assert!(app.client.say(&thread, "hi").await.text() == piece.repeat(PIECES));
     let kept = app.rows.all("SELECT bytes FROM kept").await;
     let kept: Vec<_> = kept.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
-    // By length there is one whenever a fourth more is there, and one a second by the clock, less and less often.
+    // A step is stored whenever it has grown by a fourth, and once a second by the clock, at growing
+    // intervals.
     assert!((1..100).contains(&kept.len()), "{kept:?}");
     let bytes = u64::try_from(PIECES * piece.len()).unwrap();
     assert!(kept.iter().sum::<u64>() < 20 * bytes, "{kept:?}");

@@ -1,22 +1,22 @@
-//! The whole server against a model's server that nobody here wrote, on each wire that one speaks.
+//! The whole server against an independent implementation of a model server, on each wire that it supports.
 
 use crate::support::{Aimock, Asked, By, Entry, Home, Process};
 use serde_json::{Value, json};
 
-/// A wire, and what the foreign server makes of it.
+/// A wire, with its particularities at the foreign server.
 struct Wire {
     provider: &'static str,
-    /// A name that it takes for one of a model that reasons.
+    /// A model name that the foreign server takes for a reasoning model.
     name: &'static str,
     base: &'static str,
     path: &'static str,
-    /// What is added to each request, so that its model thinks; the foreign server is stricter then.
+    /// The options added to each request, so that the model reasons; the foreign server is stricter then.
     options: &'static str,
-    /// The header with the key, and what it is.
+    /// The header with the key, and its value.
     key: (&'static str, &'static str),
-    /// Whether it says what its model thought.
+    /// Whether the foreign server streams the model's reasoning.
     thinks: bool,
-    /// Whether it tells what an answer cost.
+    /// Whether the foreign server reports token usage.
     counts: bool,
 }
 
@@ -49,7 +49,7 @@ static GEMINI: Wire = Wire {
     key: ("x-goog-api-key", "sk-nobody"),
     ..CHAT
 };
-// It has thoughts under a name that Ollama does not use, and no cost.
+// The foreign server streams reasoning under a name that Ollama does not use, and reports no usage.
 static OLLAMA: Wire = Wire {
     provider: "ollama",
     name: "qwen3",
@@ -79,12 +79,12 @@ macro_rules! on_each_wire {
 }
 
 on_each_wire![
-    a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on,
-    a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes,
-    what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken,
-    words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back,
-    a_foreign_server_that_says_no_breaks_off_or_talks_nonsense_fails_the_turn_and_no_other,
-    a_foreign_server_that_is_busy_is_asked_again_after_the_time_it_names,
+    a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues,
+    a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged,
+    malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form,
+    text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn,
+    a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn,
+    a_busy_foreign_server_is_retried_after_its_retry_after,
 ];
 
 impl Wire {
@@ -94,7 +94,7 @@ impl Wire {
         (home, aimock, server)
     }
 
-    /// Every request there was; these were answered with an error.
+    /// All requests to the foreign server, of which these were answered with an error.
     fn finish(&self, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<Asked> {
         let asked = aimock.finish(refused);
         for asked in &asked {
@@ -116,7 +116,7 @@ fn model(text: &str) -> Entry {
     Entry::Words { by: By::Model, text: text.to_owned() }
 }
 
-async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on(wire: &Wire) {
+async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues(wire: &Wire) {
     let (home, aimock, server) = wire.start().await;
     let (old, new) = (home.file("old.txt"), home.file("new.txt"));
     std::fs::write(&old, "old").unwrap();
@@ -144,7 +144,7 @@ async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on
     assert!(names.contains("old.txt") && names.contains("new.txt"), "{names}");
     assert_eq!(turn.pending(), [delete["toolCallId"].as_str().unwrap()]);
     assert_eq!(turn.one('e')["finishReason"], "tool-calls");
-    assert_eq!(std::fs::read_to_string(&old).unwrap(), "old", "nobody said yes");
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "old", "the call is not approved");
 
     let approved = client.approve(&turn.pending()[0]).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
@@ -176,16 +176,16 @@ async fn a_held_call_of_a_foreign_model_runs_after_the_yes_and_the_model_goes_on
     assert_eq!(calls, [("list_files", &json!({})), ("delete_file", &inputs)]);
     let [listed, deleted] = &answers[..] else { panic!("{answers:?}") };
     assert!(listed.text.contains("new.txt"), "{listed:?}");
-    assert_eq!(approved.body["result"], deleted.text, "what the person read is what the model reads");
+    assert_eq!(approved.body["result"], deleted.text, "the person and the model read the same result");
 }
 
-async fn a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_before_changes(wire: &Wire) {
+async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged(wire: &Wire) {
     let (home, aimock, server) = wire.start().await;
     std::fs::write(home.file("old.txt"), "old").unwrap();
     let client = &server.client;
     let thread = client.thread().await;
     let held = client.say(&thread, "tidy up").await;
-    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.", "the user writes on");
+    assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.", "the user sends the next message");
     let no = json!({ "toolCallId": held.pending()[0], "isValidated": false, "reason": "I need it." });
     assert_eq!(client.validate(&no).await.status, 200);
     assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
@@ -211,7 +211,7 @@ async fn a_foreign_model_is_told_late_what_became_of_a_call_and_nothing_it_read_
     assert!(told(late).starts_with(&told(meanwhile)), "{late:#?}");
 }
 
-async fn what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken(wire: &Wire) {
+async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: &Wire) {
     let (_home, aimock, server) = wire.start().await;
     let thread = server.client.thread().await;
     let turn = server.client.say(&thread, "mumble").await;
@@ -223,7 +223,8 @@ async fn what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken(wire: &Wi
     assert_eq!(turn.one('d')["finishReason"], "stop", "{}", turn.raw);
     assert_eq!(server.client.say(&thread, "hello").await.text(), "Hello there.");
 
-    // Blank words, a name with blanks in it, a long id and twice, half an object: all of it is valid now.
+    // Blank text, a tool name with blanks, a long id used twice and truncated arguments: all of it is valid
+    // in the next request.
     let asked = wire.finish(aimock, &[]);
     let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
     let [question, Entry::Calls { calls, .. }, Entry::Answers(_)] = &second.conversation().said[..] else {
@@ -234,7 +235,7 @@ async fn what_a_foreign_model_mumbles_is_told_back_so_that_it_is_taken(wire: &Wi
     assert_eq!(third.conversation().said.len(), 5);
 }
 
-async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back(wire: &Wire) {
+async fn text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn(wire: &Wire) {
     let (_home, aimock, server) = wire.start().await;
     let thread = server.client.thread().await;
     for _ in 0..2 {
@@ -248,10 +249,10 @@ async fn words_of_a_foreign_model_are_streamed_and_the_next_turn_tells_them_back
     assert_eq!(second.conversation().said, [user("hello"), model("Hello there."), user("hello")]);
 }
 
-async fn a_foreign_server_that_says_no_breaks_off_or_talks_nonsense_fails_the_turn_and_no_other(wire: &Wire) {
+async fn a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn(wire: &Wire) {
     let (_home, aimock, server) = wire.start().await;
     let client = &server.client;
-    // What it says instead of an answer is called JSON, which is no stream but to Ollama.
+    // The nonsense has the content type JSON, which only Ollama streams.
     let nonsense = if wire.provider == "ollama" { "upstream_malformed" } else { "upstream_error" };
     let failures = [
         ("what is forbidden", "f3", "upstream_error", ""),
@@ -263,17 +264,17 @@ async fn a_foreign_server_that_says_no_breaks_off_or_talks_nonsense_fails_the_tu
         let turn = client.say(&thread, words).await;
         assert_eq!((turn.status, turn.codes().as_str()), (200, codes), "{}", turn.raw);
         assert!(turn.one('3').as_str().unwrap().starts_with(&format!("{code}: ")), "{}", turn.raw);
-        assert!(turn.text().starts_with(said), "what was said stands: {}", turn.raw);
+        assert!(turn.text().starts_with(said), "the streamed text is kept: {}", turn.raw);
         assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
     }
-    // Nothing is asked twice, and half an answer is not told.
+    // No request is retried, and a broken answer is not sent.
     let asked = wire.finish(aimock, &[(0, 400)]);
     let told: Vec<_> = asked.iter().map(|asked| asked.conversation().said).collect();
     let expected = failures.map(|(words, ..)| [vec![user(words)], vec![user(words), user("hello")]]);
     assert_eq!(told, expected.into_iter().flatten().collect::<Vec<_>>());
 }
 
-async fn a_foreign_server_that_is_busy_is_asked_again_after_the_time_it_names(wire: &Wire) {
+async fn a_busy_foreign_server_is_retried_after_its_retry_after(wire: &Wire) {
     let (_home, aimock, server) = wire.start().await;
     let thread = server.client.thread().await;
     let begun = std::time::Instant::now();

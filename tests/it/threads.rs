@@ -1,4 +1,4 @@
-//! Threads: made, listed, renamed, deleted, and their messages read.
+//! Threads: creation, lists, titles and deletion, and reading their messages.
 
 use crate::support::{Embedded, call, eventually};
 use holdpoint::llm::ModelEvent;
@@ -18,7 +18,7 @@ fn ids(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_thread_is_made_with_a_body_and_without() {
+async fn a_thread_is_created_with_and_without_a_body() {
     let app = Embedded::start().await;
     let bare = app.client.send(app.client.http.post(app.client.url("/threads"))).await;
     assert_eq!(bare.status, 201);
@@ -64,7 +64,7 @@ async fn a_title_is_1_to_200_characters() {
 }
 
 #[tokio::test]
-async fn a_thread_within_a_thread_is_of_the_session_of_the_root() {
+async fn a_child_thread_belongs_to_the_session_of_its_root() {
     let app = Embedded::start().await;
     let root = app.client.thread().await;
     let child = app.client.post("/threads", &json!({ "parent_id": root })).await;
@@ -106,7 +106,7 @@ async fn threads_are_listed_newest_first_in_pages() {
         let page = app.client.get(&path).await.body;
         seen.extend(ids(&page).into_iter().map(str::to_owned));
         assert_eq!((&page["has_more"], page.get("next_cursor").is_some()), (&json!(more), more));
-        // One made meanwhile does not shift the pages.
+        // A thread created meanwhile does not shift the pages.
         app.client.thread().await;
         path = format!("/threads?page_size=2&cursor={}", page["next_cursor"].as_str().unwrap_or_default());
     }
@@ -116,7 +116,7 @@ async fn threads_are_listed_newest_first_in_pages() {
 }
 
 #[tokio::test]
-async fn a_page_has_1_to_200_results_and_a_cursor_is_one_that_was_given() {
+async fn a_page_has_1_to_200_results_and_an_invalid_cursor_is_refused() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for list in ["/threads".to_owned(), format!("/threads/{thread}/messages")] {
@@ -141,7 +141,7 @@ async fn a_page_has_1_to_200_results_and_a_cursor_is_one_that_was_given() {
 }
 
 #[tokio::test]
-async fn a_title_is_changed_and_the_threads_time_with_it() {
+async fn changing_a_title_updates_the_time_of_the_thread() {
     let app = Embedded::start().await;
     let made = app.client.post("/threads", &json!({ "title": "Old" })).await.body;
     let path = format!("/threads/{}", made["thread_id"].as_str().unwrap());
@@ -155,7 +155,7 @@ async fn a_title_is_changed_and_the_threads_time_with_it() {
 }
 
 #[tokio::test]
-async fn a_deleted_thread_is_nowhere_and_nothing_of_it_runs() {
+async fn a_deleted_thread_is_not_found_and_its_calls_do_not_run() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let (kept, other) = app.held("pay", "11").await;
@@ -197,7 +197,7 @@ async fn a_deleted_thread_is_nowhere_and_nothing_of_it_runs() {
 }
 
 #[tokio::test]
-async fn the_name_of_a_deleted_thread_makes_another_one() {
+async fn the_name_of_a_deleted_thread_creates_a_new_thread() {
     let app = Embedded::start().await;
     app.scene.says("ok").says("ok");
     app.client.turn_by_id(&json!({ "id": "mine", "content": "one" })).await;
@@ -225,7 +225,7 @@ async fn a_call_that_runs_when_its_thread_is_deleted_is_settled() {
 }
 
 #[tokio::test]
-async fn what_the_model_asks_for_once_its_thread_is_deleted_is_not_run() {
+async fn a_call_that_the_model_makes_after_its_thread_is_deleted_does_not_run() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "look", &json!({ "note": "1" }))]);
@@ -243,7 +243,7 @@ async fn what_the_model_asks_for_once_its_thread_is_deleted_is_not_run() {
 }
 
 #[tokio::test]
-async fn messages_come_newest_page_first_and_each_oldest_first() {
+async fn messages_are_listed_newest_page_first_and_oldest_first_within_a_page() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for n in 1..=3 {
@@ -270,7 +270,7 @@ async fn messages_come_newest_page_first_and_each_oldest_first() {
 }
 
 #[tokio::test]
-async fn a_format_is_one_that_is_known() {
+async fn an_unknown_format_is_refused() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for format in ["v3", "V4", "", "json"] {
@@ -281,7 +281,7 @@ async fn a_format_is_one_that_is_known() {
 }
 
 #[tokio::test]
-async fn v4_is_what_a_page_of_ai_sdk_4_holds_cards_included() {
+async fn v4_matches_the_messages_of_a_page_of_ai_sdk_4_including_cards() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.says("Hello.");
@@ -344,7 +344,7 @@ async fn v4_is_what_a_page_of_ai_sdk_4_holds_cards_included() {
     assert_eq!(own[3]["created_at"], at(3), "the same time in the same form");
 }
 
-/// A tool's part of a message, with what it ended up with.
+/// A tool part of a message in its final state.
 fn tool(id: &Value, tool: &str, state: &str, input: &Value, more: &Value) -> Value {
     let mut part =
         json!({ "type": format!("tool-{tool}"), "toolCallId": id, "state": state, "input": input });
@@ -353,7 +353,7 @@ fn tool(id: &Value, tool: &str, state: &str, input: &Value, more: &Value) -> Val
 }
 
 #[tokio::test]
-async fn the_ui_formats_are_what_pages_of_ai_sdk_5_to_7_hold_cards_included() {
+async fn the_ui_formats_match_the_messages_of_pages_of_ai_sdk_5_to_7_including_cards() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.says("Hello.");
@@ -435,7 +435,7 @@ async fn the_ui_formats_are_what_pages_of_ai_sdk_5_to_7_hold_cards_included() {
 }
 
 #[tokio::test]
-async fn the_ui_formats_leave_out_the_message_that_a_turn_is_writing() {
+async fn the_ui_formats_omit_the_message_of_a_running_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.says("one two");
@@ -456,7 +456,7 @@ async fn the_ui_formats_leave_out_the_message_that_a_turn_is_writing() {
 }
 
 #[tokio::test]
-async fn the_ui_formats_have_a_message_whose_turn_broke() {
+async fn the_ui_formats_include_the_message_of_a_failed_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("gone".to_owned())]);

@@ -1,11 +1,11 @@
-//! The moves of a call that the server knows are the ones that the database takes, and no others.
+//! The database accepts exactly the state transitions of a call that the server defines.
 
 use crate::support::{Embedded, postgres};
 use holdpoint::app::CALL_STATES;
 use holdpoint::config::Config;
 use std::time::Duration;
 
-/// From this state, to that one, and what else has to hold.
+/// The source state, the target state, and the guard of the transition.
 type LegalMove = (&'static str, &'static str, &'static str);
 
 macro_rules! legal {
@@ -16,8 +16,8 @@ macro_rules! legal {
 
 include!("../../src/store/legal_transitions.rs");
 
-/// What a row of a call is set to so that it stands in this state, and lacks nothing for that which can be set.
-fn stands(state: &str) -> String {
+/// The assignments that bring a row of a call into this state, with every column that the state requires.
+fn assignments(state: &str) -> String {
     let decided = "decided_by = COALESCE(decided_by, 'user:x'), decided_at = COALESCE(decided_at, 1)";
     let open = "result = NULL, output = NULL, finished_at = NULL";
     let ended = "result = 'x', finished_at = 1, lease_until = NULL";
@@ -37,7 +37,7 @@ fn stands(state: &str) -> String {
     format!("state = '{state}', {facts}")
 }
 
-/// A way that a call can have come.
+/// A sequence of states that a call can have passed.
 #[derive(Debug)]
 struct Way {
     idempotent: bool,
@@ -82,7 +82,7 @@ impl Way {
         self.states.iter().filter(|state| **state == "executing").count()
     }
 
-    /// Whether the server's list has this move for a call that came so.
+    /// Whether the server's table allows this transition for a call with this history.
     fn leads_to(&self, to: &str) -> bool {
         let legal = LEGAL
             .iter()
@@ -99,7 +99,7 @@ impl Way {
     }
 }
 
-/// Makes calls out of a real one.
+/// Creates calls from a real one.
 struct Maker<'a> {
     app: &'a Embedded,
     pending: String,
@@ -107,7 +107,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// A call that came this way.
+    /// Creates a call with this history.
     async fn make(&mut self, way: &Way) -> String {
         self.made += 1;
         let id = format!("made-{}", self.made);
@@ -140,14 +140,14 @@ impl Maker<'_> {
     }
 
     async fn to(&self, id: &str, state: &str) -> Result<u64, String> {
-        let set = stands(state);
+        let set = assignments(state);
         self.app.rows.change(&format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'")).await
     }
 }
 
 async fn try_every_move(change: impl FnOnce(&mut Config)) {
     let app = Embedded::with(|config| {
-        // Nobody else moves these calls.
+        // No sweep moves these calls.
         config.approval.sweep = Duration::from_secs(3600);
         change(config);
     })
@@ -171,14 +171,14 @@ async fn try_every_move(change: impl FnOnce(&mut Config)) {
 }
 
 #[tokio::test]
-async fn every_move_is_taken_that_the_server_makes_and_every_other_refused_on_sqlite() {
+async fn exactly_the_transitions_of_the_server_are_accepted_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/rows.db", dir.path().display());
     try_every_move(|config| config.database.url = url.into()).await;
 }
 
 #[tokio::test]
-async fn every_move_is_taken_that_the_server_makes_and_every_other_refused_on_postgres() {
+async fn exactly_the_transitions_of_the_server_are_accepted_on_postgres() {
     let url = postgres().await;
     try_every_move(|config| config.database.url = url.into()).await;
 }

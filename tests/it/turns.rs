@@ -1,4 +1,4 @@
-//! A turn: what is said, in which order, and what stays.
+//! A turn: the events of its stream, their order, and the stored result.
 
 use crate::support::{Embedded, call};
 use holdpoint::llm::FinishReason;
@@ -6,7 +6,7 @@ use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn words_are_streamed_and_saved() {
+async fn text_is_streamed_and_stored() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.says("Hello.");
@@ -28,7 +28,7 @@ async fn words_are_streamed_and_saved() {
 }
 
 #[tokio::test]
-async fn ungated_calls_run_in_the_stream_and_the_model_goes_on() {
+async fn ungated_calls_run_within_the_turn_and_the_model_continues() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let two = [call("a", "look", &json!({"note": "1"})), call("b", "look", &json!({"note": "2"}))];
@@ -44,7 +44,7 @@ async fn ungated_calls_run_in_the_stream_and_the_model_goes_on() {
 }
 
 #[tokio::test]
-async fn a_hold_ends_the_turn_and_the_model_is_not_called_past_it() {
+async fn a_hold_ends_the_turn_and_the_model_is_not_called_again() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let two = [call("a", "look", &json!({"note": "1"})), call("b", "pay", &json!({"note": "2"}))];
@@ -65,7 +65,7 @@ async fn a_hold_ends_the_turn_and_the_model_is_not_called_past_it() {
 }
 
 #[tokio::test]
-async fn a_continuation_tells_how_the_holds_stand_and_goes_on_in_the_same_message() {
+async fn a_continuation_emits_the_state_of_the_holds_and_extends_the_same_message() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let three = ["1", "2", "3"].map(|note| call(note, "pay", &json!({ "note": note })));
@@ -94,7 +94,7 @@ async fn a_continuation_tells_how_the_holds_stand_and_goes_on_in_the_same_messag
 }
 
 #[tokio::test]
-async fn of_many_continuations_one_asks_the_model() {
+async fn of_many_continuations_one_calls_the_model() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -108,7 +108,7 @@ async fn of_many_continuations_one_asks_the_model() {
 }
 
 #[tokio::test]
-async fn a_failure_of_the_model_is_in_the_stream_and_continuing_tries_again() {
+async fn a_model_error_is_emitted_and_a_continuation_retries() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.then(vec![Ok(ModelEvent::Text("Half".to_owned())), Err("key sk-123 is bad".to_owned())]);
@@ -143,7 +143,7 @@ async fn a_failure_of_the_model_is_in_the_stream_and_continuing_tries_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_breaks_off_is_not_asked_about() {
+async fn a_truncated_call_is_not_held() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let begun =
@@ -188,11 +188,11 @@ async fn only_chosen_tools_are_offered_and_others_are_unknown() {
 }
 
 #[tokio::test]
-async fn on_sqlite_a_turn_that_broke_behind_its_hold_still_stops_at_it() {
+async fn on_sqlite_a_turn_that_broke_after_its_hold_still_stops_at_it() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "10").await;
-    // As a crash between the commit of the hold and that of the turn's end leaves it.
+    // The state that a crash leaves between the commit of the hold and the commit of the turn's end.
     app.rows.change("DROP TRIGGER runs_moves").await.unwrap();
     let broken =
         "UPDATE runs SET status = 'failed', error_code = 'interrupted', error_message = 'x', finished_at = 1";
@@ -205,7 +205,7 @@ async fn on_sqlite_a_turn_that_broke_behind_its_hold_still_stops_at_it() {
 }
 
 #[tokio::test]
-async fn on_sqlite_a_continuation_that_waits_does_not_go_on_once_the_user_has() {
+async fn on_sqlite_a_waiting_continuation_calls_no_model_after_a_newer_user_message() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, first) = app.held("wait_for_me", "1").await;
@@ -222,13 +222,13 @@ async fn on_sqlite_a_continuation_that_waits_does_not_go_on_once_the_user_has() 
     };
     let (approved, (waited, second)) = futures::join!(app.client.approve(&first), write_on);
     assert_eq!(approved.body["state"], "succeeded");
-    assert_eq!(waited.codes(), "a8ed", "how the call ended, and no model behind the second hold");
+    assert_eq!(waited.codes(), "a8ed", "the outcome of the call, and no model call after the second hold");
     assert_eq!(app.scene.requests().len(), 2);
     assert_eq!(app.client.call(&second).await["state"], "pending");
 }
 
 #[tokio::test]
-async fn what_is_decided_while_another_call_runs_is_not_told_as_pending() {
+async fn a_call_decided_while_another_runs_is_not_reported_as_pending() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let two = [call("a", "dawdle", &json!({"note": "1"})), call("b", "pay", &json!({"note": "2"}))];
@@ -246,7 +246,7 @@ async fn what_is_decided_while_another_call_runs_is_not_told_as_pending() {
 }
 
 #[tokio::test]
-async fn continuations_that_wait_for_a_running_call_all_tell_how_it_ended() {
+async fn every_continuation_that_awaits_a_running_call_emits_its_outcome() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     app.scene.says("It waited.");

@@ -1,4 +1,5 @@
-//! What became of a call that was cut off is asked of its tool, until it knows, and told as a late outcome is.
+//! Verification: the server asks the tool for the outcome of an interrupted call until the tool knows it, and
+//! reports it as a late outcome.
 
 use crate::support::{Embedded, Ledger, Place, Question, Says, Service, UNKNOWN, eventually};
 use holdpoint::config::Config;
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 /// Longer ago than any lease.
 const LONG_AGO: &str = "1000000";
 
-/// A server with the tool that can be asked, which sweeps at once and whose leases end by hand.
+/// A server with a verifiable tool. It sweeps often, and its leases expire only when a test ends them.
 async fn with(service: &Service, change: impl FnOnce(&mut Config)) -> Embedded {
     let app = Embedded::start().await;
     let tools = service.tools(&app.ledger);
@@ -17,14 +18,14 @@ async fn with(service: &Service, change: impl FnOnce(&mut Config)) -> Embedded {
         config.approval.sweep = Duration::from_millis(20);
         config.approval.lease = Duration::from_secs(3600);
         config.approval.wait = Duration::ZERO;
-        // Nobody is given up before a test is.
+        // No execution is abandoned before the test ends.
         config.server.grace = Duration::from_secs(3600);
         change(config);
     })
     .await
 }
 
-/// A call whose execution was taken for dead, and its thread. The tool still waits to be let go.
+/// A call whose execution was reaped, and its thread. The tool still waits for its permit.
 async fn cut_off(app: &Embedded, note: &str) -> (String, String) {
     let (thread, id) = app.held("courier", note).await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -34,7 +35,7 @@ async fn cut_off(app: &Embedded, note: &str) -> (String, String) {
     (thread, id)
 }
 
-/// The same, and the service does not know either.
+/// The same, where the service does not know the outcome either.
 async fn interrupted(app: &Embedded, note: &str) -> (String, String) {
     let (thread, id) = cut_off(app, note).await;
     assert_eq!(app.client.becomes(&id, "interrupted").await["result"], UNKNOWN);
@@ -47,7 +48,7 @@ async fn asked_again(service: &Service, id: &str, times: usize) {
     eventually("the service is asked again", asked).await;
 }
 
-/// The events of a call's end, with who says so.
+/// The settling events of a call, with their actors.
 async fn ends(app: &Embedded, id: &str) -> Vec<(String, String, Value)> {
     let sql = format!(
         "SELECT type, actor, data FROM events WHERE tool_call_id = '{id}'
@@ -61,7 +62,7 @@ async fn ends(app: &Embedded, id: &str) -> Vec<(String, String, Value)> {
 }
 
 #[tokio::test]
-async fn what_the_service_knows_settles_a_call_that_was_cut_off_and_the_model_is_told_by_a_note() {
+async fn a_verified_outcome_settles_an_interrupted_call_and_the_model_reads_it_as_a_note() {
     let service = Service::that_says(Says::Nothing);
     let app = with(&service, |_| {}).await;
     let (thread, id) = interrupted(&app, "10").await;
@@ -95,13 +96,13 @@ async fn what_the_service_knows_settles_a_call_that_was_cut_off_and_the_model_is
 }
 
 #[tokio::test]
-async fn the_late_end_of_an_execution_changes_nothing_once_the_service_was_heard() {
+async fn the_late_end_of_an_execution_changes_nothing_after_the_verification() {
     let service = Service::that_says(Says::Happened(json!({ "delivered": "at noon" })));
     let app = with(&service, |_| {}).await;
     let (thread, id) = cut_off(&app, "10").await;
     let call = app.client.becomes(&id, "succeeded").await;
     app.ledger.go.add_permits(1);
-    // A server that leaves lets what is under way end, and write.
+    // A server that shuts down lets running executions finish and write.
     let app = app.redeploy(service.tools(&Ledger::new())).await;
     assert_eq!(app.ledger.go.available_permits(), 0, "the tool ended");
     assert_eq!(app.client.call(&id).await, call);
@@ -113,7 +114,7 @@ async fn the_late_end_of_an_execution_changes_nothing_once_the_service_was_heard
 }
 
 #[tokio::test]
-async fn the_service_changes_nothing_once_the_execution_has_ended_late() {
+async fn the_verification_changes_nothing_after_the_late_end_of_the_execution() {
     let service = Service::that_says(Says::Waits(json!({ "delivered": "at noon" })));
     let app = with(&service, |_| {}).await;
     let (_, id) = interrupted(&app, "10").await;
@@ -123,7 +124,7 @@ async fn the_service_changes_nothing_once_the_execution_has_ended_late() {
     let call = app.client.becomes(&id, "succeeded").await;
     assert_eq!(call["output"], json!({ "delivered": "10" }));
     service.go.add_permits(1);
-    // Another that it was asked about later is settled.
+    // Another call, verified later, is settled.
     let (_, other) = interrupted(&app, "11").await;
     service.go.add_permits(1);
     app.client.becomes(&other, "succeeded").await;
@@ -133,7 +134,7 @@ async fn the_service_changes_nothing_once_the_execution_has_ended_late() {
 }
 
 #[tokio::test]
-async fn what_never_happened_and_never_will_has_failed() {
+async fn a_call_whose_effect_never_happened_and_never_will_fails() {
     let service = Service::that_says(Says::NeverHappened);
     let app = with(&service, |_| {}).await;
     let (thread, id) = cut_off(&app, "10").await;
@@ -147,7 +148,7 @@ async fn what_never_happened_and_never_will_has_failed() {
 }
 
 #[tokio::test]
-async fn who_cannot_say_breaks_or_is_silent_is_asked_again_until_it_knows() {
+async fn verification_is_retried_until_the_tool_knows_the_outcome() {
     let service = Service::that_says(Says::Nothing);
     let app = with(&service, |config| config.tools.timeout = Duration::from_millis(500)).await;
     let (thread, id) = interrupted(&app, "10").await;
@@ -164,7 +165,7 @@ async fn who_cannot_say_breaks_or_is_silent_is_asked_again_until_it_knows() {
 }
 
 #[tokio::test]
-async fn a_service_that_takes_its_time_is_asked_about_a_call_once_at_a_time_and_holds_up_no_other() {
+async fn a_slow_verification_runs_once_at_a_time_per_call_and_delays_no_other() {
     let service = Service::that_says(Says::Waits(json!(1)));
     let app = with(&service, |_| {}).await;
     let (_, slow) = interrupted(&app, "10").await;
@@ -180,7 +181,7 @@ async fn a_service_that_takes_its_time_is_asked_about_a_call_once_at_a_time_and_
 }
 
 #[tokio::test]
-async fn a_server_that_leaves_does_not_wait_for_a_service_that_takes_its_time() {
+async fn shutdown_does_not_wait_for_a_slow_verification() {
     let service = Service::that_says(Says::Waits(json!(1)));
     let app = with(&service, |_| {}).await;
     let (_, id) = interrupted(&app, "10").await;
@@ -194,7 +195,7 @@ async fn a_server_that_leaves_does_not_wait_for_a_service_that_takes_its_time() 
     assert_eq!(app.client.call(&id).await["output"], json!({ "delivered": "10" }));
 }
 
-/// The sweeper looks through everything, and begins anew.
+/// Waits until the sweeper has completed a whole pass.
 async fn swept(app: &Embedded) {
     for note in ["a", "b", "c"] {
         let (_, id) = app.held("courier", note).await;
@@ -204,7 +205,7 @@ async fn swept(app: &Embedded) {
     }
 }
 
-/// A call that nobody knows the outcome of, on a server that gives up its execution when it leaves.
+/// A call with an unknown outcome, on a server that abandons the execution when it shuts down.
 async fn left_interrupted(service: &Service) -> (Embedded, String) {
     let app = with(service, |config| config.server.grace = Duration::from_millis(100)).await;
     let (_, id) = interrupted(&app, "10").await;
@@ -213,7 +214,7 @@ async fn left_interrupted(service: &Service) -> (Embedded, String) {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_a_call_that_was_cut_off_longer_ago_than_it_could_be_begun() {
+async fn a_call_interrupted_longer_ago_than_the_start_deadline_is_not_verified() {
     let service = Service::that_says(Says::Nothing);
     let (app, id) = left_interrupted(&service).await;
     let app = app
@@ -228,7 +229,7 @@ async fn nobody_is_asked_about_a_call_that_was_cut_off_longer_ago_than_it_could_
 }
 
 #[tokio::test]
-async fn another_tool_of_the_name_is_believed_that_it_happened_and_not_that_it_never_will() {
+async fn a_changed_tool_can_verify_that_a_call_happened_but_not_that_it_never_will() {
     let service = Service::that_says(Says::Nothing);
     let (app, id) = left_interrupted(&service).await;
     service.now_says(Says::NeverHappened);
@@ -241,7 +242,7 @@ async fn another_tool_of_the_name_is_believed_that_it_happened_and_not_that_it_n
 }
 
 #[tokio::test]
-async fn killed_after_the_effect_and_before_its_result_is_saved_the_tool_tells_it_later() {
+async fn after_a_kill_between_effect_and_saved_result_the_tool_verifies_the_outcome() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let thread = server.client.thread().await;

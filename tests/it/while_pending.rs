@@ -1,5 +1,5 @@
-//! The user writes on while a call is open: what becomes of the call, what the model reads then and ever after, and what
-//! a late outcome does.
+//! A new user message while a call is open: the effect on the call, the history that the model reads then and
+//! later, and the effect of a late outcome.
 
 use crate::support::{Embedded, UNKNOWN, call, eventually};
 use holdpoint::config::{Config, WhilePending};
@@ -12,10 +12,10 @@ const AWAITING: &str = "Awaiting approval by a person. The tool has not run. Its
 const UNDER_WAY: &str =
     "Approved by a person and under way. Its outcome will be told later; do not repeat the call.";
 const CANCELLED: &str = "Cancelled, the tool did not run.";
-/// When the sweeper would begin a call that is approved: not within a test.
+/// A time at which no sweeper begins an approved call within a test.
 const IN_A_WHILE: &str = "created_at + 1000000000";
 
-/// A server in this mode, whose deciders wait for nothing.
+/// A server in this mode, whose deciders wait for no outcome.
 async fn server(mode: WhilePending) -> Embedded {
     let change = |config: &mut Config| {
         config.approval.while_pending = mode;
@@ -24,7 +24,7 @@ async fn server(mode: WhilePending) -> Embedded {
     Embedded::with(change).await
 }
 
-/// The answers of calls that a request tells, by the ids that the model knows.
+/// The answers of calls in a request, by wire id.
 fn answers(request: &ModelRequest) -> Vec<(&str, &str)> {
     let answers = request.messages.iter().filter_map(|message| match message {
         ModelMessage::Tool { call_id, text, .. } => Some((call_id.as_str(), text.as_str())),
@@ -33,7 +33,7 @@ fn answers(request: &ModelRequest) -> Vec<(&str, &str)> {
     answers.collect()
 }
 
-/// What users say in a request, and what is told in their place.
+/// The user messages of a request, including the notes.
 fn said(request: &ModelRequest) -> Vec<&str> {
     let said = request.messages.iter().filter_map(|message| match message {
         ModelMessage::User(text) => Some(text.as_str()),
@@ -46,7 +46,7 @@ fn note(id: &str, tool: &str, outcome: &str) -> String {
     format!("[tool outcome] {tool}, call {id}: {outcome}")
 }
 
-/// What the model was told of the call with this id of its own, in order.
+/// The sent answers of the call with this wire id, in order.
 async fn sealed(app: &Embedded, wire_id: &str) -> Vec<(String, String)> {
     let sql = format!(
         "SELECT kind, text FROM sent_answers JOIN tool_calls USING (tool_call_id)
@@ -56,13 +56,13 @@ async fn sealed(app: &Embedded, wire_id: &str) -> Vec<(String, String)> {
     app.rows.all(&sql).await.iter().map(|row| (text(&row["kind"]), text(&row["text"]))).collect()
 }
 
-/// How the thread's runs stand, oldest first.
+/// The status of the thread's runs, oldest first.
 async fn runs(app: &Embedded, thread: &str) -> Vec<Value> {
     let sql = format!("SELECT status FROM runs WHERE thread_id = '{thread}' ORDER BY run_id");
     app.rows.all(&sql).await.into_iter().map(|row| row["status"].clone()).collect()
 }
 
-/// The model's words to what the user says next, and the request in which it read that.
+/// Posts the user's next message. Returns the request in which the model reads it.
 async fn say(app: &Embedded, thread: &str, words: &str) -> ModelRequest {
     app.scene.says("I see.");
     assert_eq!(app.client.say(thread, words).await.text(), "I see.", "{words}");
@@ -71,7 +71,7 @@ async fn say(app: &Embedded, thread: &str, words: &str) -> ModelRequest {
     request
 }
 
-/// A thread in which a call of `wait_for_me` runs, and its id.
+/// A thread with a running call of `wait_for_me`, and the id of the call.
 async fn running(app: &Embedded) -> (String, String) {
     let (thread, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -79,7 +79,7 @@ async fn running(app: &Embedded) -> (String, String) {
     (thread, id)
 }
 
-/// A thread in which `pay` is asked for with these notes at once, and the ids of the calls.
+/// A thread with one step that requests `pay` with these notes, and the ids of the calls.
 async fn several(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
     let thread = app.client.thread().await;
     let calls: Vec<_> =
@@ -90,7 +90,8 @@ async fn several(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
     (thread, held)
 }
 
-/// While a call runs, or is about to, a new message passes it in every mode: nobody is asked about it any more.
+/// A new message passes a running call, or one that is about to run, in every mode: the call awaits no
+/// decision any more.
 async fn a_running_call_is_passed(mode: WhilePending) {
     let app = server(mode).await;
     let (thread, id) = running(&app).await;
@@ -114,29 +115,29 @@ async fn a_running_call_is_passed(mode: WhilePending) {
 }
 
 #[tokio::test]
-async fn a_new_message_passes_a_call_that_runs() {
+async fn a_new_message_passes_a_running_call() {
     a_running_call_is_passed(WhilePending::Defer).await;
 }
 
 #[tokio::test]
-async fn a_call_that_runs_is_not_cancelled_by_a_new_message() {
+async fn a_new_message_does_not_cancel_a_running_call() {
     a_running_call_is_passed(WhilePending::Cancel).await;
 }
 
 #[tokio::test]
-async fn a_call_that_runs_awaits_no_approval_and_refuses_no_new_message() {
+async fn a_running_call_awaits_no_approval_and_blocks_no_new_message() {
     a_running_call_is_passed(WhilePending::Reject).await;
 }
 
 #[tokio::test]
-async fn what_was_approved_and_withdrawn_before_it_began_is_told_as_that() {
+async fn a_call_withdrawn_between_approval_and_claim_is_sent_as_withdrawn() {
     for mode in [WhilePending::Defer, WhilePending::Cancel, WhilePending::Reject] {
         let app = server(mode).await;
         let (thread, id) = app.held("pay", "10").await;
         app.commit_yes(&id, IN_A_WHILE, "expires_at").await;
         let request = say(&app, &thread, "and now?").await;
         assert_eq!(answers(&request), [("p-10", UNDER_WAY)], "{mode:?}");
-        assert_eq!(app.client.call(&id).await["state"], "approved", "{mode:?}: a person's yes stands");
+        assert_eq!(app.client.call(&id).await["state"], "approved", "{mode:?}: the approval is kept");
         let cancelled = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await;
         assert_eq!(cancelled.body["state"], "cancelled");
         let request = say(&app, &thread, "is it done?").await;
@@ -147,7 +148,7 @@ async fn what_was_approved_and_withdrawn_before_it_began_is_told_as_that() {
 }
 
 #[tokio::test]
-async fn of_two_calls_the_decided_one_is_answered_and_the_other_told_later() {
+async fn of_two_calls_the_decided_one_is_answered_and_the_other_follows_as_a_note() {
     let app = server(WhilePending::Defer).await;
     let (thread, held) = several(&app, &["1", "2"]).await;
     app.client.approve(&held[0]).await;
@@ -171,7 +172,7 @@ async fn of_two_calls_the_decided_one_is_answered_and_the_other_told_later() {
 }
 
 #[tokio::test]
-async fn several_late_outcomes_are_each_told_once_in_the_order_of_the_calls() {
+async fn several_late_outcomes_are_each_sent_once_in_the_order_of_the_calls() {
     let app = server(WhilePending::Defer).await;
     let (thread, held) = several(&app, &["1", "2", "3"]).await;
     say(&app, &thread, "and now?").await;
@@ -199,16 +200,16 @@ async fn several_late_outcomes_are_each_told_once_in_the_order_of_the_calls() {
 }
 
 #[tokio::test]
-async fn an_outcome_that_is_settled_later_is_told_a_second_time_and_not_a_third() {
+async fn a_late_outcome_is_sent_a_second_time_and_not_a_third() {
     let app = server(WhilePending::Defer).await;
     let (thread, id) = running(&app).await;
     say(&app, &thread, "and now?").await;
-    // Whether it is given up by the time of the answer is open where nobody waits.
+    // Without a wait, the call may or may not be abandoned by the time of the response.
     let asked = app.client.post(&format!("/tool_calls/{id}/cancel"), &Value::Null).await.status;
     assert!(matches!(asked, 200 | 202), "{asked}");
     app.client.becomes(&id, "interrupted").await;
     say(&app, &thread, "and?").await;
-    // As who runs it writes it that was taken for dead.
+    // The row as the runner of a reaped call writes it.
     let late = format!(
         "UPDATE tool_calls SET state = 'succeeded', output = '{{}}', result = 'It went well.' WHERE tool_call_id = '{id}'"
     );
@@ -224,7 +225,7 @@ async fn an_outcome_that_is_settled_later_is_told_a_second_time_and_not_a_third(
 }
 
 #[tokio::test]
-async fn a_decision_while_the_next_turn_runs_is_told_before_the_message_after_it() {
+async fn a_decision_during_the_next_turn_is_sent_before_the_message_after_it() {
     let app = server(WhilePending::Defer).await;
     let (thread, id) = app.held("pay", "10").await;
     let gate = app.scene.gate();
@@ -250,7 +251,7 @@ async fn a_decision_while_the_next_turn_runs_is_told_before_the_message_after_it
 }
 
 #[tokio::test]
-async fn what_is_decided_while_a_held_turn_of_the_next_message_waits_is_told_before_the_message_after_it() {
+async fn a_decision_while_the_next_turn_is_held_is_sent_before_the_message_after_it() {
     let app = server(WhilePending::Defer).await;
     let (thread, first) = app.held("pay", "1").await;
     let second = app.hold_in(&thread, "pay", "2").await;
@@ -268,7 +269,7 @@ async fn what_is_decided_while_a_held_turn_of_the_next_message_waits_is_told_bef
 }
 
 #[tokio::test]
-async fn where_a_new_message_cancels_what_was_decided_stands_and_nothing_is_told_twice() {
+async fn in_cancel_mode_decided_calls_keep_their_outcome_and_no_outcome_is_sent_twice() {
     let app = server(WhilePending::Cancel).await;
     let (thread, held) = several(&app, &["1", "2", "3"]).await;
     app.client.approve(&held[0]).await;
@@ -282,7 +283,7 @@ async fn where_a_new_message_cancels_what_was_decided_stands_and_nothing_is_told
         assert_eq!((late.status, late.code()), (409, "cancelled"));
     }
     let request = say(&app, &thread, "and?").await;
-    assert_eq!(said(&request), ["pay all", "leave it", "and?"], "all was told in its place");
+    assert_eq!(said(&request), ["pay all", "leave it", "and?"], "every outcome was sent in its place");
     assert_eq!(answers(&request), told);
     assert_eq!(app.ledger.lines(), ["pay 1"]);
     let cancelled = "events WHERE type = 'tool.cancelled' AND actor = 'user:local'";
@@ -290,7 +291,7 @@ async fn where_a_new_message_cancels_what_was_decided_stands_and_nothing_is_told
 }
 
 #[tokio::test]
-async fn where_a_new_message_may_not_pass_it_may_once_the_last_of_two_is_decided() {
+async fn in_reject_mode_a_new_message_passes_once_the_last_call_is_decided() {
     let app = server(WhilePending::Reject).await;
     let (thread, held) = several(&app, &["1", "2"]).await;
     app.client.approve(&held[0]).await;
@@ -308,7 +309,7 @@ async fn where_a_new_message_may_not_pass_it_may_once_the_last_of_two_is_decided
 }
 
 #[tokio::test]
-async fn a_held_call_refuses_no_edit_and_no_other_answer_in_any_mode() {
+async fn a_held_call_blocks_no_edit_and_no_regeneration_in_any_mode() {
     for mode in [WhilePending::Defer, WhilePending::Cancel, WhilePending::Reject] {
         let app = server(mode).await;
         let (thread, id) = app.held("pay", "10").await;

@@ -1,5 +1,5 @@
-//! Random numbers from one seed. Each actor has its own stream, so that the draws of one actor do not shift those of
-//! another.
+//! Random numbers from one seed. Each actor has its own stream, so that the draws of one actor do not shift
+//! those of another.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -13,7 +13,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "its times are compared with those of the rows and the ledger")]
+    #[expect(clippy::disallowed_methods, reason = "compared with the times of the rows and the ledger")]
     pub(crate) fn start() -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { started: Instant::now(), started_at: micros(since_1970) }

@@ -35,8 +35,8 @@ pub(crate) struct Figures {
     /// Calls that ran.
     pub(crate) executed: usize,
     pub(crate) interrupted: usize,
-    /// The times from a kill to the next end or interruption of a call that the killed process was running, in
-    /// milliseconds.
+    /// The times from a kill to the next end or interruption of a call that the killed process was running,
+    /// in milliseconds.
     pub(crate) recovery: Vec<i64>,
     /// The percentage of requests with an answer that is not a failure of the server.
     pub(crate) ok_share: f64,
@@ -144,7 +144,8 @@ fn under_way<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     found.into_iter().filter(|(call, runs)| *runs && still(call)).map(|(call, _)| call).collect()
 }
 
-/// Returns the times from each kill to the next end or interruption of each call that the process was running.
+/// Returns the times from each kill to the next end or interruption of each call that the process was
+/// running.
 fn recovery(records: &Records, kills: &[&Deed], hit: &[Vec<&str>]) -> Vec<i64> {
     let mut times = Vec::new();
     for (kill, calls) in kills.iter().zip(hit) {

@@ -1,4 +1,5 @@
-//! The minimum that a run has to see. A run without kills, races and outages proves nothing by finding no violations.
+//! The minimum that a run has to see. A run without kills, races and outages proves nothing by finding no
+//! violations.
 
 use crate::figures::Figures;
 use crate::nemesis::has_an_after;
@@ -33,10 +34,7 @@ pub(crate) fn too_few(figures: &Figures, db: Db, minutes: f64) -> Vec<String> {
     }
     let mut missing: Vec<String> = gates.iter().filter_map(|gate| gate.missing(minutes)).collect();
     if figures.ok_share < 40.0 {
-        missing.push(format!(
-            "answers that are no failure: {:.0} %, at least 40 % wanted",
-            figures.ok_share
-        ));
+        missing.push(format!("answers that are no failure: {:.0} %, at least 40 % wanted", figures.ok_share));
     }
     for (action, wanted) in [("die", 1.0), ("refuse", 0.5), ("lose", 0.5), ("pause", 1.0)] {
         let seen = figures.strikes.get(action).copied().unwrap_or_default() as u64;

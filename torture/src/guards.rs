@@ -1,7 +1,7 @@
 //! Drops the guards of the database, so that a planted bug takes effect and the checks have to find it.
 //!
-//! The tables of calls, decisions and sent texts lose their triggers, CHECKs and unique indexes. On Postgres they keep
-//! their primary keys. The guards of threads, runs and messages stay.
+//! The tables of calls, decisions and sent texts lose their triggers, CHECKs and unique indexes. On Postgres
+//! they keep their primary keys. The guards of threads, runs and messages stay.
 
 /// The statement for Postgres.
 pub(crate) const DROP_ON_POSTGRES: &str = "
@@ -23,9 +23,9 @@ BEGIN
     LOOP EXECUTE format('DROP INDEX %s', guard.name); END LOOP;
 END $$";
 
-/// The query for SQLite, where a constraint cannot be dropped without its table. The query returns statements that run
-/// in order on one connection with `PRAGMA foreign_keys = OFF`. The statements create each table anew with its columns
-/// only.
+/// The query for SQLite, where a constraint cannot be dropped without its table. The query returns statements
+/// that run in order on one connection with `PRAGMA foreign_keys = OFF`. The statements create each table
+/// anew with its columns only.
 pub(crate) const DROPS_ON_SQLITE: &str = "
 WITH guarded (name) AS (VALUES ('tool_calls'), ('decisions'), ('sent_answers')),
 bare AS (

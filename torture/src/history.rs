@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 /// Returns the reason why providers would refuse these messages, if there is one.
 ///
-/// The rules: each call has exactly one answer, directly after its message and in the order of the calls. Ids are
-/// unique. Arguments are JSON objects. No message is empty. The last message is not from the model.
+/// The rules: each call has exactly one answer, directly after its message and in the order of the calls. Ids
+/// are unique. Arguments are JSON objects. No message is empty. The last message is not from the model.
 pub(crate) fn wrong_with(messages: &[Value]) -> Option<String> {
     check(messages).err()
 }

@@ -6,7 +6,7 @@ static NULL: Value = Value::Null;
 
 /// Access to a part of a value.
 pub(crate) trait At {
-    /// Returns the value at a JSON pointer (RFC 6901), or null if there is none.
+    /// Returns the value at a JSON pointer (RFC 6901), or null if the value has no such part.
     fn at(&self, pointer: &str) -> &Value;
 }
 

@@ -1,9 +1,10 @@
 //! Breaks running holdpoint servers in many ways, and checks that they keep their promises.
 //!
-//! The load chats with servers of one build on one database, decides calls, reads calls and tries foreign calls. At the
-//! same time the nemesis kills, stops and replaces the servers and cuts their connections. At the end, the checks
-//! compare the answers of the servers, the ledger of the tools, the requests to the model and the final rows with every
-//! promise (`checks`). A run that saw too little proves nothing and fails (`gates`).
+//! The load chats with servers of one build on one database, decides calls, reads calls and tries foreign
+//! calls. At the same time the nemesis kills, stops and replaces the servers and cuts their connections. At
+//! the end, the checks compare the answers of the servers, the ledger of the tools, the requests to the model
+//! and the final rows with every promise (`checks`). A run that saw too little proves nothing and fails
+//! (`gates`).
 
 mod chance;
 mod checks;
@@ -121,7 +122,7 @@ async fn torture(cli: &Cli) -> Result<bool> {
     progress.end();
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(error) => return Err(error.context(format!("the records are kept in {}", folder.keep().display()))),
+        Err(error) => return Err(error.context(format!("the records are in {}", folder.keep().display()))),
     };
     let Outcome { records, violations, figures } = outcome;
     let missing = if cli.gentle { Vec::new() } else { gates::too_few(&figures, cli.db, settings.minutes()) };
@@ -139,7 +140,8 @@ async fn torture(cli: &Cli) -> Result<bool> {
     Ok(well)
 }
 
-/// The folder of a run. Dropping the value removes the folder, unless it was named on the command line or kept.
+/// The folder of a run. Dropping the value removes the folder, unless it was named on the command line or
+/// kept.
 enum Folder {
     Named(PathBuf),
     Own(TempDir),

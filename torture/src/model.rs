@@ -1,4 +1,5 @@
-//! The model follows the plan in the user's message, records its requests, and refuses requests that providers refuse.
+//! The model follows the plan in the user's message, records its requests, and refuses requests that
+//! providers refuse.
 
 use crate::chance::Chance;
 use crate::clock::Clock;

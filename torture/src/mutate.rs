@@ -1,6 +1,6 @@
-//! A test of the checks with ten planted bugs. Each bug has one run with the guards of the database, which have to refuse
-//! every bug that they can see, and one run without them, where only the checks can find the bug. The same conditions
-//! also run without a bug, and then the run must have no violations.
+//! A test of the checks with ten planted bugs. Each bug has one run with the guards of the database, which
+//! have to refuse every bug that they can see, and one run without them, where only the checks can find the
+//! bug. The same conditions also run without a bug, and then the run must have no violations.
 
 use crate::checks::Violation;
 use crate::nemesis::{Harming, Mix};
@@ -152,8 +152,8 @@ impl Found {
     }
 }
 
-/// Runs all bugs, or only the bug with this name. Returns whether both runs of each bug caught it, and the runs without
-/// a bug have no violations.
+/// Runs all bugs, or only the bug with this name. Returns whether both runs of each bug caught it, and the
+/// runs without a bug have no violations.
 pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) -> Result<bool> {
     let chosen: Vec<&Planted> =
         PLANTED.iter().filter(|planted| only.is_none_or(|only| only == planted.name)).collect();

@@ -1,5 +1,5 @@
-//! The nemesis: a task that kills, stops and replaces servers, stops the database and cuts connections, at random from
-//! the seed.
+//! The nemesis: a task that kills, stops and replaces servers, stops the database and cuts connections, at
+//! random from the seed.
 
 use crate::chance::Chance;
 use crate::clock::Micros;
@@ -76,7 +76,7 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// Returns all kinds of harm for this database.
+    /// Returns a mix of all kinds of harm for a database.
     pub(crate) fn everything(db: Db) -> Self {
         use Harming::*;
         let weights = match db {
@@ -103,7 +103,7 @@ impl Mix {
         Self { weights, mean, failing: 50, faults, skews }
     }
 
-    /// Returns no harm.
+    /// Returns a mix without harm.
     pub(crate) fn nothing() -> Self {
         Self {
             weights: Vec::new(),
@@ -301,8 +301,8 @@ impl Act {
         }
     }
 
-    /// Returns the arguments of a build in a rolling deploy: often the same build, sometimes without a tool or with a
-    /// changed tool.
+    /// Returns the arguments of a build in a rolling deploy: often the same build, sometimes without a tool
+    /// or with a changed tool.
     fn build(&mut self) -> Vec<String> {
         let mut build = Vec::new();
         let tool = self.chance.pick(&HELD).copied().unwrap_or("pay");

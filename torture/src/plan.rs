@@ -40,7 +40,8 @@ impl PlannedCall {
         serde_json::from_str(&self.arguments).ok().filter(Value::is_object)
     }
 
-    /// Returns the call in the format of a stream. Every step uses the same ids, because providers repeat ids.
+    /// Returns the call in the format of a stream. Every step uses the same ids, because providers repeat
+    /// ids.
     pub(crate) fn delta(&self, nth: usize) -> Value {
         json!({ "index": nth, "id": format!("call_{nth}"), "type": "function",
                 "function": { "name": self.tool, "arguments": self.arguments } })

@@ -25,7 +25,7 @@ pub(crate) enum Harm {
     CutBeforeCommit,
     /// Cuts the next connection with a commit, after the commit and before the proxy forwards its answer.
     CutAfterCommit,
-    /// Commits like `CutAfterCommit`, but then keeps both ends open and forwards nothing more.
+    /// Like `CutAfterCommit`, but both ends stay open and receive nothing more.
     SwallowAfterCommit,
     /// Delays everything that clients send by this time, until the next `Delay`.
     Delay(Duration),
@@ -71,7 +71,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 let (state, cut) = (shared.clone(), sender.subscribe());
                 connections.spawn(async move {
-                    // An error closes the connection, so a stopped server looks like a stopped server.
+                    // An error closes the client's connection, as a stopped server would.
                     let _ended = pass(client, server, &state, cut).await;
                 });
                 while connections.try_join_next().is_some() {}

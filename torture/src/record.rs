@@ -36,7 +36,7 @@ pub(crate) enum Surface {
     Page,
 }
 
-/// What they were told.
+/// The answer to a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     /// The received answer.
@@ -163,7 +163,8 @@ pub(crate) struct Book {
     pub(crate) asked: Mutex<Vec<Asked>>,
     pub(crate) deeds: Mutex<Vec<Deed>>,
     pub(crate) logs: Mutex<Vec<LogLine>>,
-    /// The requests without a list of their own, by name: the number of good answers, and the number of all requests.
+    /// The requests without a list of their own, by name: the number of good answers, and the number of all
+    /// requests.
     pub(crate) others: Mutex<HashMap<&'static str, (u64, u64)>>,
     /// Answers with 500, and servers that did not stop.
     pub(crate) broken: Mutex<Vec<(Micros, String)>>,

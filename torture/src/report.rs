@@ -86,7 +86,8 @@ pub(crate) fn failures(records: &Records, violations: &[Violation]) -> String {
     calls.sort_unstable();
     calls.dedup();
     for call in calls.into_iter().take(STORIES) {
-        let _infallible = writeln!(told, "\nThe history of {call}, in milliseconds since the start of the run:");
+        let _infallible =
+            writeln!(told, "\nThe history of {call}, in milliseconds since the start of the run:");
         for (at, what) in timeline(records, call) {
             let _infallible = writeln!(told, "{:>12.3} {what}", (at - records.began) as f64 / 1000.0);
         }

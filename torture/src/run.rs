@@ -166,7 +166,8 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     progress.phase("quiet");
     load.stop();
     world.spare().await;
-    // A task stops before its next request. A task that still waits for an answer after 10 seconds is aborted.
+    // A task stops before its next request. A task that still waits for an answer after 10 seconds is
+    // aborted.
     let _left =
         timeout(Duration::from_secs(10), async { while everybody.join_next().await.is_some() {} }).await;
     everybody.shutdown().await;

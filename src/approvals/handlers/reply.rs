@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_an_answer_only_if_it_is_one_of_its_words() {
+    fn a_terminal_line_is_an_answer_only_in_one_of_the_known_forms() {
         let reason = |why: &str| Some(why.to_owned());
         for (line, expected) in [
             ("y\n", Some(HandlerAnswer::approved())),

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_runs_for_who_has_one_of_its_roles_as_it_is_written_and_without_roles_for_everybody() {
+    fn a_user_may_run_a_tool_with_one_of_its_exact_roles_or_a_tool_without_roles() {
         let roles = |roles: &[&str]| roles.iter().map(|role| (*role).to_owned()).collect::<Vec<_>>();
         for (run_roles, theirs, runs) in [
             (&[][..], &[][..], true),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_says_yes_only_where_they_may_run_it_and_nobody_else_is_wanted() {
+    fn a_requester_may_approve_only_a_tool_they_may_run_that_needs_no_other_person() {
         let all = [true, false];
         for (may_run, approver, other_person) in
             all.into_iter().flat_map(|a| all.into_iter().flat_map(move |b| all.map(|c| (a, b, c))))

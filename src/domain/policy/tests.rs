@@ -55,7 +55,7 @@ fn said(
 }
 
 #[test]
-fn the_first_that_answers_is_the_one_that_counts() {
+fn the_first_policy_layer_with_an_answer_decides() {
     let session = |word| SessionPolicy { mode: None, tools: [("pay".to_owned(), word)].into() };
     // Each layer, the strongest first. Each layer rules over all layers after it.
     let layers =
@@ -97,7 +97,7 @@ fn the_first_that_answers_is_the_one_that_counts() {
 }
 
 #[test]
-fn a_mode_is_about_tools_that_ask_and_the_sessions_is_before_the_servers() {
+fn a_mode_applies_to_tools_that_ask_and_the_session_mode_precedes_the_server_mode() {
     let plain = SessionPolicy::default();
     for (mode, asks) in
         [(Mode::Manual, "asks tool"), (Mode::AutoApprove, "runs mode"), (Mode::AutoDeny, "never mode")]
@@ -130,7 +130,7 @@ fn holds(condition: Condition, input: &Value) -> bool {
 }
 
 #[test]
-fn a_condition_holds_of_what_it_says_and_of_what_nobody_can_tell() {
+fn a_condition_holds_for_matching_inputs_and_for_inputs_it_cannot_judge() {
     let shapes = || vec!["*@acme.example".to_owned()];
     for (pointer, test, input, expected) in [
         ("/amount", Test::Above(1000.into()), json!({ "amount": 1000 }), false),
@@ -165,7 +165,7 @@ fn a_condition_holds_of_what_it_says_and_of_what_nobody_can_tell() {
 }
 
 #[test]
-fn a_rule_holds_for_its_tools_and_its_people_where_all_its_conditions_do() {
+fn a_rule_holds_for_its_tools_and_its_roles_if_all_its_conditions_hold() {
     let (input, session) = (Input::new(), SessionPolicy::default());
     let holds = |rule: &Rule, tool: &str, roles: &[&str]| {
         let roles = names(roles);
@@ -193,7 +193,7 @@ fn a_rule_holds_for_its_tools_and_its_people_where_all_its_conditions_do() {
 }
 
 #[test]
-fn a_session_is_loosened_where_a_tool_goes_further_than_before() {
+fn a_session_policy_is_loosened_if_any_tool_is_allowed_more_than_before() {
     let session = |mode: Option<Mode>, tools: &[(&str, ToolPolicy)]| SessionPolicy {
         mode,
         tools: tools.iter().map(|(name, word)| ((*name).to_owned(), *word)).collect(),

@@ -77,7 +77,7 @@ fn chat(events: &str) -> String {
 
 #[rustfmt::skip]
 #[test]
-fn pieces_of_chat_calls_go_to_the_call_they_are_meant_for() {
+fn deltas_of_chat_calls_are_assigned_to_the_right_call() {
     const MALFORMED: &str = "the model's server sent a malformed answer:";
     for (events, told) in [
         (r#"0,a,go,{"n": 0,,,1} 1,,go,{} tool_calls {"choices":[],"usage":{"completion_tokens":7}} [DONE]"#,
@@ -96,7 +96,7 @@ fn pieces_of_chat_calls_go_to_the_call_they_are_meant_for() {
 
 #[rustfmt::skip]
 #[test]
-fn errors_in_a_stream_tell_whether_asking_again_may_help() {
+fn errors_in_a_stream_are_classified_by_whether_a_retry_may_help() {
     let error = |wire, data: &str| line(wire, &format!("{data}\n\n"));
     for (told, starts) in [
         (error(Wire::OpenAiChat, r#"data: {"error":{"message":"no","code":"invalid"},"choices":[{}]}"#), "the model's server failed: "),
@@ -127,7 +127,7 @@ fn written(wire: Wire, provider_state: Option<Value>) -> Value {
 
 #[rustfmt::skip]
 #[test]
-fn a_conversation_goes_out_as_it_is_on_each_wire() {
+fn a_conversation_is_written_in_the_format_of_each_wire() {
     let (input, text) = (json!({"b": 1, "a": 2}), r#"{"b":1,"a":2}"#);
     let function = json!({"name": "go", "arguments": text});
     assert_eq!(written(Wire::OpenAiChat, None), json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [
@@ -170,7 +170,7 @@ fn a_conversation_goes_out_as_it_is_on_each_wire() {
 
 #[rustfmt::skip]
 #[test]
-fn what_a_server_wants_back_goes_back_in_its_place() {
+fn provider_state_returns_to_the_server_at_its_position() {
     let sse = |events: &[Value]| events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>();
     let state = |wire, stream: &str| {
         let read = read(wire, vec![Bytes::copy_from_slice(stream.as_bytes())]);
@@ -245,7 +245,7 @@ fn what_a_server_wants_back_goes_back_in_its_place() {
 }
 
 #[test]
-fn what_another_model_said_is_written_so_that_this_one_takes_it() {
+fn calls_of_another_model_get_ids_and_names_that_this_model_accepts() {
     let call = |id: &str, name: &str| ModelCall { id: id.into(), tool_name: name.into(), input: Map::new() };
     let ids = ["toolu_1", "functions.go:0", &"x".repeat(41), ""];
     let names = ["delete_file-2", "functions.delete file", &"x".repeat(99), ""];
@@ -287,7 +287,7 @@ fn what_another_model_said_is_written_so_that_this_one_takes_it() {
 
 #[rustfmt::skip]
 #[test]
-fn a_state_has_nothing_that_a_server_refuses_and_hides_no_call() {
+fn a_provider_state_contains_nothing_that_the_server_refuses_and_hides_no_call() {
     let sse = |events: &[Value]| events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>();
     let block = |index: u64, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
     let thinking = json!({"type": "thinking", "thinking": "So.", "signature": "c2ln"});
@@ -319,7 +319,7 @@ fn a_state_has_nothing_that_a_server_refuses_and_hides_no_call() {
 
 #[rustfmt::skip]
 #[test]
-fn calls_that_did_not_end_are_not_told_as_whole() {
+fn unfinished_calls_are_not_emitted_as_complete() {
     let begun = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "go"}});
     let ended = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
     assert_eq!(line(Wire::Anthropic, &format!("data: {begun}\n\ndata: {ended}\n\n")), "<0 go#a tool-calls");
@@ -330,7 +330,7 @@ fn calls_that_did_not_end_are_not_told_as_whole() {
 
 #[rustfmt::skip]
 #[test]
-fn what_only_some_servers_of_the_chat_wire_send_is_read() {
+fn variants_of_the_chat_wire_from_some_servers_are_read() {
     for (data, told) in [
         (r#"{"choices":[{"delta":{"content":"Hm."},"message":{"content":"Hm."},"finish_reason":"stop"}]}"#, "Hm. stop"),
         (r#"{"choices":[{"delta":{"content":"Hm."},"message":null,"finish_reason":"stop"}]}"#, "Hm. stop"),
@@ -359,7 +359,7 @@ const MALFORMED: &str = "the model's server sent a malformed answer: ";
 
 #[rustfmt::skip]
 #[test]
-fn what_servers_of_the_chat_wire_send_seldom_is_read() {
+fn rare_events_of_the_chat_wire_are_read() {
     let told = |events: &[&str]| told(Wire::OpenAiChat, events);
     let (hm, stop) = (r#"{"choices":[{"delta":{"content":"Hm."}}]}"#, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#);
     let ends = |reason: &str| told(&[hm, &stop.replace("stop", reason)]);
@@ -399,7 +399,7 @@ fn what_servers_of_the_chat_wire_send_seldom_is_read() {
 
 #[rustfmt::skip]
 #[test]
-fn every_way_to_end_and_to_count_is_read_on_the_other_wires() {
+fn finish_reasons_and_token_counts_of_the_other_wires_are_read() {
     let anthropic = |events: &[&str]| told(Wire::Anthropic, events);
     let block = |block: &str| format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
     let ends = |reason: &str| format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#);
@@ -467,7 +467,7 @@ fn every_way_to_end_and_to_count_is_read_on_the_other_wires() {
 
 #[rustfmt::skip]
 #[test]
-fn a_state_that_lacks_something_that_was_told_is_none() {
+fn a_provider_state_that_lacks_an_emitted_part_is_dropped() {
     let responses = |events: &[&str]| told(Wire::OpenAiResponses, events);
     let done = |place: u8, item: &str| format!(r#"{{"type":"response.output_item.done","output_index":{place},"item":{item}}}"#);
     let reasoning = done(0, r#"{"type":"reasoning","encrypted_content":"ZW5j"}"#);
@@ -485,7 +485,7 @@ fn a_state_that_lacks_something_that_was_told_is_none() {
 }
 
 #[test]
-fn events_are_cut_as_the_standard_says() {
+fn events_are_split_as_the_sse_standard_requires() {
     let hm = r#"{"choices":[{"delta":{"content":"Hm."},"finish_reason":"stop"}]}"#;
     for before in ["data:\n\n", "data\n\n", "database: x\n\n", ": x\n\n"] {
         assert_eq!(line(Wire::OpenAiChat, &format!("{before}data: {hm}\n\n")), "Hm. stop", "{before:?}");
@@ -501,7 +501,7 @@ fn events_are_cut_as_the_standard_says() {
 }
 
 #[test]
-fn names_and_ids_without_end_are_not_kept() {
+fn overlong_names_and_ids_of_calls_are_not_kept() {
     let started = |id: usize, name: usize| {
         let call = json!({"function": {"name": "n".repeat(name), "arguments": "{}"}, "id": "i".repeat(id)});
         let data = json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]});
@@ -523,7 +523,7 @@ fn remote(wire: Wire, base_url: &str, key: &str, options: &Value) -> Result<Remo
 }
 
 #[test]
-fn a_request_has_what_was_configured_and_nothing_else() {
+fn a_request_has_exactly_the_configured_parts() {
     let request = |wire, key, options: &Value| {
         let remote = remote(wire, "http://127.0.0.1:9/v1/", key, options).unwrap();
         let request = remote.request(&conversation(Speaker::Another));
@@ -545,7 +545,7 @@ fn a_request_has_what_was_configured_and_nothing_else() {
 }
 
 #[test]
-fn a_base_url_that_has_more_than_a_place_is_refused() {
+fn a_base_url_with_a_query_fragment_or_credentials_is_refused() {
     for bad in ["http://a/v1?key=s", "http://a/v1#s", "http://s@a/v1", "http://:s@a/v1", "ftp://a/v1", "a/v1"]
     {
         let error = remote(Wire::OpenAiChat, bad, "", &json!({})).err();
@@ -565,7 +565,7 @@ fn an_error_for_the_log_is_one_short_line_without_the_key() {
 }
 
 #[test]
-fn what_is_blank_or_long_is_written_so_that_it_is_taken() {
+fn blank_texts_and_long_ids_are_rewritten_for_the_servers_that_refuse_them() {
     let call = |id: &str| ModelCall { id: id.into(), tool_name: "go".into(), input: Map::new() };
     let long = "x".repeat(65);
     let said = ModelMessage::Assistant {

@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_happened_is_told_with_later_notes() {
+    fn outcomes_are_reported_and_later_notes_update_them() {
         let path = |path: &str| json!({ "path": path });
         let mut messages = vec![
             user("list files and delete a"),

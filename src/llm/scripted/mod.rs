@@ -181,7 +181,7 @@ mod tests {
     pub(super) const ALL: [&str; 4] = [LIST, READ, WRITE, DELETE];
 
     #[test]
-    fn a_call_is_announced_and_streamed_in_pieces() {
+    fn a_call_is_announced_and_streamed_in_deltas() {
         let history = [
             user("list files"),
             step(&[("scripted-1", LIST, json!({}))]),

@@ -117,7 +117,7 @@ mod tests {
     "#;
 
     #[test]
-    fn answers_are_told_in_words() {
+    fn answers_are_reported_in_sentences() {
         let input = |path: &str| Input::from_iter([("path".to_owned(), json!(path))]);
         let asked = input("old.txt");
         let tell = |tool: &str, answer: &str| {

@@ -1,6 +1,6 @@
 //! I: the database and its files.
 
-use super::{NOBODYS, everything, held_echo, last_asked, told, user, with_echo};
+use super::{UNKNOWN_ID, everything, held_echo, last_asked, user, user_message, with_echo};
 use crate::support::{Embedded, Process, call};
 use holdpoint::llm::ModelMessage;
 use reqwest::Method;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// What ends a string, a statement or a pattern, on either database.
+/// Texts that would end a string, a statement or a pattern on SQLite or Postgres.
 const INJECTED: [&str; 16] = [
     "' OR 1=1--",
     "'; DROP TABLE tool_calls; --",
@@ -28,7 +28,7 @@ const INJECTED: [&str; 16] = [
     "/* ' */ \u{2019} \u{ff07}",
 ];
 
-/// Sends, and gives the answer, which no string may make a fault of the server's.
+/// Sends a request and returns its status and body. Asserts that the status is below 500.
 async fn send(
     app: &Embedded,
     method: Method,
@@ -48,13 +48,13 @@ async fn send(
     json!({ "status": status, "body": response.text().await.unwrap() })
 }
 
-/// A text as it stands in a path or a query.
+/// Percent-encodes a text for a path or a query.
 fn segment(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 #[tokio::test]
-async fn i1_no_string_in_a_request_is_more_than_a_string_to_the_database() {
+async fn i1_the_database_never_interprets_a_string_of_a_request() {
     let app = Embedded::start().await;
     let (_, held) = app.held("pay", "10").await;
     let before = everything(&app).await;
@@ -87,7 +87,7 @@ async fn i1_no_string_in_a_request_is_more_than_a_string_to_the_database() {
             let answer = send(&app, Method::GET, path, &[(query, text)], None).await;
             assert_eq!(answer["status"], 400, "{query}={text}: {answer}");
         }
-        // What nobody reads does nothing.
+        // Query parameters that the server does not read have no effect.
         let answer = send(
             &app,
             Method::GET,
@@ -110,7 +110,7 @@ async fn i1_no_string_in_a_request_is_more_than_a_string_to_the_database() {
 }
 
 #[tokio::test]
-async fn i1_every_string_that_is_kept_is_kept_as_it_was() {
+async fn i1_stored_strings_are_unchanged() {
     let (app, ran) = with_echo(json!({ "type": "object" })).await;
     for (n, text) in INJECTED.into_iter().enumerate() {
         let made = app.client.post("/threads", &json!({ "title": text })).await.body;
@@ -119,12 +119,12 @@ async fn i1_every_string_that_is_kept_is_kept_as_it_was() {
         let title = format!("{text}{text}");
         assert_eq!(app.client.patch(&path, &json!({ "title": title })).await.body["title"], json!(title));
 
-        // As a thread's name, a message's name and its words.
+        // As the thread's client id, the message's client id and the message text.
         app.scene.says(text);
         let mut message = user(text);
         message["id"] = json!(text);
         let turn = app.client.turn_by_id(&json!({ "id": text, "messages": [message] })).await;
-        assert_eq!((turn.text().as_str(), last_asked(&app)), (text, vec![told(text)]));
+        assert_eq!((turn.text().as_str(), last_asked(&app)), (text, vec![user_message(text)]));
         let thread = app.client.get("/threads?page_size=1").await.body["results"][0].clone();
         assert_eq!(thread["client_id"], json!(text));
         let thread = thread["thread_id"].as_str().unwrap().to_owned();
@@ -139,7 +139,7 @@ async fn i1_every_string_that_is_kept_is_kept_as_it_was() {
             i64::try_from(n).unwrap() + 1
         );
 
-        // As the model's own: a call's id, an unknown tool's name, inputs, and a result.
+        // As text from the model: a call id, an unknown tool name, inputs and a result.
         let odd = (text.to_owned(), text.to_owned(), json!({ (text): text }).to_string());
         app.scene.calls(&[odd]).says(text);
         app.client.say(&thread, "go").await;
@@ -156,13 +156,13 @@ async fn i1_every_string_that_is_kept_is_kept_as_it_was() {
         assert_eq!(app.client.call(&id).await["decision"]["reason"], json!(text));
     }
     assert_eq!(ran.lock().unwrap().len(), INJECTED.len());
-    // Nothing was found twice: no name is a pattern.
+    // Each name found exactly one thread, so no name works as a pattern.
     let names = app.rows.all("SELECT DISTINCT client_id FROM threads WHERE client_id IS NOT NULL").await;
     assert_eq!(names.len(), INJECTED.len());
 }
 
 #[tokio::test]
-async fn i1_an_order_and_a_length_of_a_page_are_numbers() {
+async fn i1_an_invalid_cursor_or_page_size_is_refused() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for list in ["/threads".to_owned(), format!("/threads/{thread}/messages")] {
@@ -179,21 +179,22 @@ async fn i1_an_order_and_a_length_of_a_page_are_numbers() {
             }
         }
     }
-    assert_eq!(app.client.get(&format!("/threads/{NOBODYS}/messages?cursor=1")).await.status, 404);
+    assert_eq!(app.client.get(&format!("/threads/{UNKNOWN_ID}/messages?cursor=1")).await.status, 404);
     assert_eq!(app.rows.count("threads").await, 1);
 }
 
-/// Starts the server's own binary here, as a shell does that lets everybody read what it makes.
-fn for_everybody(dir: &std::path::Path) -> Command {
+/// A command that starts the server binary in this directory with umask 000, which makes new files readable
+/// for all users.
+fn with_open_umask(dir: &std::path::Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 000; exec \"$0\""]).arg(env!("CARGO_BIN_EXE_holdpoint")).current_dir(dir);
     command
 }
 
 #[tokio::test]
-async fn i3_on_sqlite_nobody_else_reads_the_files_and_no_second_process_serves_them() {
+async fn i3_on_sqlite_the_database_files_are_private_and_serve_one_process() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Process::spawn(&mut for_everybody(dir.path()));
+    let server = Process::spawn(&mut with_open_umask(dir.path()));
     let thread = server.client.thread().await;
     let mut modes: Vec<(String, u32)> = std::fs::read_dir(dir.path())
         .unwrap()
@@ -210,28 +211,28 @@ async fn i3_on_sqlite_nobody_else_reads_the_files_and_no_second_process_serves_t
 
     std::os::unix::fs::symlink("holdpoint.db", dir.path().join("other.db")).unwrap();
     for url in ["sqlite://holdpoint.db", "sqlite://other.db", "sqlite://./holdpoint.db?mode=rwc"] {
-        let second = for_everybody(dir.path())
+        let second = with_open_umask(dir.path())
             .env("HOLDPOINT_SERVER__BIND", "127.0.0.1:0")
             .env("HOLDPOINT_DATABASE__URL", url)
             .env_remove("DATABASE_URL")
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&second.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&second.stderr).into_owned();
         assert!(
-            !second.status.success() && said.contains("another process serves from this database"),
-            "{said}"
+            !second.status.success() && stderr.contains("another process serves from this database"),
+            "{stderr}"
         );
     }
     assert_eq!(server.client.get(&format!("/threads/{thread}")).await.status, 200);
 }
 
 #[tokio::test]
-async fn i3_on_sqlite_a_file_that_is_there_keeps_its_mode() {
+async fn i3_on_sqlite_an_existing_file_keeps_its_mode() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("holdpoint.db");
     std::fs::write(&file, "").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-    let server = Process::spawn(&mut for_everybody(dir.path()));
+    let server = Process::spawn(&mut with_open_umask(dir.path()));
     server.client.thread().await;
     assert_eq!(
         std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
@@ -241,7 +242,7 @@ async fn i3_on_sqlite_a_file_that_is_there_keeps_its_mode() {
 }
 
 #[tokio::test]
-async fn i1_ids_that_a_model_chose_are_looked_up_as_they_are() {
+async fn i1_call_ids_chosen_by_the_model_are_looked_up_literally() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for text in INJECTED {

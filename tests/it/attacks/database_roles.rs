@@ -1,11 +1,11 @@
-//! I: the role that serves is not the role that owns the schema.
+//! I: the database role that serves does not own the schema.
 
 use crate::support::{Cluster, Embedded, Rows, Socket, call, eventually, token};
 use serde_json::json;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// What an operator runs.
+/// The grants that an operator applies.
 const GRANTS: &str = include_str!("../../../migrations/grants_postgres.sql");
 
 fn holdpoint(command: Option<&str>, database: &str) -> Output {
@@ -20,7 +20,7 @@ fn holdpoint(command: Option<&str>, database: &str) -> Output {
         .unwrap()
 }
 
-/// What the serving role may not do, and how Postgres says so.
+/// Statements that the serving role may not execute, and the error that Postgres returns.
 const REFUSED: [(&str, &str); 26] = [
     ("CREATE TABLE mine (x TEXT)", "permission denied for schema public"),
     ("ALTER TABLE tool_calls ADD COLUMN mine TEXT", "must be owner of table tool_calls"),
@@ -72,11 +72,14 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
     let owner = url.replace("postgres@", "holdpoint_owner@");
     let app_url = url.replace("postgres@", "holdpoint_app@");
 
-    // Where there is no schema yet, the serving role makes none, and says what is wrong.
+    // Without a schema, the serving role creates none, and the server reports the missing permission.
     for command in [None, Some("migrate")] {
         let refused = holdpoint(command, &app_url);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && said.contains("permission denied for schema public"), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && stderr.contains("permission denied for schema public"),
+            "{stderr}"
+        );
     }
     assert_eq!(admin.count("information_schema.tables WHERE table_schema = 'public'").await, 0);
 
@@ -98,10 +101,10 @@ async fn i2_i5_on_postgres_one_role_makes_the_schema_and_another_serves_from_it(
         assert!(refused.contains(why), "{sql}: {refused}");
     }
     assert_eq!(super::everything(&app).await, before);
-    super::the_server_goes_on(&app).await;
+    super::assert_server_works(&app).await;
 }
 
-/// By another server of the same role, with the same key.
+/// Tickets are single use. A second server runs with the same database role and the same ticket key.
 async fn the_tickets_of_a_server_with_tokens_are_used_up(app_url: &str) {
     let app = Embedded::with(|config| {
         token::with_tokens(config);
@@ -118,8 +121,8 @@ async fn the_tickets_of_a_server_with_tokens_are_used_up(app_url: &str) {
     assert_eq!(app.rows.count("ticket_keys").await, 1);
 }
 
-/// A hold, an edit, a yes, the next turn; a yes that is remembered, and revoked; a no; a hold that expires, one that is withdrawn, an answer that is written
-/// anew, and a thread that is deleted.
+/// Exercises an edited approval and the next turn, an ungated call, a regenerated answer, a renamed thread, a
+/// remembered approval and its revocation, a rejection, an expiry, a cancellation and a deleted thread.
 async fn everything_works(app: &Embedded) {
     let (thread, id) = app.held("pay", "10").await;
     let edit = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "9" } });

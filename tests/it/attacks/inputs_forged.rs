@@ -1,6 +1,6 @@
-//! B: what a decision may carry.
+//! B: the contents of a decision request.
 
-use super::{FORGED, echo, everything, held_echo, last_asked, the_server_goes_on, with_echo};
+use super::{FORGED, assert_server_works, echo, everything, held_echo, last_asked, with_echo};
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
 use holdpoint::tools::{RegistryError, ToolRegistry};
@@ -20,12 +20,13 @@ fn taking() -> Value {
 }
 
 #[tokio::test]
-async fn b4_edited_inputs_that_do_not_fit_are_refused_and_the_call_stays_as_it_was() {
+async fn b4_edited_inputs_that_do_not_fit_the_schema_are_refused_and_the_call_is_unchanged() {
     let (app, ran) = with_echo(taking()).await;
     let (_, _, id) = held_echo(&app, &json!({ "path": "a" })).await;
     let before = everything(&app).await;
     let edit = |inputs: &Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
-    // What starts over again and again: each text more often than any may, and as many of them as a body takes.
+    // Texts that make a backtracking regex restart: each text exceeds the length limit, and the body holds as
+    // many as fit.
     let costly = |n: usize| format!("{}!", "a".repeat(40 + n % 7));
     let cases = [
         (json!({}), ""),
@@ -52,11 +53,11 @@ async fn b4_edited_inputs_that_do_not_fit_are_refused_and_the_call_stays_as_it_w
     ];
     for (inputs, pointer) in cases {
         let answer = app.client.validate(&edit(&inputs)).await;
-        let told = answer.body.to_string();
-        assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"), "{inputs:.200}: {told}");
-        assert!(told.len() < 12_000, "{}", told.len());
+        let body_text = answer.body.to_string();
+        assert_eq!((answer.status, answer.code()), (422, "invalid_inputs"), "{inputs:.200}: {body_text}");
+        assert!(body_text.len() < 12_000, "{}", body_text.len());
         let errors = answer.body["error"]["details"]["errors"].as_array().unwrap();
-        assert!(errors.len() <= 16 && errors[0]["pointer"] == pointer, "{inputs:.200}: {told}");
+        assert!(errors.len() <= 16 && errors[0]["pointer"] == pointer, "{inputs:.200}: {body_text}");
     }
     let deep = (0..31).fold(json!(1), |inner, _| json!([inner]));
     for inputs in [json!({ "path": "a", "flags": deep }), json!({ "path": "a", "count": 1, "x": [[deep]] })] {
@@ -75,7 +76,7 @@ async fn b4_edited_inputs_that_do_not_fit_are_refused_and_the_call_stays_as_it_w
 }
 
 #[tokio::test]
-async fn b4_inputs_of_the_models_that_take_for_ever_to_look_through_are_none() {
+async fn b4_proposed_inputs_that_are_too_costly_to_validate_are_refused() {
     let (app, ran) = with_echo(taking()).await;
     let thread = app.client.thread().await;
     let costly: Vec<String> = (0..4000).map(|n| format!("{}!", "a".repeat(40 + n % 7))).collect();
@@ -85,11 +86,11 @@ async fn b4_inputs_of_the_models_that_take_for_ever_to_look_through_are_none() {
     let Some(ModelMessage::Tool { text, .. }) = asked.last() else { panic!("{asked:?}") };
     assert!(text.contains("/looks_back/0") && text.ends_with("the tool did not run."), "{text}");
     assert!(ran.lock().unwrap().is_empty());
-    the_server_goes_on(&app).await;
+    assert_server_works(&app).await;
 }
 
 #[test]
-fn b4_a_schema_is_read_from_nowhere_else() {
+fn b4_a_schema_with_an_external_reference_is_refused() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}/schema.json", listener.local_addr().unwrap());
@@ -105,15 +106,15 @@ fn b4_a_schema_is_read_from_nowhere_else() {
             assert!(matches!(refused, Err(RegistryError::Schema(..))), "{schema}");
         }
     }
-    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody came");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "no client connected");
     let at_home =
         json!({ "type": "object", "$defs": { "a": {} }, "properties": { "a": { "$ref": "#/$defs/a" } } });
     assert!(echo(&mut ToolRegistry::new(), at_home).is_ok());
 }
 
 #[tokio::test]
-async fn b5_no_inputs_are_the_proposed_ones_and_empty_inputs_are_empty() {
-    // As proposed, whatever way it is said that there are none.
+async fn b5_missing_inputs_mean_the_proposed_ones_and_an_empty_object_is_an_edit() {
+    // Absent and null inputs both mean the proposed inputs.
     for none in ["", r#","validatedInputs":null"#] {
         let app = Embedded::start().await;
         let (_, id) = app.held("pay", "10").await;
@@ -123,7 +124,7 @@ async fn b5_no_inputs_are_the_proposed_ones_and_empty_inputs_are_empty() {
         assert_eq!(app.ledger.lines(), ["pay 10"]);
         assert_eq!(app.client.call(&id).await["decision"]["edited"], false);
     }
-    // Empty is an edit, where it fits and where it does not.
+    // An empty object is an edit, whether or not it fits the schema.
     let (app, ran) =
         with_echo(json!({ "type": "object", "properties": { "path": { "type": "string" } } })).await;
     let (_, _, id) = held_echo(&app, &json!({ "path": "a" })).await;
@@ -147,7 +148,7 @@ async fn b5_no_inputs_are_the_proposed_ones_and_empty_inputs_are_empty() {
 }
 
 #[tokio::test]
-async fn b6_a_verdict_is_true_or_false_and_nothing_that_looks_like_it() {
+async fn b6_a_verdict_is_a_json_boolean() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let before = everything(&app).await;
@@ -188,7 +189,7 @@ async fn b6_a_verdict_is_true_or_false_and_nothing_that_looks_like_it() {
 }
 
 #[tokio::test]
-async fn b7_what_one_reader_takes_for_a_no_and_another_for_a_yes_is_neither() {
+async fn b7_a_decision_with_repeated_keys_or_a_second_value_is_refused() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let before = everything(&app).await;
@@ -211,7 +212,7 @@ async fn b7_what_one_reader_takes_for_a_no_and_another_for_a_yes_is_neither() {
 }
 
 #[tokio::test]
-async fn b8_a_no_with_other_inputs_is_a_no() {
+async fn b8_a_rejection_ignores_edited_inputs() {
     let app = Embedded::start().await;
     for inputs in [json!({ "note": FORGED }), json!({}), json!({ "note": 7 }), json!({ "more": [FORGED] })] {
         let (thread, id) = app.held("pay", "10").await;

@@ -1,5 +1,5 @@
-//! Attacks: what a stranger, a page, a model or a tool may try, each by the id it has in the list of cases. Nothing
-//! comes of it: not in the answer, not in the rows, not in what runs, not in what the model reads.
+//! Attacks by a stranger, a page, a model or a tool, each named by its id in `docs/threats.md`. An attack
+//! must not change the response, the rows, the executed calls or the model's context.
 
 mod approvals_forged;
 mod authority_forged;
@@ -18,13 +18,13 @@ use holdpoint::tools::{DynTool, Permit, RegistryError, ToolError, ToolRegistry, 
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-/// No id of anything.
-const NOBODYS: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+/// An id that identifies nothing.
+const UNKNOWN_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-/// Stands in everything that is made up.
+/// A marker in every forged text.
 const FORGED: &str = "FORGED";
 
-/// Every row there is.
+/// All rows of the tables that an attack could change.
 async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
     let mut all = Vec::new();
     for table in
@@ -35,8 +35,8 @@ async fn everything(app: &Embedded) -> Vec<Vec<Value>> {
     all
 }
 
-/// The server still does its work: somebody is asked, says yes, and it runs.
-async fn the_server_goes_on(app: &Embedded) {
+/// Asserts that the server still works: a call is held, approved and run.
+async fn assert_server_works(app: &Embedded) {
     let ran = app.ledger.lines().len();
     let (thread, id) = app.held("pay", "1").await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
@@ -49,16 +49,16 @@ fn user(words: &str) -> Value {
     json!({ "role": "user", "content": words })
 }
 
-fn told(words: &str) -> ModelMessage {
+fn user_message(words: &str) -> ModelMessage {
     ModelMessage::User(words.to_owned())
 }
 
-/// What the model was asked last.
+/// The messages of the last model request.
 fn last_asked(app: &Embedded) -> Vec<ModelMessage> {
     app.scene.requests().pop().unwrap().messages
 }
 
-/// The operations of the document: method, path, and whether it takes a body.
+/// The operations of the OpenAPI document: method, path, and whether the operation takes a body.
 fn operations() -> Vec<(String, String, bool)> {
     let document: Value = serde_json::from_str(include_str!("../../../openapi/holdpoint.json")).unwrap();
     let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn operations() -> Vec<(String, String, bool)> {
     all
 }
 
-/// A tool known only at run time, which takes what its schema says and gives it back; or fails in the words of `fail`.
+/// A dynamic tool that returns its input. With the input `fail`, the tool fails with that text.
 struct Echo {
     schema: Value,
     ran: Arc<Mutex<Vec<Value>>>,
@@ -93,14 +93,14 @@ impl DynTool for Echo {
     }
 }
 
-/// Registers `echo` with this schema.
+/// Registers `echo` with this schema and returns the inputs of its executions.
 fn echo(tools: &mut ToolRegistry, schema: Value) -> Result<Arc<Mutex<Vec<Value>>>, RegistryError> {
     let ran = Arc::default();
     tools.register_dyn(Arc::new(Echo { schema, ran: Arc::clone(&ran) }))?;
     Ok(ran)
 }
 
-/// A server that has `echo` too, with this schema; and what `echo` ran with.
+/// A server with the tool `echo` of this schema, and the inputs that `echo` ran with.
 async fn with_echo(schema: Value) -> (Embedded, Arc<Mutex<Vec<Value>>>) {
     let app = Embedded::start().await;
     let mut tools = probes(&app.ledger);
@@ -108,7 +108,7 @@ async fn with_echo(schema: Value) -> (Embedded, Arc<Mutex<Vec<Value>>>) {
     (app.redeploy(tools).await, ran)
 }
 
-/// Has the model ask for one `echo` of this; the thread, the turn as it was told, and the call's id.
+/// Has the model call `echo` with this input. Returns the thread, the raw stream and the call id.
 async fn held_echo(app: &Embedded, input: &Value) -> (String, String, String) {
     let thread = app.client.thread().await;
     app.scene.calls(&[crate::support::call("e", "echo", input)]);

@@ -1,29 +1,30 @@
-//! B: decisions, repeated, raced, late and stale.
+//! B: repeated, concurrent, late and stale decisions.
 
-use super::{FORGED, NOBODYS, everything, operations, the_server_goes_on};
+use super::{FORGED, UNKNOWN_ID, assert_server_works, everything, operations};
 use crate::support::{Answer, Client, Embedded, Leave, Leaver, Place, call, eventually, postgres};
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// How many decide at once.
+/// The number of concurrent deciders.
 const MANY: usize = 100;
 
-/// All that were told of the decision in force, one of whom made it; and how many there are.
-fn told_alike(answers: &[Answered], outcome: &Value) -> usize {
+/// Asserts that all successful answers report the same outcome and that at most one of them made the
+/// decision. Returns the number of successful answers.
+fn assert_same_outcome(answers: &[Answered], outcome: &Value) -> usize {
     let same: Vec<_> = answers.iter().filter(|(answer, _)| answer.status == 200).collect();
     assert!(same.iter().all(|(answer, _)| answer.body == *outcome), "{same:#?}");
     let fresh = same.iter().filter(|(answer, _)| answer.header("idempotent-replayed").is_none()).count();
-    // Who had to ask again may have decided the first time.
-    let unheard = answers.iter().any(|(_, times)| *times > 1);
-    assert!(fresh == 1 || (fresh == 0 && unheard), "{fresh} of them decided");
+    // A decider that retried after a 503 may have decided with its first request.
+    let retried = answers.iter().any(|(_, times)| *times > 1);
+    assert!(fresh == 1 || (fresh == 0 && retried), "{fresh} answers are not replays");
     for (answer, _) in answers.iter().filter(|(answer, _)| answer.status != 200) {
         assert_eq!((answer.status, answer.code()), (409, "already_decided"), "{:?}", answer.body);
     }
     same.len()
 }
 
-/// An answer, and how often it was asked for: a server that is too busy says that asking again is safe.
+/// An answer and its number of attempts: a 503 from a busy server means that a retry is safe.
 type Answered = (Answer, usize);
 
 async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) -> Vec<Answered> {
@@ -38,7 +39,7 @@ async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) 
                     return (answer, times);
                 }
                 times += 1;
-                assert!(times < 50, "it is busy for ever");
+                assert!(times < 50, "the server stays busy");
             }
         }
     });
@@ -46,11 +47,11 @@ async fn decide_all(clients: &[&Client], id: &str, yes: impl Fn(usize) -> bool) 
 }
 
 #[tokio::test]
-async fn b1_the_same_decision_a_hundred_times_at_once_is_one() {
+async fn b1_a_hundred_concurrent_identical_decisions_are_one_decision() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let answers = decide_all(&[&app.client], &id, |_| true).await;
-    assert_eq!(told_alike(&answers, &answers[0].0.body), MANY);
+    assert_eq!(assert_same_outcome(&answers, &answers[0].0.body), MANY);
     assert_eq!(answers[0].0.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert_eq!(app.rows.count("decisions").await, 1);
@@ -60,11 +61,11 @@ async fn b1_the_same_decision_a_hundred_times_at_once_is_one() {
 }
 
 #[tokio::test]
-async fn b2_of_fifty_who_say_yes_and_fifty_who_say_no_one_wins() {
+async fn b2_fifty_approvals_and_fifty_rejections_at_once_have_one_winner() {
     let app = Embedded::start().await;
     for note in ["1", "2"] {
         let (_, id) = app.held("pay", note).await;
-        // Who of them is first is left to chance, which begins elsewhere each time.
+        // The order is left to chance; alternating verdicts vary which one is sent first.
         let answers = decide_all(&[&app.client], &id, |n| (n % 2 == 0) == (note == "1")).await;
         one_won(&answers, &app.client.call(&id).await);
     }
@@ -73,20 +74,20 @@ async fn b2_of_fifty_who_say_yes_and_fifty_who_say_no_one_wins() {
     assert_eq!(i64::try_from(app.ledger.lines().len()).unwrap(), yes);
 }
 
-/// Half of them were told the outcome, the others that it was decided otherwise, and how.
+/// Asserts that half of the deciders get the outcome and the other half a conflict that names the decision.
 fn one_won(answers: &[Answered], call: &Value) {
     let (won, _) = answers.iter().find(|(answer, _)| answer.status == 200).unwrap();
     assert_eq!(won.body["state"], call["state"]);
-    assert_eq!(told_alike(answers, &won.body), MANY / 2);
+    assert_eq!(assert_same_outcome(answers, &won.body), MANY / 2);
     for (loser, _) in answers.iter().filter(|(answer, _)| answer.status == 409) {
         assert_eq!(loser.body["error"]["details"]["decision"], call["decision"]);
     }
 }
 
 #[tokio::test]
-async fn b1_b2_on_postgres_over_three_processes_as_well() {
+async fn b1_b2_on_postgres_concurrent_decisions_at_three_processes_have_one_winner() {
     let place = Place::on_postgres().await;
-    // However busy the machine is, nobody looks dead.
+    // A long lease, so that no process looks dead on a busy machine.
     let start = || place.start_with("30s", &[("HOLDPOINT_APPROVAL__LEASE", "30s")]);
     let servers = [start(), start(), start()];
     let clients = [&servers[0].client, &servers[1].client, &servers[2].client];
@@ -94,7 +95,7 @@ async fn b1_b2_on_postgres_over_three_processes_as_well() {
     let rows = place.rows().await;
     let id = place.hold(clients[0], &clients[0].thread().await, "all").await;
     let answers = decide_all(&clients, &id, |_| true).await;
-    assert_eq!(told_alike(&answers, &answers[0].0.body), MANY);
+    assert_eq!(assert_same_outcome(&answers, &answers[0].0.body), MANY);
     assert_eq!(place.ledger(), ["transfer all", "transfer all done"]);
     for kind in ["tool.approved", "tool.started", "tool.succeeded"] {
         assert_eq!(rows.count(&format!("events WHERE type = '{kind}'")).await, 1, "{kind}");
@@ -105,7 +106,7 @@ async fn b1_b2_on_postgres_over_three_processes_as_well() {
         let answers = decide_all(&clients, &id, |n| (n / 3 % 2 == 0) == (note == "1")).await;
         let call = clients[2].call(&id).await;
         let (won, _) = answers.iter().find(|(answer, _)| answer.status == 200).unwrap();
-        told_alike(&answers, &won.body);
+        assert_same_outcome(&answers, &won.body);
         effects += usize::from(call["state"] == "succeeded");
         assert_eq!(rows.count(&format!("decisions WHERE tool_call_id = '{id}'")).await, 1);
     }
@@ -113,7 +114,7 @@ async fn b1_b2_on_postgres_over_three_processes_as_well() {
 }
 
 #[tokio::test]
-async fn b3_what_has_ended_is_not_decided_again_whatever_its_end() {
+async fn b3_a_finished_call_cannot_be_decided_again() {
     let app = Embedded::with(|config| config.tools.timeout = std::time::Duration::from_millis(200)).await;
     let mut ended = Vec::new();
     for (tool, note, end) in [
@@ -157,7 +158,7 @@ async fn b3_what_has_ended_is_not_decided_again_whatever_its_end() {
     assert_eq!(app.ledger.lines(), ran);
 }
 
-/// Gives the database a clock of its own: as far ahead of the machine's as stands in a row.
+/// Gives the database its own clock, ahead of the machine's clock by the number of hours in a row.
 const OTHER_CLOCK: [&str; 3] = [
     "CREATE TABLE ahead (hours INTEGER NOT NULL); INSERT INTO ahead VALUES (0)",
     "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
@@ -166,7 +167,7 @@ const OTHER_CLOCK: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn b13_on_postgres_the_databases_clock_says_whether_time_is_over() {
+async fn b13_on_postgres_the_database_clock_decides_whether_a_call_has_expired() {
     let url = postgres().await;
     let rows = crate::support::Rows::open(&url).await;
     for change in OTHER_CLOCK {
@@ -177,7 +178,7 @@ async fn b13_on_postgres_the_databases_clock_says_whether_time_is_over() {
         config.approval.sweep = std::time::Duration::from_secs(3600);
     })
     .await;
-    // A day is 24 hours here, and to this machine none of them passes.
+    // The pending TTL is 24 hours; the machine's clock does not move.
     let (_, late) = app.held("pay", "1").await;
     let (_, early) = app.held("pay", "2").await;
     assert_eq!(rows.change("UPDATE ahead SET hours = 23").await, Ok(1));
@@ -185,14 +186,14 @@ async fn b13_on_postgres_the_databases_clock_says_whether_time_is_over() {
     assert_eq!(rows.change("UPDATE ahead SET hours = 25").await, Ok(1));
     let answer = app.client.approve(&late).await;
     assert_eq!((answer.status, answer.code()), (409, "expired"));
-    // What is asked for by that clock has its whole day by it.
+    // A call that is requested under the shifted clock gets the whole 24 hours.
     let (_, next) = app.held("pay", "3").await;
     assert_eq!(rows.change("UPDATE ahead SET hours = 48").await, Ok(1));
     assert_eq!(app.client.approve(&next).await.body["state"], "succeeded");
     assert_eq!(app.ledger.lines(), ["pay 2", "pay 3"]);
 }
 
-/// A text as it stands in a path.
+/// Percent-encodes a text for a path.
 fn in_path(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => char::from(byte).to_string(),
@@ -202,14 +203,14 @@ fn in_path(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn b15_an_id_has_one_spelling_on_every_route_that_takes_one() {
+async fn b15_an_id_has_one_spelling_on_every_route() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
     let before = everything(&app).await;
     let spelt = |id: &str| {
         vec![
-            NOBODYS.to_owned(),
+            UNKNOWN_ID.to_owned(),
             id.to_uppercase(),
             format!("{{{id}}}"),
             format!("urn:uuid:{id}"),
@@ -276,14 +277,14 @@ async fn b15_an_id_has_one_spelling_on_every_route_that_takes_one() {
     }
     assert_eq!(everything(&app).await, before);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
-    the_server_goes_on(&app).await;
+    assert_server_works(&app).await;
 }
 
-/// Connections that open and vanish.
+/// The number of connections that open and disappear.
 const STORM: usize = 500;
 
 #[tokio::test]
-async fn b18_what_was_answered_in_a_storm_of_connections_survives_a_crash() {
+async fn b18_decisions_acknowledged_in_a_connection_storm_survive_a_crash() {
     let place = Place::new().await;
     let mut server = place.start_with("30s", &[("HOLDPOINT_DATABASE__MAX_CONNECTIONS", "2")]);
     place.go();
@@ -308,7 +309,7 @@ async fn b18_what_was_answered_in_a_storm_of_connections_survives_a_crash() {
     let decisions = async {
         let mut answered = Vec::new();
         for (n, id) in ids.iter().enumerate() {
-            // Whoever is not served now asks again.
+            // A decider that gets a 503 retries.
             let decided = async || {
                 let answer = if n % 2 == 0 { client.approve(id).await } else { client.reject(id).await };
                 assert!(matches!(answer.status, 200 | 503), "{:?}", answer.body);
@@ -332,16 +333,16 @@ async fn b18_what_was_answered_in_a_storm_of_connections_survives_a_crash() {
 }
 
 #[tokio::test]
-async fn b19_however_many_calls_a_model_makes_a_person_is_asked_about_few() {
+async fn b19_the_number_of_held_calls_is_limited_however_many_the_model_makes() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let pay = |n: usize| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }));
-    // More than any model may make breaks the turn off, and nothing of it is kept.
+    // More calls than the hard limit fail the turn, and none of them is stored.
     app.scene.calls(&(0..500).map(pay).collect::<Vec<_>>());
     let turn = app.client.say(&thread, "pay them all").await;
     assert_eq!((turn.pending().len(), turn.all('3').len()), (0, 1));
     assert_eq!(app.rows.count("tool_calls").await, 0);
-    // Of a step's calls so many are asked about, of a conversation's so many more.
+    // At most 16 calls of a step and 50 calls of a thread are held.
     let mut pending = 0;
     for round in 0..5 {
         app.scene.calls(&(0..100).map(|n| pay(round * 100 + n)).collect::<Vec<_>>());
@@ -355,7 +356,7 @@ async fn b19_however_many_calls_a_model_makes_a_person_is_asked_about_few() {
     assert_eq!(app.rows.count("tool_calls WHERE state = 'pending'").await, 50);
     assert_eq!(app.client.get(&format!("/threads/{thread}")).await.body["pending_count"], 50);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
-    // There is no yes to all of them: each is decided by its own id.
+    // No request approves all calls at once: each call is decided by its own id.
     let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'pending' ORDER BY 1").await;
     let first = found[0]["tool_call_id"].as_str().unwrap();
     assert_eq!(app.client.approve(first).await.status, 200);

@@ -1,4 +1,4 @@
-//! Why a caller is not known: in `www-authenticate` and in the log, in fixed words.
+//! The cause of a 401, as a fixed text in `www-authenticate` and in the log.
 
 use super::{assert_no_credentials, assert_refused};
 use crate::support::issuer::{Answers, Issuer, issued, public};
@@ -7,7 +7,7 @@ use crate::support::{Embedded, Watched};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
-/// Changes of good claims, and why they are refused.
+/// Changes to valid claims, and the cause of each refusal.
 fn refused_claims() -> Vec<(Value, &'static str)> {
     let name = "is not a name: expected 1 to 256 characters, none of them a control character.";
     vec![
@@ -36,10 +36,10 @@ fn refused_claims() -> Vec<(Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn a_401_names_its_cause_in_its_head_and_in_the_log_and_never_the_token() {
+async fn a_401_names_its_cause_in_its_header_and_in_the_log_and_never_the_token() {
     let settings = [("HOLDPOINT_LOG__LEVEL", "info"), ("HOLDPOINT_LOG__FORMAT", "json")];
     let watched = Watched::start(&settings).await;
-    let nobody = &watched.server.client;
+    let anonymous = &watched.server.client;
     let ann = || claims("acme", "ann", &[]);
     let hmac = |header: &Header, secret: &str| {
         jsonwebtoken::encode(header, &ann(), &EncodingKey::from_secret(secret.as_bytes())).unwrap()
@@ -59,12 +59,12 @@ async fn a_401_names_its_cause_in_its_head_and_in_the_log_and_never_the_token() 
     let mut expected = Vec::new();
     let id = |answer: &crate::support::Answer| answer.header("x-request-id").unwrap().to_owned();
     for (token, why) in &tokens {
-        let answer = nobody.with_token(token).get("/threads").await;
+        let answer = anonymous.with_token(token).get("/threads").await;
         assert_refused(&answer, why, why);
         expected.push((id(&answer), *why));
     }
     let with = |values: &[&str]| {
-        let request = nobody.http.get(nobody.url("/threads"));
+        let request = anonymous.http.get(anonymous.url("/threads"));
         values.iter().fold(request, |request, value| request.header("authorization", *value))
     };
     let good = format!("Bearer {}", signed(&ann()));
@@ -73,7 +73,7 @@ async fn a_401_names_its_cause_in_its_head_and_in_the_log_and_never_the_token() 
         (vec!["Bearer"], "The token cannot be read as a JWT."),
         (vec!["bearer "], "The token cannot be read as a JWT."),
     ] {
-        let answer = nobody.send(with(&headers)).await;
+        let answer = anonymous.send(with(&headers)).await;
         assert_refused(&answer, why, why);
         expected.push((id(&answer), why));
     }
@@ -81,11 +81,11 @@ async fn a_401_names_its_cause_in_its_head_and_in_the_log_and_never_the_token() 
         (vec![], "No token was sent."),
         (vec!["Basic Y2FuYXJ5"], "The Authorization header has another scheme than Bearer."),
     ] {
-        let answer = nobody.send(with(&headers)).await;
+        let answer = anonymous.send(with(&headers)).await;
         assert_no_credentials(&answer, why);
         expected.push((id(&answer), why));
     }
-    let known = nobody.as_user("acme", "ann", &[]).get("/threads").await;
+    let known = anonymous.as_user("acme", "ann", &[]).get("/threads").await;
     let printed = watched.finish();
     let logged: Vec<Value> = printed
         .lines()
@@ -113,7 +113,7 @@ async fn a_401_names_its_cause_in_its_head_and_in_the_log_and_never_the_token() 
 }
 
 #[tokio::test]
-async fn a_401_says_that_the_issuer_has_no_such_key() {
+async fn a_401_reports_that_the_issuer_has_no_key_for_the_token() {
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let ann = claims("acme", "ann", &[]);
@@ -124,7 +124,7 @@ async fn a_401_says_that_the_issuer_has_no_such_key() {
 }
 
 #[tokio::test]
-async fn a_cause_names_the_claims_that_are_configured_and_breaks_no_header() {
+async fn a_cause_names_the_configured_claims_and_breaks_no_header() {
     let app = Embedded::with(|config| {
         with_tokens(config);
         config.auth.user_claim = "e\"ma\\il\n".to_owned();

@@ -1,4 +1,4 @@
-//! Tokens that nobody issued.
+//! Tokens that no issuer issued.
 
 use super::assert_unknown;
 use crate::support::issuer::{self, Answers, Issuer, header, issued, private, public};
@@ -14,7 +14,7 @@ fn part(json: &Value) -> String {
     URL_SAFE_NO_PAD.encode(json.to_string())
 }
 
-/// A token with this header and this signature.
+/// A token with this header, these claims and this signature.
 fn with_header(header: &Value, claims: &Value, signature: &str) -> String {
     format!("{}.{}.{signature}", part(header), part(claims))
 }
@@ -55,7 +55,7 @@ async fn d2_a_token_without_a_signature_is_refused() {
 }
 
 #[tokio::test]
-async fn d2_only_the_algorithm_of_the_mode_is_taken() {
+async fn d2_only_the_algorithm_of_the_configured_mode_is_accepted() {
     let app = Embedded::with(with_tokens).await;
     for algorithm in [Algorithm::HS384, Algorithm::HS512] {
         let token = hmac(&Header::new(algorithm), token::SECRET.as_bytes());
@@ -66,8 +66,8 @@ async fn d2_only_the_algorithm_of_the_mode_is_taken() {
         .await;
     let good = token::token("acme", "ann", &[]);
     assert_eq!(app.client.with_token(&good).get("/threads").await.status, 200);
-    let (said, signature) = good.rsplit_once('.').unwrap();
-    let (header, _) = said.split_once('.').unwrap();
+    let (signed_part, signature) = good.rsplit_once('.').unwrap();
+    let (header, _) = signed_part.split_once('.').unwrap();
     let other = format!("{header}.{}.{signature}", part(&claims("acme", "root", &[])));
     assert_refused(&app.client, &other, "other claims").await;
     assert_refused(&app.client, &good[..good.len() - 2], "a shorter signature").await;
@@ -92,7 +92,7 @@ async fn d3_a_token_signed_with_the_public_key_as_a_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn d3_a_secret_among_the_published_keys_signs_nothing() {
+async fn d3_a_published_symmetric_key_is_not_accepted() {
     let secret = b"a secret of thirty-two bytes, or more";
     let oct = json!({ "kty": "oct", "kid": "s", "k": URL_SAFE_NO_PAD.encode(secret) });
     let issuer = Issuer::start(Answers::Keys(vec![oct, public("a", 1)])).await;
@@ -102,7 +102,7 @@ async fn d3_a_secret_among_the_published_keys_signs_nothing() {
 }
 
 #[tokio::test]
-async fn d3_a_token_does_not_say_where_its_key_is() {
+async fn d3_a_key_location_in_a_token_is_ignored() {
     let evil = Issuer::start(Answers::Keys(vec![public("e", 9)])).await;
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
@@ -125,7 +125,7 @@ async fn d3_a_token_does_not_say_where_its_key_is() {
 }
 
 #[tokio::test]
-async fn d3_what_a_header_calls_critical_is_not_understood() {
+async fn d3_a_token_with_critical_parameters_or_another_type_is_refused() {
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let signed =
@@ -147,7 +147,7 @@ async fn d3_what_a_header_calls_critical_is_not_understood() {
 }
 
 #[tokio::test]
-async fn a_key_is_named_where_there_is_a_choice() {
+async fn a_token_must_name_its_key_if_the_issuer_has_several() {
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1), public("b", 2)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let nameless = |seed| {

@@ -1,4 +1,4 @@
-//! Who calls, and what a stranger gets.
+//! Caller identity, and responses to strangers.
 
 mod causes;
 mod forged;
@@ -13,10 +13,10 @@ mod secret;
 use crate::support::Answer;
 use serde_json::json;
 
-/// The beginning of what is said of credentials that are refused (RFC 6750, 3).
+/// The beginning of the challenge for refused credentials (RFC 6750, section 3).
 const REFUSED: &str = "Bearer error=\"invalid_token\", error_description=\"";
 
-/// Asserts that the caller is not known, and that the body says no more than that.
+/// Asserts a 401 whose body names no cause.
 fn assert_unknown(answer: &Answer, what: &str) {
     let expected =
         json!({ "error": { "code": "unauthenticated", "message": "Expected a valid bearer token." } });
@@ -25,19 +25,19 @@ fn assert_unknown(answer: &Answer, what: &str) {
     assert!(challenge == "Bearer" || challenge.starts_with(REFUSED), "{what}: {challenge}");
 }
 
-/// The same of a request that sent no credentials, of which nothing can be said.
+/// Asserts a 401 for a request without credentials, whose challenge names no error.
 fn assert_no_credentials(answer: &Answer, what: &str) {
     assert_unknown(answer, what);
     assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{what}");
 }
 
-/// The same of a request whose credentials are refused for this reason.
+/// Asserts a 401 for refused credentials, whose challenge names this cause.
 fn assert_refused(answer: &Answer, why: &str, what: &str) {
     assert_unknown(answer, what);
     assert_eq!(answer.header("www-authenticate"), Some(format!("{REFUSED}{why}\"").as_str()), "{what}");
 }
 
-/// Asserts that it cannot be told now who calls.
+/// Asserts a 503 because the server cannot verify the caller now.
 fn assert_unavailable(answer: &Answer, what: &str) {
     assert_eq!((answer.status, answer.code()), (503, "unavailable"), "{what}: {:?}", answer.body);
     assert!(answer.header("retry-after").is_some(), "{what}");

@@ -1,4 +1,4 @@
-//! Requests without valid credentials, and ids that cannot be ids, are answered without the database.
+//! Requests without valid credentials, and malformed ids, are answered without the database.
 
 use super::{assert_no_credentials, assert_refused};
 use crate::support::token::{self, changed, claims, signed, with_tokens};
@@ -6,7 +6,7 @@ use crate::support::{Answer, Client, Cluster, Embedded, Rows, postgres_if_chosen
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-/// A database that every statement fails in from now on.
+/// Makes every later statement on the database fail.
 async fn take_away(cluster: Option<&Cluster>, rows: &Rows) {
     if let Some(cluster) = cluster {
         return cluster.stop_now();
@@ -19,7 +19,7 @@ async fn take_away(cluster: Option<&Cluster>, rows: &Rows) {
     rows.change("BEGIN IMMEDIATE").await.unwrap();
 }
 
-/// Tokens that say nothing about the caller, and why not.
+/// Invalid tokens, and the cause of each refusal.
 fn bad_tokens() -> Vec<(String, &'static str)> {
     let ann = || claims("acme", "ann", &[]);
     let good = signed(&ann());
@@ -36,10 +36,10 @@ fn bad_tokens() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Tickets that are not good, made of one that is and the key of the server, and why not.
+/// Invalid tickets, derived from a valid ticket and the server's key, and the cause of each refusal.
 fn bad_tickets(good: &str, key: &str) -> Vec<(String, &'static str)> {
     let forged = "The ticket was not made by this server.";
-    let (said, mac) = good.split_once('.').unwrap();
+    let (payload, mac) = good.split_once('.').unwrap();
     let over = changed(ticket::content(good), &json!({ "expires_at": token::now() * 1_000_000 - 1 }));
     let other = changed(ticket::content(good), &json!({ "user_id": "bob" }));
     let others = ticket::signed(&other, "x");
@@ -48,10 +48,10 @@ fn bad_tickets(good: &str, key: &str) -> Vec<(String, &'static str)> {
         ("x".to_owned(), forged),
         (".".to_owned(), forged),
         ("0".repeat(64), forged),
-        (said.to_owned(), forged),
-        (format!("{said}."), forged),
-        (format!("{said}.{}", &mac[1..]), forged),
-        (format!("{said}.{mac}.{mac}"), forged),
+        (payload.to_owned(), forged),
+        (format!("{payload}."), forged),
+        (format!("{payload}.{}", &mac[1..]), forged),
+        (format!("{payload}.{mac}.{mac}"), forged),
         (format!("{}.{mac}", others.split_once('.').unwrap().0), forged),
         (others, forged),
         (ticket::signed(&json!({ "user_id": "bob" }), key), forged),
@@ -64,7 +64,7 @@ async fn ask(client: &Client, method: &reqwest::Method, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn d1_bad_credentials_and_ids_that_are_none_are_answered_while_there_is_no_database() {
+async fn d1_bad_credentials_and_malformed_ids_are_answered_without_a_database() {
     let cluster = postgres_if_chosen().await.map(|_| Cluster::start());
     let url = match &cluster {
         Some(cluster) => Some(cluster.database().await),
@@ -86,24 +86,25 @@ async fn d1_bad_credentials_and_ids_that_are_none_are_answered_while_there_is_no
 
     let http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     for http in [app.client.http.clone(), http2] {
-        let nobody = Client { http, base: app.client.base.clone() };
+        let anonymous = Client { http, base: app.client.base.clone() };
         for path in ["/threads", "/events", "/api/ws", "/qa/validate_tool", "/threads/x", "/nowhere"] {
             for method in [reqwest::Method::GET, reqwest::Method::POST] {
-                assert_no_credentials(&ask(&nobody, &method, path).await, path);
+                assert_no_credentials(&ask(&anonymous, &method, path).await, path);
                 for (token, why) in bad_tokens() {
-                    let stranger = nobody.http.request(method.clone(), nobody.url(path)).bearer_auth(&token);
-                    assert_refused(&nobody.send(stranger).await, why, path);
+                    let stranger =
+                        anonymous.http.request(method.clone(), anonymous.url(path)).bearer_auth(&token);
+                    assert_refused(&anonymous.send(stranger).await, why, path);
                 }
             }
         }
         for path in ["/events", "/api/events", "/ws", "/api/ws"] {
             for (bad, why) in bad_tickets(good, key.as_str().unwrap()) {
-                let answer = nobody.get(&format!("{path}?ticket={bad}")).await;
+                let answer = anonymous.get(&format!("{path}?ticket={bad}")).await;
                 assert_refused(&answer, why, &format!("{path} {bad}"));
             }
         }
     }
-    // Who is known and names what can be nothing.
+    // Authenticated requests with malformed ids.
     let id = "01890a5d-ac96-774b-bcce-b302099a8057";
     let named =
         |path: &str| ["x", "0", "01890A5D-AC96-774B-BCCE-B302099A8057"].map(|bad| path.replace('?', bad));
@@ -137,7 +138,7 @@ async fn d1_bad_credentials_and_ids_that_are_none_are_answered_while_there_is_no
     }
     let parent = ann.post("/threads", &json!({ "parent_id": "x" })).await;
     assert_eq!(parent.status, 400, "{parent:?}");
-    // A ticket is made without the database, and is used with it alone.
+    // Creating a ticket needs no database; redeeming it does.
     let late = ann.post("/tickets", &json!({})).await;
     assert_eq!(late.status, 201, "{late:?}");
     let path = format!("/events?ticket={}", late.body["ticket"].as_str().unwrap());

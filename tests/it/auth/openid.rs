@@ -10,7 +10,7 @@ async fn status(client: &Client, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn tokens_of_every_kind_of_a_real_issuer_say_who_calls() {
+async fn tokens_of_a_real_issuer_identify_the_caller_with_every_algorithm() {
     let oidc = Oidc::start();
     let app = Embedded::with(oidc.trusted().await).await;
     for algorithm in ["RS256", "ES256", "EdDSA"] {
@@ -22,9 +22,13 @@ async fn tokens_of_every_kind_of_a_real_issuer_say_who_calls() {
                 "{algorithm}"
             );
             let other = oidc.token(client, algorithm).await;
-            let (said, (_, signature)) = (token.rsplit_once('.').unwrap().0, other.rsplit_once('.').unwrap());
-            assert_unknown(&app.client.with_token(&format!("{said}.")).get("/threads").await, "no signature");
-            let mixed = format!("{said}.{signature}");
+            let (signed_part, (_, signature)) =
+                (token.rsplit_once('.').unwrap().0, other.rsplit_once('.').unwrap());
+            assert_unknown(
+                &app.client.with_token(&format!("{signed_part}.")).get("/threads").await,
+                "no signature",
+            );
+            let mixed = format!("{signed_part}.{signature}");
             assert_unknown(&app.client.with_token(&mixed).get("/threads").await, "another's signature");
         }
     }
@@ -35,10 +39,10 @@ async fn tokens_of_every_kind_of_a_real_issuer_say_who_calls() {
 }
 
 #[tokio::test]
-async fn d5_what_a_user_gets_at_a_sign_in_beside_the_access_token_lets_nobody_in() {
+async fn d5_only_the_access_token_of_a_sign_in_is_accepted() {
     let oidc = Oidc::start();
     let trusted = oidc.trusted().await;
-    // The tenant is the operator's, so that only what a token is for can give it away.
+    // The default tenant applies to every token, so only the token's purpose can refuse it.
     let app = Embedded::with(|config| {
         trusted(config);
         config.auth.default_tenant = Some("acme".to_owned());
@@ -71,7 +75,7 @@ async fn d6_keys_are_rotated_without_a_restart() {
         assert_eq!(status(&app.client, &after).await, 200, "{algorithm}: the new one");
         assert_eq!(status(&app.client, &before).await, 200, "{algorithm}: the old one is published still");
 
-        // A process that learns of the new key when the old one is gone.
+        // A process that fetched the old key set learns the new key after the old one is retired.
         oidc.publish(&[old]).await;
         let app = Embedded::with(oidc.trusted().await).await;
         assert_eq!(status(&app.client, &before).await, 200, "{algorithm}");
@@ -105,7 +109,7 @@ async fn d3_a_token_signed_with_a_published_rsa_key_as_a_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn d5_tokens_of_two_issuers_are_not_mixed_up() {
+async fn d5_a_token_of_another_issuer_is_refused() {
     let (ours, theirs) = (Oidc::start(), Oidc::start());
     let app = Embedded::with(ours.trusted().await).await;
     assert_eq!(status(&app.client, &ours.token("ann", "ES256").await).await, 200);

@@ -1,5 +1,5 @@
-//! Without authentication only this machine may call, also where the server is a part of another app, which listens
-//! where it likes.
+//! Without authentication, only loopback connections are answered, even if the server is embedded in another
+//! app that chooses its own listener.
 
 use crate::support::{Ledger, Scene, asked_from, probes, token};
 use holdpoint::app::App;
@@ -24,7 +24,7 @@ async fn status(endpoint: &BoxEndpoint<'static>, request: Request) -> (u16, Stri
     (response.status().as_u16(), response.into_body().into_string().await.unwrap())
 }
 
-/// Of another machine, or of what cannot be said to be this one.
+/// Peers of another machine, and peers that cannot be identified as loopback.
 fn peers_elsewhere() -> Vec<RemoteAddr> {
     let mut peers: Vec<RemoteAddr> =
         ["10.0.0.7:1", "192.0.2.1:1", "[2001:db8::1]:1", "[::ffff:10.0.0.7]:1", "0.0.0.0:1"]
@@ -35,7 +35,7 @@ fn peers_elsewhere() -> Vec<RemoteAddr> {
 }
 
 #[tokio::test]
-async fn an_endpoint_without_authentication_answers_only_connections_of_this_machine_on_sqlite() {
+async fn an_endpoint_without_authentication_answers_only_loopback_connections_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let own = endpoint(&dir, |_| {}).await;
     for peer in peers_elsewhere() {
@@ -58,7 +58,7 @@ async fn an_endpoint_without_authentication_answers_only_connections_of_this_mac
 }
 
 #[tokio::test]
-async fn an_endpoint_that_may_be_faced_from_anywhere_does_not_ask_for_the_peer_on_sqlite() {
+async fn an_endpoint_with_tokens_or_allow_insecure_accepts_every_peer_on_sqlite() {
     let (open, with_tokens) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let open = endpoint(&open, |config| config.auth.allow_insecure = true).await;
     let with_tokens = endpoint(&with_tokens, token::with_tokens).await;

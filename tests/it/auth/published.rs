@@ -1,4 +1,4 @@
-//! Keys that are fetched from an issuer that may be down, slow, huge or gone astray.
+//! Keys fetched from an issuer that is down, slow, oversized or redirecting.
 
 use super::{assert_unavailable, assert_unknown};
 use crate::support::issuer::{Answers, Issuer, issued, public};
@@ -10,7 +10,7 @@ async fn status(client: &Client, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn d6_an_issuer_that_is_down_keeps_nobody_from_starting_and_lets_nobody_in() {
+async fn d6_a_server_starts_while_its_issuer_is_down_and_accepts_no_token() {
     let issuer = Issuer::start(Answers::Nothing).await;
     let app = Embedded::with(issuer.trusted()).await;
     let token = issued("a", 1, "acme", "ann");
@@ -26,7 +26,7 @@ async fn d6_an_issuer_that_is_down_keeps_nobody_from_starting_and_lets_nobody_in
 }
 
 #[tokio::test]
-async fn d6_a_new_key_is_taken_and_a_retired_one_is_not() {
+async fn d6_a_new_key_is_accepted_and_a_retired_key_is_not() {
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let (old, new) = (issued("a", 1, "acme", "ann"), issued("b", 2, "acme", "ann"));
@@ -39,7 +39,7 @@ async fn d6_a_new_key_is_taken_and_a_retired_one_is_not() {
 }
 
 #[tokio::test]
-async fn d6_an_issuer_is_asked_seldom_however_many_keys_are_made_up() {
+async fn d6_made_up_key_ids_cause_few_requests_to_the_issuer() {
     let issuer = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let app = Embedded::with(issuer.trusted()).await;
     let token = issued("a", 1, "acme", "ann");
@@ -54,18 +54,18 @@ async fn d6_an_issuer_is_asked_seldom_however_many_keys_are_made_up() {
 }
 
 #[tokio::test]
-async fn d6_an_endless_answer_is_let_go_soon() {
+async fn d6_an_endless_issuer_response_is_cut_off() {
     let issuer = Issuer::start(Answers::ForEver).await;
     let app = Embedded::with(issuer.trusted()).await;
     let token = issued("a", 1, "acme", "ann");
     assert_unavailable(&app.client.with_token(&token).get("/threads").await, "too long");
-    let written = eventually("the answer is let go", async || issuer.written()).await;
-    // What is in the buffers of two sockets was written, and not read.
+    let written = eventually("the response is cut off", async || issuer.written()).await;
+    // The count includes bytes in the socket buffers that the server never read.
     assert!(written < 32 << 20, "{written}");
 }
 
 #[tokio::test]
-async fn d6_a_slow_answer_is_not_waited_for() {
+async fn d6_a_slow_issuer_response_times_out() {
     let issuer = Issuer::start(Answers::Slowly).await;
     let app = Embedded::with(issuer.trusted()).await;
     let token = issued("a", 1, "acme", "ann");
@@ -75,12 +75,12 @@ async fn d6_a_slow_answer_is_not_waited_for() {
     for answer in futures::future::join_all(asking).await {
         assert_unavailable(&answer, "too slow");
     }
-    // One waits for 5 s, and for the one before at the most.
+    // A request waits at most 5 s for its own fetch and 5 s for the one before it.
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn d6_no_redirect_is_followed_and_nonsense_is_not_believed() {
+async fn d6_redirects_and_invalid_key_sets_are_refused() {
     let other = Issuer::start(Answers::Keys(vec![public("a", 1)])).await;
     let token = issued("a", 1, "acme", "ann");
     let many: Vec<_> = (0..101).map(|n| public(&format!("k{n}"), 1)).chain([public("a", 1)]).collect();
@@ -101,7 +101,7 @@ async fn d6_no_redirect_is_followed_and_nonsense_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_used_leaves_the_others_alone() {
+async fn an_unusable_key_does_not_affect_the_other_keys() {
     let odd = [
         json!("x"),
         json!({ "kty": "oct", "k": "AA" }),

@@ -1,5 +1,5 @@
-//! Every route, as the document has them: without a token, and with the token of a stranger. A route that is written
-//! is tested with the document that names it.
+//! Every route of the OpenAPI document, without a token and with a stranger's token. A new route is covered
+//! as soon as the document lists it.
 
 use super::assert_unknown;
 use crate::support::token::with_tokens;
@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What ids a request speaks of.
+/// The ids that a request refers to.
 #[derive(Debug, Clone)]
 struct Things {
     thread: String,
@@ -18,29 +18,30 @@ struct Things {
 }
 
 impl Things {
-    /// Of the same shape, and of nobody.
+    /// Ids of the same form that identify nothing.
     fn made_up(&self) -> Self {
         let other = |id: &str| format!("{}0123456789ab", &id[..id.len() - 12]);
         Self { thread: other(&self.thread), run: other(&self.run), tool_call: other(&self.tool_call) }
     }
 
-    /// What stands in the path in the place of this parameter.
+    /// The value for this path parameter.
     fn parameter(&self, name: &str) -> &str {
         match name {
             "thread_id" | "session_id" => &self.thread,
             "run_id" => &self.run,
             "tool_call_id" => &self.tool_call,
-            // Nothing is granted: that would run something. `remember` has a grant of somebody's.
+            // The id of no grant, because a real grant would need an executed call. `remember` tests foreign
+            // grants.
             "grant_id" => &self.tool_call,
-            // Read only where no thread is named before it.
+            // Read only on a route without a thread id in its path.
             "chat_id" => &self.thread,
-            // Tools are the operator's, and the same for everybody.
+            // Tools belong to the operator and are the same for all callers.
             "name" => "pay",
-            _ => panic!("say which id of somebody's belongs in the place of {{{name}}}"),
+            _ => panic!("add a value for the path parameter {{{name}}}"),
         }
     }
 
-    /// A body that this operation does something with, for who may.
+    /// A body with which an authorized caller's request has an effect.
     fn body(&self, operation: &str) -> Value {
         match operation {
             "chat" => json!({ "content": "hi" }),
@@ -54,42 +55,43 @@ impl Things {
             "approveRun" | "rejectRun" => json!({ "tool_call_id": self.tool_call }),
             "decideInSession" => json!({ "decision": "allow_once" }),
             "setSessionPolicy" => json!({ "mode": "auto-deny" }),
-            _ => panic!("say with which body {operation} does something"),
+            _ => panic!("add a body with which {operation} has an effect"),
         }
     }
 
-    /// A value of this parameter of the query, if the request is another without it.
+    /// The value of this query parameter if it selects rows, else `None`.
     fn query(&self, name: &str) -> Option<&str> {
         match name {
             "chatId" | "thread_id" | "session_id" => Some(&self.thread),
-            // A place in a list, its length and its form: `scope` has them.
+            // Position, length and format of a list: tested in `scope`.
             "cursor" | "page_size" | "format" | "after" => None,
-            // Tried where tickets are.
+            // Tested with the tickets.
             "ticket" => None,
-            // Which of the caller's own.
+            // A filter on the caller's own rows.
             "state" | "tool_name" => None,
-            _ => panic!("say what the parameter {name} has to do with whose rows are meant"),
+            _ => panic!("add a value for the query parameter {name}, if it selects rows"),
         }
     }
 }
 
-/// What a stranger gets for what is not theirs. Of those that are missing here: 404, as for what is not there.
+/// The status that a stranger gets for foreign ids: 404, as for unknown ids, except for the listed
+/// operations.
 fn answer_to_a_stranger(operation: &str) -> u16 {
     match operation {
-        // A page asks before its first message, and reads nothing.
+        // A page attaches before its first message and reads nothing.
         "attachById" => 200,
         "attachStreamById" => 204,
-        // Of what is theirs, in a thread of somebody else: nothing.
+        // The stranger's own events of a foreign thread: none.
         "streamEvents" => 200,
-        // Their own, or everybody's.
+        // The stranger's own rows, or rows that all callers share.
         "listThreads" | "listApprovals" | "listTools" | "getTool" | "listModels" => 200,
-        // Of each call: it is not there.
+        // The result of each call is "not found".
         "validateTools" => 200,
-        // A name that a thread of their own gets.
+        // The client name of a new thread of the stranger.
         "chatById" => 200,
-        // A ticket of their own.
+        // A ticket of the stranger.
         "createTicket" => 201,
-        // The id is in the body, and belongs to what they ask for.
+        // The id is in the body, as a field of the new thread.
         "createThread" => 400,
         _ => 404,
     }
@@ -149,7 +151,7 @@ impl Operation {
         if self.has_body { request.json(&things.body(&self.id)) } else { request }
     }
 
-    /// What the server answers, whole, but for what is another for each request.
+    /// The whole response, without the values that differ between requests.
     async fn answer(
         &self,
         client: &Client,
@@ -162,7 +164,7 @@ impl Operation {
         for (name, value) in response.headers() {
             if !matches!(name.as_str(), "x-request-id" | "date") {
                 let value = value.to_str().unwrap();
-                // What a stranger makes themselves has ids of its own.
+                // Objects that a stranger creates have new ids.
                 headers.insert(
                     name.to_string(),
                     if status == 200 { without_ids(value) } else { value.to_owned() },
@@ -170,9 +172,9 @@ impl Operation {
             }
         }
         let body = match self.id.as_str() {
-            // What happens has no end.
+            // The event stream does not end.
             "streamEvents" if status == 200 => String::new(),
-            // A ticket is another for each.
+            // Each ticket is different.
             "createTicket" if status == 201 => String::new(),
             _ => response.text().await.unwrap(),
         };
@@ -180,7 +182,7 @@ impl Operation {
     }
 }
 
-/// The text with one word in the place of every id.
+/// The text with every id replaced by the same word.
 fn without_ids(text: &str) -> String {
     let is_id = |at: usize| text.get(at..at + 36).filter(|id| uuid::Uuid::try_parse(id).is_ok());
     let (mut out, mut at) = (String::new(), 0);
@@ -196,14 +198,14 @@ fn without_ids(text: &str) -> String {
     out
 }
 
-/// A server with a thread of ann's, in which a call waits for her.
+/// A server with a thread of ann, in which a call is pending.
 async fn server() -> (Embedded, Things) {
     let mut app = Embedded::with(with_tokens).await;
-    let nobody = app.client.clone();
-    app.client = nobody.as_user("acme", "ann", &["approver"]);
+    let anonymous = app.client.clone();
+    app.client = anonymous.as_user("acme", "ann", &["approver"]);
     let (thread, tool_call) = app.held("pay", "1").await;
     let run = app.client.call(&tool_call).await["run_id"].as_str().unwrap().to_owned();
-    app.client = nobody;
+    app.client = anonymous;
     (app, Things { thread, run, tool_call })
 }
 
@@ -224,7 +226,7 @@ async fn everything(rows: &Rows) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn d1_without_a_token_no_route_does_anything() {
+async fn d1_every_route_refuses_a_request_without_a_token() {
     let (app, things) = server().await;
     let before = everything(&app.rows).await;
     let good = token::token("acme", "ann", &["approver"]);
@@ -272,7 +274,7 @@ async fn d1_without_a_token_no_route_does_anything() {
 }
 
 #[tokio::test]
-async fn e14_without_a_token_only_whole_paths_are_open() {
+async fn e14_only_the_exact_public_paths_need_no_token() {
     let (app, things) = server().await;
     let no_redirects =
         reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
@@ -313,14 +315,14 @@ async fn e14_without_a_token_only_whole_paths_are_open() {
             assert_eq!(raw_status(address, method, &target).await, 401, "{method} {target}");
         }
     }
-    // What is behind the documentation's name is the documentation, or nothing.
+    // Paths below `/docs` lead to the documentation or to nothing.
     for target in ["/docs/../threads", "/docs/%2e%2e/threads", "/docs/threads", "/docs//threads"] {
         let status = raw_status(address, "GET", target).await;
         assert!([401, 404].contains(&status), "{target}: {status}");
     }
 }
 
-/// The status of an answer to a request whose target no library has put in order.
+/// The status of a response to a request whose target no library has normalized.
 async fn raw_status(address: &str, method: &str, target: &str) -> u16 {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -332,7 +334,7 @@ async fn raw_status(address: &str, method: &str, target: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
+async fn c1_c2_every_route_hides_the_objects_of_another_user() {
     let (app, theirs) = server().await;
     let made_up = theirs.made_up();
     let operations = operations(&app).await;
@@ -341,7 +343,7 @@ async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
     assert_eq!(makes.len(), 1);
     let before = everything(&app.rows).await;
     let asked = app.scene.requests().len();
-    // Who has not made anything themselves, for each prefix.
+    // Strangers without rows, new ones for each prefix.
     let strangers = |n: usize| {
         [
             app.client.as_user(&format!("other{n}"), "ann", &["approver"]),
@@ -354,8 +356,8 @@ async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
                 let what = format!("{prefix} {operation:?}");
                 let foreign = operation.answer(&stranger, prefix, &theirs).await;
                 assert_eq!(foreign.0, answer_to_a_stranger(&operation.id), "{what}: {foreign:?}");
-                let nobodys = operation.answer(&stranger, prefix, &made_up).await;
-                assert_eq!(foreign, nobodys, "{what}");
+                let unknown = operation.answer(&stranger, prefix, &made_up).await;
+                assert_eq!(foreign, unknown, "{what}");
             }
         }
     };
@@ -363,13 +365,13 @@ async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
         assert_not_there(operation).await;
     }
     assert_eq!(everything(&app.rows).await, before, "nothing was changed");
-    assert_eq!(app.scene.requests().len(), asked, "nobody was asked");
+    assert_eq!(app.scene.requests().len(), asked, "the model was not asked");
     for operation in makes {
         assert_not_there(operation).await;
     }
     let after = everything(&app.rows).await;
     for (table, rows) in &before {
-        assert!(rows.is_subset(&after[table]), "{table}: what was there is as it was");
+        assert!(rows.is_subset(&after[table]), "{table}: existing rows are unchanged");
     }
     let of_hers = ["messages", "runs", "tool_calls", "events"];
     for table in of_hers {
@@ -378,10 +380,10 @@ async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
     }
     assert_eq!(app.ledger.lines(), Vec::<String>::new(), "nothing ran");
 
-    // To her it is there: the ids are the ones that the others asked with.
+    // The owner finds the objects under the same ids.
     let ann = app.client.as_user("acme", "ann", &["approver"]);
     for operation in operations.iter().filter(|operation| operation.method == Method::GET) {
-        // No turn is under way.
+        // No turn is running.
         let status = if operation.id.starts_with("attachStream") { 204 } else { 200 };
         assert_eq!(operation.answer(&ann, "", &theirs).await.0, status, "{operation:?}");
     }
@@ -390,7 +392,7 @@ async fn c1_c2_what_is_a_strangers_is_not_there_on_any_route() {
 }
 
 #[tokio::test]
-async fn c1_a_stranger_who_decides_learns_nothing_of_how_a_call_stands() {
+async fn c1_a_decision_by_a_stranger_reveals_nothing_about_the_call() {
     let (app, theirs) = server().await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let decide = json!({ "toolCallId": theirs.tool_call, "isValidated": true });
@@ -401,7 +403,7 @@ async fn c1_a_stranger_who_decides_learns_nothing_of_how_a_call_stands() {
     for answer in [&pending, &succeeded, &rejecting] {
         assert_eq!((answer.status, &answer.body), (404, &pending.body));
     }
-    // Nor by what would be wrong with it for its owner.
+    // Requests that would be invalid for the owner reveal nothing either.
     for wrong in [
         json!({ "toolCallId": theirs.tool_call, "isValidated": true, "inputHash": "0".repeat(64) }),
         json!({ "toolCallId": theirs.tool_call, "isValidated": true, "validatedInputs": { "note": 7 } }),

@@ -1,4 +1,4 @@
-//! Nothing but the token says whose rows are meant, and no answer is kept for somebody else.
+//! Only the token selects the caller's rows, and no response is cached for another caller.
 
 use super::assert_unknown;
 use crate::support::token::with_tokens;
@@ -14,7 +14,7 @@ async fn listed(client: &Client, path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn c3_a_list_is_of_the_caller_whatever_it_is_asked_for() {
+async fn c3_a_list_holds_only_the_callers_rows_whatever_its_parameters() {
     let app = Embedded::with(with_tokens).await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("other", "bob", &[]));
     let (first, theirs) = (ann.thread().await, bob.thread().await);
@@ -36,7 +36,7 @@ async fn c3_a_list_is_of_the_caller_whatever_it_is_asked_for() {
             "{query}"
         );
     }
-    // A cursor is a place in the caller's own list, whosever thread it names.
+    // A cursor is a position in the caller's own list, even if it is the id of a foreign thread.
     assert_eq!(listed(&bob, &format!("/threads?cursor={second}")).await, std::slice::from_ref(&theirs));
     assert_eq!(listed(&bob, &format!("/threads?cursor={first}")).await, Vec::<String>::new());
     assert_eq!(listed(&ann, &format!("/threads?cursor={newest}")).await, [second, first.clone()]);
@@ -45,8 +45,8 @@ async fn c3_a_list_is_of_the_caller_whatever_it_is_asked_for() {
         assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{cursor}");
     }
     app.scene.says("hello");
-    let said = bob.say(&theirs, "hi").await;
-    assert_eq!(said.status, 200);
+    let turn = bob.say(&theirs, "hi").await;
+    assert_eq!(turn.status, 200);
     for cursor in ["0", "1", "2", "99999", "-1", "-9223372036854775808", "9223372036854775807"] {
         let path = format!("/threads/{theirs}/messages?cursor={cursor}");
         let answer = bob.get(&path).await;
@@ -62,7 +62,7 @@ async fn c3_a_list_is_of_the_caller_whatever_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn c9_no_header_but_the_token_says_who_calls() {
+async fn c9_only_the_token_identifies_the_caller() {
     let app = Embedded::with(with_tokens).await;
     let ann = app.client.as_user("acme", "ann", &["reader"]);
     let thread = ann.thread().await;
@@ -95,7 +95,7 @@ async fn c9_no_header_but_the_token_says_who_calls() {
 }
 
 #[tokio::test]
-async fn c10_no_answer_for_one_caller_is_kept_for_another() {
+async fn c10_no_response_is_cached_for_another_caller() {
     let app = Embedded::with(with_tokens).await;
     let ann = app.client.as_user("acme", "ann", &[]);
     let thread = ann.thread().await;
@@ -122,7 +122,7 @@ async fn c10_no_answer_for_one_caller_is_kept_for_another() {
     app.scene.says("hello");
     let turn = ann.say(&thread, "hi").await;
     assert_eq!(turn.headers["cache-control"], "no-store");
-    // What is the same for everybody may be kept.
+    // Responses that are the same for all callers may be cached.
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         assert_eq!(app.client.get(path).await.header("cache-control"), None, "{path}");
     }

@@ -14,7 +14,7 @@ async fn status(client: &Client, claims: &Value) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_says_who_calls() {
+async fn a_token_identifies_the_caller() {
     let app = Embedded::with(with_tokens).await;
     let (ann, bob) = (app.client.as_user("acme", "ann", &[]), app.client.as_user("acme", "bob", &[]));
     let thread = ann.thread().await;
@@ -24,19 +24,19 @@ async fn a_token_says_who_calls() {
     assert_eq!(bob.get("/threads").await.body["results"].as_array().unwrap().len(), 0);
     let owners = app.rows.all("SELECT tenant_id, user_id FROM threads").await;
     assert_eq!(owners, [json!({ "tenant_id": "acme", "user_id": "ann" })]);
-    assert_unknown(&app.client.get("/threads").await, "nobody");
+    assert_unknown(&app.client.get("/threads").await, "no token");
 }
 
 #[tokio::test]
-async fn a_process_of_its_own_takes_tokens_as_well() {
+async fn the_server_binary_accepts_tokens() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path(), &token::VARIABLES).await;
     assert_eq!(server.client.as_user("acme", "ann", &[]).get("/tools").await.status, 200);
-    assert_unknown(&server.client.get("/tools").await, "nobody");
+    assert_unknown(&server.client.get("/tools").await, "no token");
 }
 
 #[tokio::test]
-async fn d4_a_token_that_is_not_of_this_time_is_refused() {
+async fn d4_a_token_outside_its_validity_period_is_refused() {
     let app = Embedded::with(with_tokens).await;
     let ann = || claims("acme", "ann", &[]);
     for (what, change) in [
@@ -66,7 +66,7 @@ async fn d4_a_token_that_is_not_of_this_time_is_refused() {
 }
 
 #[tokio::test]
-async fn d5_a_token_for_somebody_else_or_of_somebody_else_is_refused() {
+async fn d5_a_token_of_another_audience_issuer_or_type_is_refused() {
     let app = Embedded::with(with_tokens).await;
     let ann = || claims("acme", "ann", &[]);
     for (what, change) in [
@@ -98,7 +98,7 @@ async fn d5_a_token_for_somebody_else_or_of_somebody_else_is_refused() {
 }
 
 #[tokio::test]
-async fn who_calls_has_a_name_that_can_be_used() {
+async fn a_token_with_unusable_user_tenant_or_roles_is_refused() {
     let app = Embedded::with(with_tokens).await;
     let ann = || claims("acme", "ann", &[]);
     let long = |n: usize| "é".repeat(n);
@@ -133,7 +133,7 @@ async fn who_calls_has_a_name_that_can_be_used() {
 }
 
 #[tokio::test]
-async fn which_claims_say_who_calls_can_be_set() {
+async fn the_claims_that_identify_the_caller_are_configurable() {
     let app = Embedded::with(|config| {
         with_tokens(config);
         config.auth.user_claim = "email".to_owned();
@@ -142,7 +142,7 @@ async fn which_claims_say_who_calls_can_be_set() {
         config.auth.roles_claim = "/realm_access/roles".to_owned();
     })
     .await;
-    let says = |change: Value| changed(claims("ignored", "u-1", &[]), &change);
+    let with_claims = |change: Value| changed(claims("ignored", "u-1", &[]), &change);
     for (change, status_wanted) in [
         (json!({ "email": "ann@a", "https://example.com/org": "acme" }), 201),
         (json!({ "email": "bob@a" }), 201),
@@ -152,7 +152,7 @@ async fn which_claims_say_who_calls_can_be_set() {
         (json!({ "email": "eve@a", "realm_access": { "roles": ["x"] } }), 201),
         (json!({ "email": "eve@a", "realm_access": "x", "roles": 7 }), 201),
     ] {
-        let client = app.client.with_token(&signed(&says(change.clone())));
+        let client = app.client.with_token(&signed(&with_claims(change.clone())));
         assert_eq!(client.post("/threads", &json!({})).await.status, status_wanted, "{change}");
     }
     let owners = app.rows.all("SELECT DISTINCT tenant_id, user_id FROM threads ORDER BY user_id").await;
@@ -166,7 +166,7 @@ async fn which_claims_say_who_calls_can_be_set() {
     );
 }
 
-/// What is wrong with a configuration.
+/// The error of a configuration, or an empty text.
 async fn refusal(change: impl FnOnce(&mut Config)) -> String {
     let mut config = Config::default();
     config.database.url = "sqlite::memory:".into();
@@ -180,7 +180,7 @@ async fn refusal(change: impl FnOnce(&mut Config)) -> String {
 }
 
 #[tokio::test]
-async fn d7_a_server_that_could_be_fooled_does_not_start() {
+async fn d7_a_server_with_an_unsafe_auth_configuration_does_not_start() {
     fn jwks(url: &str) -> impl FnOnce(&mut Config) {
         let url = url.to_owned();
         move |config| (config.auth.secret, config.auth.jwks_url) = (None, Some(url))
@@ -213,7 +213,7 @@ async fn d7_a_server_that_could_be_fooled_does_not_start() {
     ] {
         assert_eq!(key_of(refusal(jwks(url)).await), "auth.jwks_url", "{url}");
     }
-    // Nobody answers there, which is no reason not to start.
+    // No server listens there. The server starts anyway.
     for url in
         ["http://127.0.0.1:1/jwks", "http://localhost:1/jwks", "http://[::1]:1/jwks", "https://127.0.0.1:1/"]
     {
@@ -222,7 +222,7 @@ async fn d7_a_server_that_could_be_fooled_does_not_start() {
 }
 
 #[tokio::test]
-async fn with_tokens_any_address_and_any_host_may_be_faced() {
+async fn a_server_with_tokens_may_bind_any_address_and_accepts_any_host() {
     let app = Embedded::with(|config| {
         with_tokens(config);
         config.server.bind = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -232,11 +232,11 @@ async fn with_tokens_any_address_and_any_host_may_be_faced() {
     let request =
         ann.http.get(ann.url("/threads")).header("host", "chat.example").header("origin", "https://x");
     assert_eq!(app.client.send(request).await.status, 200);
-    assert_unknown(&app.client.get("/threads").await, "nobody");
+    assert_unknown(&app.client.get("/threads").await, "no token");
 }
 
 #[tokio::test]
-async fn a_token_does_not_matter_where_none_is_asked_for() {
+async fn a_token_is_ignored_if_authentication_is_off() {
     let app = Embedded::start().await;
     let with_a_token = app.client.with_token("nonsense");
     assert_eq!(with_a_token.get("/threads").await.status, 200);

@@ -1,4 +1,4 @@
-//! Those who decide.
+//! Clients that disconnect during a decision.
 
 use super::{HALF_DECIDED, a_while, all_is_whole, in_rounds};
 use crate::support::{Answer, Embedded, Leave, Leaver, call, eventually};
@@ -10,14 +10,14 @@ fn decision(call: &str, yes: bool) -> Value {
     json!({ "toolCallId": call, "isValidated": yes })
 }
 
-/// What a repeat is answered: the status, whether the same was decided before, and the outcome.
+/// The result of a repeat: its status, whether the same decision was stored before, and the outcome.
 fn stored(answer: &Answer) -> (u16, bool, &str) {
     let replayed = answer.header("idempotent-replayed") == Some("true");
     (answer.status, replayed, answer.body["state"].as_str().unwrap_or_default())
 }
 
 #[tokio::test]
-async fn a_decision_that_breaks_off_in_its_body_decides_nothing() {
+async fn a_decision_with_a_truncated_body_decides_nothing() {
     let app = Embedded::start().await;
     let mut left = Vec::new();
     for how in Leave::ALL {
@@ -25,7 +25,7 @@ async fn a_decision_that_breaks_off_in_its_body_decides_nothing() {
         let client = Leaver::sends_half(&app.client, how, PATH, &decision(&id, false)).await;
         left.push((how, thread, id, client.leaves().await));
     }
-    // Behind all of them, so that what one decided would be there by now.
+    // After all of them, so that a decision that one of them began would be visible.
     for (how, thread, id, _connection) in left {
         assert_eq!(app.client.call(&id).await["state"], "pending", "{how:?}");
 
@@ -39,8 +39,8 @@ async fn a_decision_that_breaks_off_in_its_body_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_decider_that_leaves_at_any_moment_has_decided_wholly_or_not_at_all() {
-    // A yes and a no by turns, so that each way has both.
+async fn a_decider_that_disconnects_at_any_moment_has_decided_wholly_or_not_at_all() {
+    // Approvals and rejections alternate, so that each way of disconnecting has both.
     let all: Vec<_> = in_rounds().map(|(round, how)| (round, how, round % 2 == 0)).collect();
     let app = Embedded::with(|config| config.limits.calls_per_step = all.len()).await;
     let thread = app.client.thread().await;
@@ -54,7 +54,8 @@ async fn a_decider_that_leaves_at_any_moment_has_decided_wholly_or_not_at_all() 
         let client = Leaver::sends(&app.client, *how, PATH, &decision(id, *yes)).await;
         a_while(&app, *round).await;
         connections.push(client.leaves().await);
-        // One look at one moment: the move, its decision and its event are there together or not at all.
+        // One query reads one moment: the transition, its decision and its event exist together or not at
+        // all.
         assert_eq!(app.rows.count(HALF_DECIDED).await, 0, "{how:?}");
     }
     let followed = async || {
@@ -62,7 +63,7 @@ async fn a_decider_that_leaves_at_any_moment_has_decided_wholly_or_not_at_all() 
         (standing == 0).then_some(())
     };
     eventually("a yes is followed without anybody asking again", followed).await;
-    // Who says the same again gets the outcome, whether the first arrived or not.
+    // A repeat of the decision returns the outcome, whether or not the first request arrived.
     for (id, (_, how, yes)) in ids.iter().zip(&all) {
         let answer = app.client.validate(&decision(id, *yes)).await;
         let (status, _, state) = stored(&answer);
@@ -82,7 +83,7 @@ async fn a_decider_that_leaves_at_any_moment_has_decided_wholly_or_not_at_all() 
 }
 
 #[tokio::test]
-async fn a_tool_goes_on_when_its_decider_leaves_while_it_runs() {
+async fn a_tool_keeps_running_when_its_decider_disconnects() {
     let app = Embedded::start().await;
     for how in Leave::ALL {
         let (thread, id) = app.held("wait_for_me", &format!("{how:?}")).await;
@@ -101,7 +102,7 @@ async fn a_tool_goes_on_when_its_decider_leaves_while_it_runs() {
 }
 
 #[tokio::test]
-async fn an_outcome_stays_when_its_decider_leaves_before_reading_it() {
+async fn an_outcome_is_kept_when_its_decider_disconnects_before_reading_it() {
     let app = Embedded::start().await;
     for (how, yes) in Leave::ALL.into_iter().flat_map(|how| [(how, true), (how, false)]) {
         let note = format!("{how:?}");

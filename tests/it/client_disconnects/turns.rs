@@ -1,4 +1,4 @@
-//! Those who ask, or go on.
+//! Clients that disconnect during a turn or a continuation.
 
 use super::{ROUNDS, a_while, all_is_whole, in_rounds};
 use crate::support::{Embedded, Leave, Leaver, eventually};
@@ -18,7 +18,7 @@ async fn ended(app: &Embedded, thread: &str) -> Value {
     eventually("the turn ends", over).await
 }
 
-/// How the thread's runs stand, oldest first.
+/// The status of the thread's runs, oldest first.
 async fn runs(app: &Embedded, thread: &str) -> Vec<Value> {
     let sql = format!("SELECT status, error_code FROM runs WHERE thread_id = '{thread}' ORDER BY run_id");
     app.rows.all(&sql).await
@@ -34,25 +34,25 @@ fn ran(app: &Embedded, note: &str) -> Vec<String> {
     app.ledger.lines().into_iter().filter(with_note).collect()
 }
 
-/// Waits until the model has been asked so many times.
+/// Waits until the model has been called this many times.
 async fn asked(app: &Embedded, times: usize) {
     let enough = async || (app.scene.requests().len() >= times).then_some(());
     eventually("the model is asked", enough).await;
 }
 
-/// How far a turn came.
+/// How far a turn got before its client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The model is asked; not a byte of the answer is read.
+    /// The model is called; no byte of the answer has been read.
     Asked,
     InWords,
     InArguments,
     InTool,
-    /// The hold is told, and the end is not yet, unless it was faster.
+    /// The hold has been emitted, and the end has not, unless it was faster.
     Held,
 }
 
-/// Words, a call that runs at once and one that is held.
+/// The number of model events: text, a call that runs at once and a call that is held.
 const EVENTS: usize = 10;
 
 fn words_and_calls(note: &str) -> [ModelEvent; EVENTS] {
@@ -76,7 +76,7 @@ fn words_and_calls(note: &str) -> [ModelEvent; EVENTS] {
     ]
 }
 
-async fn a_turn_goes_on_behind(phase: Phase) {
+async fn a_turn_continues_after_a_disconnect(phase: Phase) {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
     for how in Leave::ALL {
@@ -107,7 +107,11 @@ async fn a_turn_goes_on_behind(phase: Phase) {
         }
         let _connection = client.leaves().await;
         if phase != Phase::Held {
-            assert_eq!(answer(&app, &thread).await["status"], "streaming", "{how:?}: it has more to say");
+            assert_eq!(
+                answer(&app, &thread).await["status"],
+                "streaming",
+                "{how:?}: the model has more events"
+            );
             gate.add_permits(EVENTS - said);
             app.ledger.go.add_permits(1);
         }
@@ -128,38 +132,38 @@ async fn a_turn_goes_on_behind(phase: Phase) {
         assert_eq!(app.client.say(&thread, "and now?").await.text(), "Still here.", "{how:?}");
         assert_eq!(runs(&app, &thread).await, [run("completed"), run("completed")], "{how:?}");
         assert_eq!(ran(&app, &note), [format!("dawdle {note}"), format!("pay {note}")], "{how:?}");
-        assert_eq!(gate.available_permits(), 0, "{how:?}: all was said");
+        assert_eq!(gate.available_permits(), 0, "{how:?}: every event was sent");
     }
     all_is_whole(&app).await;
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_when_its_client_leaves_before_the_first_byte_of_the_answer() {
-    a_turn_goes_on_behind(Phase::Asked).await;
+async fn a_turn_continues_when_its_client_disconnects_before_the_first_byte_of_the_answer() {
+    a_turn_continues_after_a_disconnect(Phase::Asked).await;
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_when_its_client_leaves_in_mid_words() {
-    a_turn_goes_on_behind(Phase::InWords).await;
+async fn a_turn_continues_when_its_client_disconnects_mid_text() {
+    a_turn_continues_after_a_disconnect(Phase::InWords).await;
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_when_its_client_leaves_in_mid_arguments() {
-    a_turn_goes_on_behind(Phase::InArguments).await;
+async fn a_turn_continues_when_its_client_disconnects_mid_arguments() {
+    a_turn_continues_after_a_disconnect(Phase::InArguments).await;
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_when_its_client_leaves_while_a_tool_runs() {
-    a_turn_goes_on_behind(Phase::InTool).await;
+async fn a_turn_continues_when_its_client_disconnects_while_a_tool_runs() {
+    a_turn_continues_after_a_disconnect(Phase::InTool).await;
 }
 
 #[tokio::test]
-async fn a_turn_ends_well_when_its_client_leaves_as_soon_as_it_knows_of_the_hold() {
-    a_turn_goes_on_behind(Phase::Held).await;
+async fn a_turn_completes_when_its_client_disconnects_right_after_the_hold() {
+    a_turn_continues_after_a_disconnect(Phase::Held).await;
 }
 
 #[tokio::test]
-async fn a_turn_of_words_is_completed_without_its_client() {
+async fn a_text_only_turn_completes_without_its_client() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
     for how in Leave::ALL {
@@ -168,7 +172,7 @@ async fn a_turn_of_words_is_completed_without_its_client() {
         let mut client = Leaver::sends(&app.client, how, &path(&thread), &json!({ "content": "hi" })).await;
         client.hears("f:{").await;
         let _connection = client.leaves().await;
-        assert_eq!(answer(&app, &thread).await["status"], "streaming", "{how:?}: nothing was said yet");
+        assert_eq!(answer(&app, &thread).await["status"], "streaming", "{how:?}: no text was sent yet");
 
         gate.add_permits(2);
         let whole = ended(&app, &thread).await;
@@ -182,7 +186,7 @@ async fn a_turn_of_words_is_completed_without_its_client() {
 }
 
 #[tokio::test]
-async fn a_question_that_breaks_off_in_its_body_begins_nothing() {
+async fn a_question_with_a_truncated_body_starts_no_turn() {
     let app = Embedded::start().await;
     let mut left = Vec::new();
     for how in Leave::ALL {
@@ -191,7 +195,7 @@ async fn a_question_that_breaks_off_in_its_body_begins_nothing() {
         let client = Leaver::sends_half(&app.client, how, &path(&thread), &half).await;
         left.push((how, thread, client.leaves().await));
     }
-    // Behind all of them, so that what one began would be there by now.
+    // After all of them, so that a turn that one of them began would be visible.
     for (how, thread, _connection) in left {
         assert!(runs(&app, &thread).await.is_empty(), "{how:?}");
         app.scene.says("Hello.");
@@ -204,7 +208,7 @@ async fn a_question_that_breaks_off_in_its_body_begins_nothing() {
 }
 
 #[tokio::test]
-async fn a_question_from_who_leaves_at_any_moment_is_asked_once_when_the_page_posts_it_again() {
+async fn a_question_posted_again_after_a_disconnect_reaches_the_model_once() {
     let app = Embedded::start().await;
     for (round, how) in in_rounds() {
         let thread = app.client.thread().await;
@@ -214,7 +218,8 @@ async fn a_question_from_who_leaves_at_any_moment_is_asked_once_when_the_page_po
         a_while(&app, round).await;
         let _connection = client.leaves().await;
 
-        // Whether the first arrived is not known; the second begins, reads along, or finds the answer there.
+        // It is unknown whether the first post arrived. The second starts the turn, tails it, or finds the
+        // answer.
         let again = app.client.turn(&thread, &question).await;
         if again.status == 200 {
             assert_eq!(again.text(), "Once.", "{how:?}");
@@ -230,7 +235,7 @@ async fn a_question_from_who_leaves_at_any_moment_is_asked_once_when_the_page_po
 }
 
 #[tokio::test]
-async fn a_continuation_goes_on_when_its_client_leaves_before_the_outcome_it_waits_for() {
+async fn a_continuation_completes_when_its_client_disconnects_before_the_outcome() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
     for how in Leave::ALL {
@@ -251,7 +256,7 @@ async fn a_continuation_goes_on_when_its_client_leaves_before_the_outcome_it_wai
 
         app.ledger.go.add_permits(1);
         decider.hears("succeeded").await;
-        // Nobody else goes on.
+        // No other request resumes the turn.
         asked(&app, asked_before + 1).await;
         let later = app.client.begin_to_go_on(&thread).await;
         gate.add_permits(2);

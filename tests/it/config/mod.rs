@@ -1,4 +1,4 @@
-//! Configuration: the file, then the environment, then flags; what is wrong is named, what is secret is not.
+//! Configuration from the file, the environment and flags. Errors name the key and hide secrets.
 
 mod wrong_values;
 
@@ -15,10 +15,10 @@ use wrong_values::rules;
 /// A folder to start the server in.
 struct Place(TempDir);
 
-/// How a start ended.
+/// The end of a process.
 struct Ended {
     ok: bool,
-    /// All that it printed.
+    /// Its whole output.
     said: String,
 }
 
@@ -27,7 +27,7 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// With this configuration file.
+    /// A folder with this configuration file.
     fn with_file(toml: &str) -> Self {
         let place = Self::new();
         std::fs::write(place.0.path().join("holdpoint.toml"), toml).unwrap();
@@ -43,7 +43,7 @@ impl Place {
         Ended { ok: output.status.success(), said }
     }
 
-    /// What `holdpoint config` prints with these variables.
+    /// The output of `holdpoint config` with these variables.
     fn in_force(&self, variables: &[(&str, &str)]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         command.arg("config").env_clear().envs(variables.iter().copied()).current_dir(&self.0);
@@ -53,7 +53,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The databases that were made.
+    /// The database files in the folder.
     fn databases(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().path());
         let databases = files.filter(|path| path.extension().is_some_and(|it| it == "db"));
@@ -75,7 +75,7 @@ impl Ended {
 }
 
 #[test]
-fn without_any_configuration_it_starts() {
+fn the_server_starts_without_any_configuration() {
     let place = Place::new();
     place.migrate(&[], &[]).went_well();
     assert_eq!(place.databases(), ["holdpoint.db"]);
@@ -117,7 +117,7 @@ fn a_wrong_value_of_a_flag_is_named() {
 }
 
 #[test]
-fn of_a_database_that_is_not_there_it_is_said_why_and_no_password() {
+fn the_error_for_an_unreachable_database_names_the_cause_and_no_password() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for pooler in ["", "?statement-cache-capacity=0"] {
         let url = format!("postgres://holdpoint:swordfish@127.0.0.1:{port}/holdpoint{pooler}");
@@ -129,7 +129,7 @@ fn of_a_database_that_is_not_there_it_is_said_why_and_no_password() {
 }
 
 #[test]
-fn of_a_word_that_is_none_of_a_few_the_others_are_listed() {
+fn the_error_for_an_unknown_choice_lists_the_valid_ones() {
     for (toml, said) in [
         (
             "model.provider = \"opnai\"",
@@ -158,7 +158,7 @@ fn of_a_word_that_is_none_of_a_few_the_others_are_listed() {
 }
 
 #[test]
-fn a_field_that_is_missing_is_named_as_it_is_written() {
+fn a_missing_field_is_named_by_its_full_key() {
     let missing = Place::with_file("[[approval.rules]]\nname = \"a\"\neffect = \"ask\"").migrate(&[], &[]);
     missing.refused_for("approval.rules[0].tools: expected a value; it is missing");
     let missing = Place::with_file(&rules("when = [{ argument = \"/a\", above = 1 }, { above = 5 }]"));
@@ -166,7 +166,7 @@ fn a_field_that_is_missing_is_named_as_it_is_written() {
 }
 
 #[test]
-fn a_path_that_cannot_be_used_is_named() {
+fn an_unusable_path_is_named() {
     let place = Place::new();
     std::fs::write(place.0.path().join("taken"), "").unwrap();
     let start = |key: &str, value: &str| {
@@ -184,7 +184,7 @@ fn a_path_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn a_database_of_another_kind_is_refused_in_words_without_the_password() {
+fn an_unsupported_database_url_is_refused_without_its_password() {
     for url in ["mysql://me:hunter2@localhost/x", "postgre://me:hunter2@localhost/x", "hunter2", ""] {
         let ended = Place::new().migrate(&["--database-url", url], &[]);
         ended.refused_for("database.url: expected a URL that begins with sqlite: or postgres://");
@@ -193,14 +193,14 @@ fn a_database_of_another_kind_is_refused_in_words_without_the_password() {
 }
 
 #[test]
-fn an_error_is_told_with_its_causes_and_without_a_backtrace() {
+fn an_error_is_printed_with_its_causes_and_without_a_backtrace() {
     let ended = Place::with_file("limits.body_bytes = \"many\"").migrate(&[], &[("RUST_BACKTRACE", "1")]);
     ended.refused_for("configuration: limits.body_bytes: ");
     assert_eq!(ended.said.lines().count(), 1, "{}", ended.said);
 }
 
 #[test]
-fn a_variable_without_a_section_is_refused_and_the_likely_one_named() {
+fn a_variable_without_a_section_is_refused_with_a_suggestion() {
     let place = Place::new();
     for (name, likely) in [
         ("HOLDPOINT_BIND", "HOLDPOINT_SERVER__BIND"),
@@ -217,7 +217,7 @@ fn a_variable_without_a_section_is_refused_and_the_likely_one_named() {
         assert!(!ended.said.contains("7411"), "{}", ended.said);
     }
     assert_eq!(place.databases(), Vec::<String>::new());
-    // What Kubernetes sets for services named `holdpoint` and `holdpoint-db`.
+    // Kubernetes sets these variables for services named `holdpoint` and `holdpoint-db`.
     let services = [
         ("HOLDPOINT_SERVICE_HOST", "10.0.0.1"),
         ("HOLDPOINT_SERVICE_PORT", "8080"),
@@ -235,19 +235,19 @@ fn a_variable_without_a_section_is_refused_and_the_likely_one_named() {
 }
 
 #[test]
-fn a_key_that_nobody_knows_is_refused() {
+fn an_unknown_key_is_refused() {
     Place::with_file("[limits]\nbody_bites = 1").migrate(&[], &[]).refused_for("limits.body_bites");
     Place::with_file("[limit]\nbody_bytes = 1").migrate(&[], &[]).refused_for("limit");
     Place::with_file("bind = \"127.0.0.1:0\"").migrate(&[], &[]).refused_for("bind");
     let place = Place::new();
     place.migrate(&[], &[("HOLDPOINT_LIMITS__BODY_BITES", "1")]).refused_for("limits.body_bites");
     place.migrate(&[], &[("HOLDPOINT_LIMIT__BODY_BYTES", "1")]).refused_for("limit");
-    // Other programs' variables are none of ours.
+    // The server ignores the variables of other programs.
     place.migrate(&[], &[("LIMITS__BODY_BYTES", "many"), ("PORT", "x"), ("HOLD", "x")]).went_well();
 }
 
 #[test]
-fn the_environment_beats_the_file_and_flags_beat_both() {
+fn the_environment_overrides_the_file_and_flags_override_both() {
     let file = "[database]\nurl = \"sqlite://file.db\"";
     let environment = [("HOLDPOINT_DATABASE__URL", "sqlite://environment.db")];
     let place = Place::with_file(file);
@@ -268,7 +268,7 @@ fn the_environment_beats_the_file_and_flags_beat_both() {
 }
 
 #[test]
-fn the_flag_for_the_file_names_another_one() {
+fn the_config_flag_names_another_file() {
     let place = Place::with_file("[database]\nurl = \"sqlite://file.db\"");
     std::fs::write(place.0.path().join("other.conf"), "[database]\nurl = \"sqlite://other.db\"").unwrap();
     place.migrate(&["--config", "other.conf"], &[]).went_well();
@@ -276,7 +276,7 @@ fn the_flag_for_the_file_names_another_one() {
 }
 
 #[test]
-fn the_usual_name_of_the_databases_url_is_read_and_our_own_beats_it() {
+fn database_url_is_read_and_the_holdpoint_variable_overrides_it() {
     let usual = ("DATABASE_URL", "sqlite://usual.db");
     let place = Place::with_file("[database]\nurl = \"sqlite://file.db\"");
     place.migrate(&[], &[usual]).went_well();
@@ -287,7 +287,7 @@ fn the_usual_name_of_the_databases_url_is_read_and_our_own_beats_it() {
 }
 
 #[test]
-fn without_authentication_it_faces_only_this_machine() {
+fn without_authentication_the_server_binds_to_loopback_only() {
     let place = Place::new();
     for bind in ["0.0.0.0:0", "[::]:0", "10.0.0.1:0"] {
         place.migrate(&["--bind", bind], &[]).refused_for("auth.allow_insecure");
@@ -301,20 +301,20 @@ fn without_authentication_it_faces_only_this_machine() {
 }
 
 #[test]
-fn secrets_are_never_said() {
+fn errors_never_contain_secrets() {
     const SECRET: &str = "hunter2";
     let files = [
-        // Read, and of no use.
+        // Readable values that are invalid.
         "[database]\nurl = \"mysql://user:hunter2@localhost/x\"",
         "[database]\nurl = \"postgres://user:hunter2@localhost:port/x\"",
         "[database]\nurl = \"hunter2\"",
         "[model]\napi_key = \"hunter2\"\nprovider = \"openai\"",
-        // Of a wrong type.
+        // Values of a wrong type.
         "[model]\napi_key = [\"hunter2\"]",
         "[database]\nurl = { password = \"hunter2\" }",
-        // A known value under a wrong key.
+        // A known value under an unknown key.
         "[model]\napi_kei = \"hunter2\"",
-        // No TOML.
+        // Text that is not TOML.
         "[model]\napi_key = \"hunter2",
         "[model]\napi_key = hunter2",
         "[database]\nurl = postgres://user:hunter2@localhost/x",
@@ -338,7 +338,7 @@ fn secrets_are_never_said() {
 }
 
 #[test]
-fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
+fn the_effective_configuration_is_printed_as_an_equivalent_file() {
     let place = Place::with_file("server.grace = \"90s\"\n[tools.pay]\nrun_roles = [\"clerk\"]");
     let variables =
         [("HOLDPOINT_MODEL__OPTIONS", "{\"temperature\":0.5}"), ("HOLDPOINT_AUTH__DEFAULT_TENANT", "me")];
@@ -361,16 +361,19 @@ fn what_is_in_force_is_printed_as_a_file_that_means_the_same() {
     }
     assert_eq!(Place::with_file(&printed).in_force(&[]), printed);
     let without = [("HOLDPOINT_MODEL__OPTIONS", "{\"stop\":null}")];
-    assert!(place.in_force(&without).contains("options = '{\"stop\":null}'"), "TOML knows no null");
+    assert!(place.in_force(&without).contains("options = '{\"stop\":null}'"), "TOML has no null");
     assert_eq!(place.databases(), Vec::<String>::new(), "and nothing is touched");
 
     let jwt =
         "auth = { mode = \"jwt\", jwks_url = \"https://id.example/keys\", issuer = \"i\", audience = \"a\" }";
-    assert!(Place::with_file(jwt).in_force(&[]).contains("requests_per_minute = 600"), "where users count");
+    assert!(
+        Place::with_file(jwt).in_force(&[]).contains("requests_per_minute = 600"),
+        "with authentication the limit has a default"
+    );
 }
 
 #[test]
-fn what_is_in_force_is_printed_without_its_secrets() {
+fn the_effective_configuration_is_printed_without_its_secrets() {
     let secret = format!("secret = \"{}\"", "hunter2".repeat(5));
     let printed = [&secret, "jwks_url = \"https://id.example/?token=hunter2\""].map(|keys| {
         let place = Place::with_file(&format!(
@@ -394,7 +397,7 @@ fn what_is_in_force_is_printed_without_its_secrets() {
 }
 
 #[test]
-fn a_secret_can_stand_in_a_file_of_its_own() {
+fn a_secret_can_be_read_from_a_file_of_its_own() {
     let place = Place::with_file("[database]\nurl_file = \"url\"\n[model]\napi_key_file = \"key\"");
     std::fs::write(place.0.path().join("url"), "sqlite://kept.db\n").unwrap();
     place.migrate(&[], &[]).refused_for("model.api_key_file");
@@ -409,7 +412,7 @@ fn a_secret_can_stand_in_a_file_of_its_own() {
 }
 
 #[tokio::test]
-async fn on_sqlite_a_second_server_that_finds_the_address_taken_touches_nothing() {
+async fn on_sqlite_a_second_server_at_a_taken_address_changes_nothing() {
     use crate::support::Embedded;
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
@@ -441,7 +444,7 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     second.args(["--bind", "127.0.0.1:0", "--database-url", &database]).env_clear().current_dir(dir.path());
     let mut second = second.stderr(Stdio::piped()).spawn().unwrap();
-    // One that serves would never end.
+    // A process that serves would not exit.
     let ended = eventually("the second one ends", async || second.try_wait().unwrap()).await;
     assert!(!ended.success());
     let output = second.wait_with_output().unwrap();
@@ -449,7 +452,7 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     assert!(told.contains("database.url: another process serves from this database"), "{told}");
     assert_eq!(first.client.call(&id).await["state"], "executing", "and it touched nothing");
 
-    // Nor by another name of the file.
+    // The lock also covers other names of the file.
     let alias = dir.path().join("alias.db");
     std::os::unix::fs::symlink(dir.path().join("shared.db"), &alias).unwrap();
     let mut second = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
@@ -457,7 +460,7 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     second.args(["--bind", "127.0.0.1:0", "--database-url", &alias]).env_clear().current_dir(dir.path());
     assert!(!second.output().unwrap().status.success());
 
-    // Only to be brought up to date may others open it.
+    // Other processes may open the database only to migrate it.
     let mut migrate = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     migrate.args(["migrate", "--database-url", &database]).env_clear().current_dir(dir.path());
     assert!(migrate.output().unwrap().status.success());
@@ -469,7 +472,7 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
     place.wait_begun(&["transfer 10", "think"]).await;
     first.kill();
     drop(asked);
-    // No lease is waited for.
+    // The next server does not wait for a lease to end.
     let next = place.start("30s");
     assert_eq!(next.client.call(&id).await["state"], "interrupted");
     assert_eq!(next.client.messages(&thinks).await.pop().unwrap()["status"], "interrupted");
@@ -477,7 +480,7 @@ async fn on_sqlite_one_process_serves_from_a_file_and_the_next_one_after_it() {
 }
 
 #[tokio::test]
-async fn on_sqlite_a_lock_file_that_is_gone_or_replaced_lets_no_second_server_begin() {
+async fn on_sqlite_a_deleted_or_replaced_lock_file_lets_no_second_server_start() {
     use crate::support::{Place, eventually};
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/shared.db", dir.path().display());
@@ -503,23 +506,23 @@ async fn on_sqlite_a_lock_file_that_is_gone_or_replaced_lets_no_second_server_be
     let mine = std::fs::read(&lock).unwrap();
     std::fs::remove_file(&lock).unwrap();
     second().await;
-    // The file is there again by now.
+    // The first server has created the lock file again.
     second().await;
     std::fs::write(&lock, "").unwrap();
     second().await;
-    // A copy is not the file either.
+    // A copy of the lock file is another file.
     std::fs::remove_file(&lock).unwrap();
     std::fs::write(&lock, mine).unwrap();
     second().await;
 
-    // With the process its hold on the database is gone.
+    // The lock on the database ends with the process.
     first.kill();
     let next = place.start("0s");
     assert_eq!(next.client.call(&id).await["state"], "interrupted");
 }
 
 #[tokio::test]
-async fn what_a_file_has_for_the_model_goes_out_as_it_is_written() {
+async fn the_model_options_of_the_file_are_sent_unchanged() {
     let answer = "data: {\"choices\":[{\"delta\":{\"content\":\"Yes.\"},\"finish_reason\":\"stop\"}]}\n\n";
     let upstream = Upstream::start(move |_| {
         let response = answer.with_content_type("text/event-stream").into_response();

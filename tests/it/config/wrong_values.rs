@@ -1,8 +1,8 @@
-//! Values that cannot be, each named by its key.
+//! Invalid values, each named by its key.
 
 use super::Place;
 
-/// Something wrong for each key.
+/// An invalid value for each key.
 const WRONG: &[(&str, &str)] = &[
     ("server.bind", "\"nowhere\""),
     ("server.bind", "8080"),
@@ -126,7 +126,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_wrong_value_of_any_key_is_an_error_that_names_it() {
+fn an_invalid_value_of_any_key_is_an_error_that_names_it() {
     let mut unnamed = Vec::new();
     for (key, value) in WRONG {
         let place = Place::with_file(&format!("{key} = {value}"));
@@ -141,7 +141,7 @@ fn a_wrong_value_of_any_key_is_an_error_that_names_it() {
 }
 
 #[test]
-fn there_is_a_wrong_value_for_every_key() {
+fn the_list_has_an_invalid_value_for_every_key() {
     let secret = format!("secret = \"{}\"", "s".repeat(32));
     let printed = [&secret, "jwks_url = \"https://j\""].map(|keys| {
         let place = Place::with_file(&format!(
@@ -167,7 +167,7 @@ fn there_is_a_wrong_value_for_every_key() {
     assert_eq!(missing, Vec::<String>::new());
 }
 
-/// A rule, with these lines in the place of its own.
+/// A valid rule in which these lines replace the lines with the same keys.
 pub(super) fn rules(lines: &str) -> String {
     let own = ["name = \"a\"", "effect = \"ask\"", "tools = [\"*\"]"];
     let keeps = |own: &&str| !lines.lines().any(|line| line.split(' ').next() == own.split(' ').next());
@@ -176,7 +176,7 @@ pub(super) fn rules(lines: &str) -> String {
 }
 
 #[test]
-fn values_that_do_not_go_together_are_named() {
+fn conflicting_values_are_named() {
     for (toml, key) in [
         ("[model]\nprovider = \"gemini\"", "model.name"),
         ("[model]\nprovider = \"openai\"\nname = \"m\"", "model.base_url"),

@@ -1,29 +1,30 @@
-//! A reader that was away for long, among many events of others.
+//! A reader that reconnects after many events of other users.
 
 use super::{office, seqs, types};
 use crate::support::{Client, Embedded, Rows, Sse, postgres, probes};
 use serde_json::Value;
 
-/// Events of which one is the reader's.
+/// One of this many events belongs to the reader.
 const OTHERS: usize = 100;
-/// Events that are the reader's.
+/// The number of events that belong to the reader.
 const TOLD: usize = 60;
-/// How many rows may be read for each event that the reader gets.
+/// The maximum number of rows that the server may read for each event that it delivers.
 const RATIO: i64 = 10;
 
-/// Rows of `events` that were read, all sessions together; those of a session count when it has ended.
+/// Rows of `events` read by all database sessions. Postgres adds the counts of a session when the session
+/// ends.
 const READ: &str =
     "SELECT CAST((SELECT COALESCE(sum(idx_tup_read), 0) FROM pg_stat_user_indexes WHERE relname = 'events')
     + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'events') AS BIGINT) AS rows";
 
-/// Two users, and a call of `pay` that one of them holds; the call's thread.
+/// Clients for two users, and the thread of a held call of `pay` that belongs to `alice`.
 struct Held {
     alice: Client,
     nobody: Client,
     thread: String,
 }
 
-/// Among many events of another user, in the same tenant, those of a held call.
+/// Inserts the events of a held call among many events of another user of the same tenant.
 async fn crowd(app: &Embedded) -> Held {
     let nobody = app.client.clone();
     let (alice, bob) = (nobody.as_user("acme", "alice", &[]), nobody.as_user("acme", "bob", &[]));
@@ -56,7 +57,7 @@ async fn all_numbered(rows: &Rows) {
     assert_eq!(rows.count("events").await, 4);
 }
 
-/// What comes after the fourth event, which is the last one that really happened.
+/// The events after the fourth, which is the last event that the server itself wrote.
 async fn catches_up(client: &Client, path: &str) -> Vec<Value> {
     Sse::open(client, &format!("{path}after=4")).await.take(TOLD).await
 }
@@ -97,22 +98,22 @@ async fn on_postgres_at_most_ten_rows_are_read_for_each_event_that_a_reader_miss
         if client.is_some() {
             assert_eq!(seqs(&told), own, "{path}");
         }
-        // Looking for events without a number reads none.
+        // The sequencer reads no rows when no event lacks a number.
         let most = RATIO * i64::try_from(told.len()).unwrap() + 20;
         assert!(rows <= most, "{path}: {rows} rows for {} events", told.len());
     }
 }
 
 async fn read(rows: &Rows) -> i64 {
-    // Of the sessions of a server that has ended the last may still be about to say what they read.
+    // The last database session of a stopped server may not have reported its counts yet.
     let sessions = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let alone = async || (rows.count(sessions).await == 0).then_some(());
-    crate::support::eventually("nobody else is there", alone).await;
+    crate::support::eventually("no other session is open", alone).await;
     rows.all(READ).await[0]["rows"].as_i64().unwrap()
 }
 
 #[tokio::test]
-async fn a_reader_that_sees_few_of_many_events_gets_all_of_them_and_then_new_ones() {
+async fn a_reader_of_few_among_many_events_gets_all_of_its_own_and_then_new_ones() {
     let app = Embedded::with(office).await;
     let Held { alice, nobody, thread } = crowd(&app).await;
     let approver = nobody.as_user("acme", "carol", &["chief"]);

@@ -1,4 +1,4 @@
-//! Many write at once, and one reads, is cut off and goes on.
+//! Many concurrent writers, and a reader that disconnects and resumes.
 
 use super::seqs;
 use crate::support::{Embedded, Sse};
@@ -8,12 +8,12 @@ use std::collections::HashMap;
 
 const WRITERS: usize = 8;
 const CALLS: usize = 4;
-/// Events of a run that holds one call which is then rejected.
+/// Events of a run that holds one call, which is then rejected.
 const EVENTS: usize = 5;
 
 async fn writes(app: &Embedded, writer: usize) {
     for n in 0..CALLS {
-        // The model says what comes next to whoever asks first, so all of them ask for the same.
+        // The scripted model gives its next step to the first request, so all writers request the same step.
         let note = format!("{writer}-{n}");
         let arguments = serde_json::json!({ "note": note });
         app.scene.calls(&[crate::support::call(&note, "pay", &arguments)]);
@@ -23,7 +23,7 @@ async fn writes(app: &Embedded, writer: usize) {
     }
 }
 
-/// Reads a few at a time, and is cut off behind each few.
+/// Reads a few events at a time, and disconnects after each batch.
 async fn reads(app: &Embedded, few: usize, all: usize) -> Vec<Value> {
     let (mut heard, mut last) = (Vec::new(), "0".to_owned());
     while heard.len() < all {
@@ -35,8 +35,7 @@ async fn reads(app: &Embedded, few: usize, all: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn nothing_is_skipped_and_nothing_told_twice_while_many_write_and_a_reader_is_cut_off_again_and_again()
-{
+async fn a_reader_that_reconnects_often_gets_every_event_once_despite_many_writers() {
     let app = Embedded::start().await;
     let all = WRITERS * CALLS * EVENTS;
     let writers = join_all((0..WRITERS).map(|writer| writes(&app, writer)));
@@ -51,7 +50,7 @@ async fn nothing_is_skipped_and_nothing_told_twice_while_many_write_and_a_reader
     in_order(&steady);
 }
 
-/// Each call is told of in the order of its life.
+/// The events of each call arrive in the order of its states.
 fn in_order(events: &[Value]) {
     let mut lives: HashMap<&str, Vec<&str>> = HashMap::new();
     for event in events {

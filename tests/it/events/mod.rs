@@ -1,4 +1,4 @@
-//! What happens, told in the order it happened: a page of it, and as it happens.
+//! Events: pages of past events and streams of new ones, in order.
 
 mod catching_up;
 mod crowd;
@@ -13,7 +13,7 @@ use crate::support::token::with_tokens;
 use holdpoint::config::{Config, ToolRules};
 use serde_json::Value;
 
-/// Tokens; who is a chief approves `pay`.
+/// Turns on tokens. A `chief` approves calls of `pay`.
 fn office(config: &mut Config) {
     with_tokens(config);
     config.auth.operator_roles = vec!["operator".to_owned()];

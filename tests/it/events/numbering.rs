@@ -1,22 +1,22 @@
-//! How events come by their numbers on Postgres.
+//! The numbering of events on Postgres.
 
 use super::seqs;
 use crate::support::{Embedded, Rows, Sse, postgres};
 
-/// Events that get their numbers at once.
+/// The number of events that one pass numbers.
 const PASS: i64 = 1000;
-/// The run of what is left behind.
+/// The run of the events that the dead process left.
 const RUN: &str = "0190a5b0-0000-7000-8000-000000000000";
 
-/// Writes events of this thread and run that have no number, as a process leaves them that dies there, while the
-/// last of them is locked by a transaction that is left open over the second connection.
+/// Writes events of this thread and run without numbers, as a process that dies at this moment leaves them.
+/// The second connection keeps a transaction open that locks the last event.
 async fn leave_behind(rows: &Rows, lock: &Rows, (thread, run): (&str, &str), many: i64) {
     let insert = format!(
         "INSERT INTO events (event_id, type, at, actor, tenant_id, user_id, session_id, thread_id, run_id, data)
             SELECT 'left-' || n, 'run.resumed', n, 'user:local', 'default', 'local', '{thread}', '{thread}', '{run}',
             '{{}}' FROM generate_series(1, {many}) AS n ORDER BY n"
     );
-    // No pass is made until they are all there, and the last is locked.
+    // No numbering pass starts until all events exist and the last one is locked.
     lock.change("BEGIN; UPDATE event_sequence SET last = last").await.unwrap();
     assert_eq!(rows.change(&insert).await, Ok(u64::try_from(many).unwrap()));
     let last = format!("BEGIN; SELECT 1 FROM events WHERE event_id = 'left-{many}' FOR UPDATE");
@@ -41,7 +41,7 @@ async fn on_postgres_events_with_a_number_reach_readers_while_the_next_pass_is_b
 
     let told = stream.take(usize::try_from(PASS).unwrap()).await;
     assert_eq!(seqs(&told), (3..PASS + 3).collect::<Vec<i64>>());
-    // A request about a run does not wait for the numbers of another one's events.
+    // A request about a run does not wait for the numbers of another run's events.
     let answer = app.client.get(&path).await;
     assert_eq!((answer.status, answer.body["results"].as_array().unwrap().len()), (200, 2));
     app.rows.change("ROLLBACK").await.unwrap();

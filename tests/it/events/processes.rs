@@ -1,4 +1,4 @@
-//! Several servers on one Postgres: what happens at one is told at the other.
+//! Several servers on one Postgres: the events of one server reach the readers of the other.
 
 use super::{seqs, types};
 use crate::support::{Place, Rows, Sse, eventually, postgres};
@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// The sessions that wait for word of others.
+/// The database sessions that listen for notifications.
 const LISTENING: &str = "pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'";
 
 async fn listening(rows: &Rows, many: i64) {
@@ -15,7 +15,7 @@ async fn listening(rows: &Rows, many: i64) {
 }
 
 #[tokio::test]
-async fn on_postgres_what_happens_at_one_process_is_told_at_the_other() {
+async fn on_postgres_events_of_one_process_reach_readers_at_the_other() {
     let place = Place::on_postgres().await;
     let servers = [place.start("30s"), place.start("30s")];
     place.go();
@@ -25,7 +25,7 @@ async fn on_postgres_what_happens_at_one_process_is_told_at_the_other() {
         Sse::open(&servers[0].client, "/events?after=0").await,
         Sse::open(&servers[1].client, "/events?after=0").await,
     ];
-    // They write at the same time, and decide what the other holds.
+    // The servers write at the same time, and each decides the call that the other holds.
     let (one, other) = (&servers[0].client, &servers[1].client);
     let (threads, holds) = (join_all([one.thread(), other.thread()]).await, ["1", "2"]);
     let (first, second) =
@@ -46,7 +46,7 @@ async fn on_postgres_what_happens_at_one_process_is_told_at_the_other() {
 }
 
 #[tokio::test]
-async fn on_postgres_what_nobody_says_is_looked_for() {
+async fn on_postgres_events_without_a_notification_are_found_by_polling() {
     let url = postgres().await;
     let place = Place::at(format!("{url}?statement-cache-capacity=0"));
     let servers = [place.start("30s"), place.start("30s")];
@@ -56,11 +56,11 @@ async fn on_postgres_what_nobody_says_is_looked_for() {
     place.hold(&servers[0].client, &thread, "1").await;
     let told = stream.until("run.waiting").await;
     assert_eq!(types(&told), ["run.started", "tool.called", "tool.requires_approval", "run.waiting"]);
-    assert_eq!(rows.count(LISTENING).await, 0, "behind a pooler that shares sessions nobody listens");
+    assert_eq!(rows.count(LISTENING).await, 0, "no server listens through a transaction pooler");
 }
 
 #[tokio::test]
-async fn on_postgres_who_listens_past_a_pooler_says_where() {
+async fn on_postgres_a_server_with_a_pooler_listens_on_the_direct_url() {
     let url = postgres().await;
     let place = Place::at(format!("{url}?statement-cache-capacity=0"));
     let _server = place.start_with("30s", &[("HOLDPOINT_DATABASE__DIRECT_URL", &url)]);
@@ -68,7 +68,7 @@ async fn on_postgres_who_listens_past_a_pooler_says_where() {
 }
 
 #[tokio::test]
-async fn on_postgres_who_listened_and_was_cut_off_listens_again_and_has_missed_nothing() {
+async fn on_postgres_a_server_whose_listener_is_cut_off_listens_again_and_misses_nothing() {
     let place = Place::on_postgres().await;
     let servers = [place.start("30s"), place.start("30s")];
     let rows = place.rows().await;
@@ -109,7 +109,7 @@ async fn on_postgres_how_long_an_event_takes_from_one_process_to_a_reader_at_the
         heard
     };
     let ((), heard) = tokio::join!(says, hears);
-    // An event knows when its transaction began, by the clock of this machine.
+    // The `at` of an event is the start of its transaction, by the clock of this machine.
     let rows = place.rows().await.all("SELECT seq, at FROM events").await;
     let began: HashMap<i64, i64> =
         rows.iter().map(|row| (row["seq"].as_i64().unwrap(), row["at"].as_i64().unwrap())).collect();

@@ -1,4 +1,4 @@
-//! What an event says, in pages and in streams.
+//! The content of events, in pages and in streams.
 
 use super::{seqs, types};
 use crate::runs::HELD_AND_APPROVED;
@@ -18,7 +18,7 @@ const LIFE: [&str; 5] =
     ["tool.called", "tool.requires_approval", "tool.approved", "tool.started", "tool.succeeded"];
 
 #[tokio::test]
-async fn a_call_is_told_from_its_beginning_to_its_end_with_what_a_person_needs_to_decide() {
+async fn the_events_of_a_call_cover_its_life_and_carry_the_data_for_a_decision() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let held = app.client.call(&id).await;
@@ -53,7 +53,7 @@ async fn a_call_is_told_from_its_beginning_to_its_end_with_what_a_person_needs_t
 }
 
 #[tokio::test]
-async fn every_end_of_a_call_is_told_with_its_state() {
+async fn the_last_event_of_a_call_carries_its_final_state() {
     let app = Embedded::start().await;
     let last = async |id: &str| {
         let told = page(&app, &format!("/tool_calls/{id}/events")).await;
@@ -78,7 +78,7 @@ async fn every_end_of_a_call_is_told_with_its_state() {
 }
 
 #[tokio::test]
-async fn a_run_is_told_with_its_calls_a_page_at_a_time() {
+async fn the_events_of_a_run_and_its_calls_are_paginated() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = app.client.call(&id).await["run_id"].as_str().unwrap().to_owned();
@@ -105,7 +105,7 @@ async fn a_run_is_told_with_its_calls_a_page_at_a_time() {
 }
 
 #[tokio::test]
-async fn what_happened_is_told_again_and_then_what_happens() {
+async fn a_stream_replays_past_events_and_then_follows_new_ones() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "10").await;
     let mut stream = Sse::open(&app.client, &format!("/tool_calls/{id}/events")).await;
@@ -117,7 +117,7 @@ async fn what_happened_is_told_again_and_then_what_happens() {
 }
 
 #[tokio::test]
-async fn the_feed_begins_now_or_behind_the_event_that_one_has() {
+async fn the_feed_starts_now_or_after_the_last_event_of_the_reader() {
     let app = Embedded::start().await;
     let (_, before) = app.held("pay", "1").await;
     let mut now = Sse::open(&app.client, "/events").await;
@@ -131,8 +131,8 @@ async fn the_feed_begins_now_or_behind_the_event_that_one_has() {
     assert_eq!(seqs(&all), [1, 2, 3, 4, 5, 6, 7, 8]);
     let behind = all[2]["seq"].to_string();
     let mut resumed = Sse::behind(&app.client, "/events?after=0", Some(&behind)).await;
-    assert_eq!(resumed.take(5).await, all[3..], "the header is what a browser knows last");
-    // What no event ever had is of rows that a backup has replaced.
+    assert_eq!(resumed.take(5).await, all[3..], "the header overrides the parameter");
+    // A number above every event comes from rows that a backup has replaced.
     let mut ahead = Sse::behind(&app.client, "/events", Some("1000000")).await;
     app.client.approve(&before).await;
     assert_eq!(ahead.until("tool.succeeded").await, resumed.until("tool.succeeded").await);
@@ -154,7 +154,7 @@ async fn the_feed_begins_now_or_behind_the_event_that_one_has() {
 }
 
 #[tokio::test]
-async fn a_stream_of_events_shows_that_it_is_alive_and_ends_with_the_server() {
+async fn a_stream_of_events_sends_keep_alives_and_ends_with_the_server() {
     let app = Embedded::with(|config| config.stream.keep_alive = Duration::from_millis(20)).await;
     let request = app.client.http.get(app.client.url("/events"));
     let mut stream = request.send().await.unwrap();

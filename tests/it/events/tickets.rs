@@ -1,4 +1,4 @@
-//! Tickets, in the place of a token.
+//! Tickets, which replace a token in a URL.
 
 use crate::support::ticket::{content, signed as signed_ticket};
 use crate::support::token::{self, changed, claims, signed, with_tokens};
@@ -20,7 +20,7 @@ async fn key(rows: &Rows) -> String {
 }
 
 #[tokio::test]
-async fn d10_a_ticket_opens_one_stream_for_whoever_got_it() {
+async fn d10_a_ticket_opens_one_stream_for_its_user() {
     let mut app = Embedded::with(with_tokens).await;
     let nobody = app.client.clone();
     app.client = nobody.as_user("acme", "alice", &[]);
@@ -38,7 +38,7 @@ async fn d10_a_ticket_opens_one_stream_for_whoever_got_it() {
 }
 
 #[tokio::test]
-async fn of_requests_that_come_with_one_ticket_at_once_one_is_let_in() {
+async fn one_of_several_concurrent_requests_with_the_same_ticket_is_accepted() {
     let app = Embedded::with(with_tokens).await;
     let path = format!("/ws?ticket={}", ticket(&app.client.as_user("acme", "alice", &[])).await);
     let opened = join_all((0..8).map(|_| Socket::open(&app.client, &path, &[]))).await;
@@ -47,7 +47,7 @@ async fn of_requests_that_come_with_one_ticket_at_once_one_is_let_in() {
 }
 
 #[tokio::test]
-async fn d10_a_ticket_is_good_nowhere_else_and_not_for_long() {
+async fn d10_a_ticket_is_valid_at_no_other_route_and_expires_soon() {
     let app = Embedded::with(with_tokens).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let good = ticket(&alice).await;
@@ -73,7 +73,7 @@ async fn d10_a_ticket_is_good_nowhere_else_and_not_for_long() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_used_ticket_is_kept_for_longer_than_it_is_good_and_then_removed() {
+async fn a_used_ticket_is_kept_past_its_expiry_and_then_removed() {
     let app = Embedded::with(with_tokens).await;
     let alice = app.client.as_user("acme", "alice", &[]);
     let id = |n: u8| format!("01890a5d-ac96-774b-bcce-b302099a80{n:02}");
@@ -90,7 +90,7 @@ async fn what_is_known_of_a_used_ticket_is_kept_for_longer_than_it_is_good_and_t
 }
 
 #[tokio::test]
-async fn a_ticket_outlives_a_restart_and_says_no_more_than_its_signature_allows() {
+async fn a_ticket_outlives_a_restart_and_not_its_signing_key() {
     let app = Embedded::with(with_tokens).await;
     let alice = app.client.as_user("acme", "alice", &["approver"]);
     let (good, other) = (ticket(&alice).await, ticket(&alice).await);
@@ -105,7 +105,7 @@ async fn a_ticket_outlives_a_restart_and_says_no_more_than_its_signature_allows(
 }
 
 #[tokio::test]
-async fn servers_that_begin_together_sign_with_one_key_and_a_ticket_is_good_once_over_all_on_postgres() {
+async fn servers_that_start_together_share_one_key_and_accept_a_ticket_once_on_postgres() {
     let url = postgres().await;
     let server = || {
         Embedded::with(|config| {
@@ -126,9 +126,9 @@ async fn servers_that_begin_together_sign_with_one_key_and_a_ticket_is_good_once
 }
 
 #[tokio::test]
-async fn what_is_opened_with_a_ticket_ends_with_the_token_that_it_was_got_with() {
+async fn a_connection_opened_with_a_ticket_ends_when_the_users_token_expires() {
     let app = Embedded::with(with_tokens).await;
-    // Clocks may differ by a minute.
+    // The server allows a clock difference of one minute.
     let claims = changed(claims("acme", "alice", &[]), &json!({ "exp": token::now() - 50 }));
     let alice = app.client.with_token(&signed(&claims));
     let path = format!("/events?ticket={}", ticket(&alice).await);

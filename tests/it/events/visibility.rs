@@ -1,15 +1,16 @@
-//! Who hears of what.
+//! The visibility of events.
 
 use super::{office, types};
 use crate::support::token::{self, changed, claims, signed};
 use crate::support::{Client, Embedded, Sse};
 use serde_json::{Value, json};
 
-/// What this client has heard when all of it is told, and what is about one's own thread.
+/// All events that this client receives, without those of its own thread.
 async fn hears(client: &Client) -> Vec<Value> {
     let (own, path) = (client.thread().await, "/events?after=0");
     let mut stream = Sse::open(client, path).await;
-    // Of a thread of their own they hear; nothing that is told before it is still to come.
+    // The client always receives the events of its own thread. When those arrive, no earlier event is
+    // outstanding.
     client.say(&own, "bye").await;
     let mut heard = stream.until("run.completed").await;
     heard.retain(|event| event["thread_id"] != own.as_str());
@@ -17,7 +18,7 @@ async fn hears(client: &Client) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn everybody_hears_of_what_they_may_see_and_of_nothing_else() {
+async fn users_receive_exactly_the_events_that_they_may_see() {
     let mut app = Embedded::with(office).await;
     let nobody = app.client.clone();
     app.client = nobody.as_user("acme", "alice", &[]);
@@ -36,7 +37,7 @@ async fn everybody_hears_of_what_they_may_see_and_of_nothing_else() {
     assert_eq!(hears(&approver).await, of_pay);
     let operator = listener("acme", "olga", &["operator"]);
     let heard = hears(&operator).await;
-    // The approver's own words were said in between.
+    // The approver's own events come in between.
     assert_eq!(heard[..8], all);
     assert!(heard[8..].iter().all(|event| event["actor"] == "user:carol"), "{heard:#?}");
     assert_eq!(hears(&listener("acme", "bob", &["clerk"])).await, nothing);
@@ -59,7 +60,7 @@ async fn everybody_hears_of_what_they_may_see_and_of_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_may_approve_hears_of_a_hold_as_it_comes_and_how_it_ends() {
+async fn an_approver_receives_the_events_of_a_hold_and_of_its_outcome() {
     let mut app = Embedded::with(office).await;
     let nobody = app.client.clone();
     app.client = nobody.as_user("acme", "alice", &[]);
@@ -74,7 +75,7 @@ async fn who_may_approve_hears_of_a_hold_as_it_comes_and_how_it_ends() {
     let heard = stream.until("tool.succeeded").await;
     assert_eq!(heard[0]["actor"], "user:carol");
 
-    // Of a thread that is deleted there is nothing any more, for nobody.
+    // The events of a deleted thread are gone for every client.
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
     for client in [&chief, &app.client, &nobody.as_user("acme", "olga", &["operator"])] {
         assert_eq!(client.get(&format!("/tool_calls/{id}/events")).await.status, 404);
@@ -84,9 +85,9 @@ async fn who_may_approve_hears_of_a_hold_as_it_comes_and_how_it_ends() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_the_token_that_it_was_asked_for_with() {
+async fn a_stream_ends_when_its_token_expires() {
     let app = Embedded::with(office).await;
-    // Clocks may differ by a minute.
+    // The server allows a clock difference of one minute.
     let claims = changed(claims("acme", "alice", &[]), &json!({ "exp": token::now() - 50 }));
     let mut stream = Sse::open(&app.client.with_token(&signed(&claims)), "/events").await;
     assert_eq!(stream.next().await, None);

@@ -1,4 +1,4 @@
-//! The WebSocket: what happens, and decisions as `validate_tool` takes them.
+//! The WebSocket: events, and decisions in the manner of `validate_tool`.
 
 use super::types;
 use crate::support::token::with_tokens;
@@ -12,7 +12,7 @@ async fn open(app: &Embedded) -> Socket {
     Socket::open(&app.client, "/ws", &[]).await.unwrap_or_else(|status| panic!("{status}"))
 }
 
-/// What the WebSocket is asked, as the body of `validate_tool`.
+/// A `decide` message of the WebSocket, translated to a body of `validate_tool`.
 fn as_posted(decide: &Value) -> Value {
     let mut posted = json!({});
     for (name, value) in decide.as_object().unwrap() {
@@ -28,7 +28,7 @@ fn as_posted(decide: &Value) -> Value {
     posted
 }
 
-/// Both bodies with one id in the place of every id, and one time in the place of every time.
+/// The body with one placeholder for the id, one for all times and one for the surface.
 fn alike(body: &Value, id: &str) -> String {
     let text = body.to_string().replace(id, "id");
     let times = text.split('"').map(|word| match word.len() == 27 && word.ends_with('Z') {
@@ -43,7 +43,7 @@ async fn a10_each_decision_is_answered_as_validate_tool_would() {
     let app = Embedded::start().await;
     let mut socket = open(&app).await;
     let mut n = 0;
-    // Of two calls alike, one is decided here and one there.
+    // Of two similar calls, the test decides one over the WebSocket and one over HTTP.
     let mut both = async |tool: &str, decisions: &[Value], expected: &[u64]| {
         n += 1;
         let (_, here) = app.held(tool, &format!("left-{n}")).await;
@@ -52,7 +52,7 @@ async fn a10_each_decision_is_answered_as_validate_tool_would() {
             let named = |id: &str| {
                 let mut decide = decide.clone();
                 decide["tool_call_id"] = json!(id);
-                // Otherwise each would do as its surface does.
+                // The two surfaces have different defaults.
                 decide["resume"] = json!(false);
                 decide
             };
@@ -62,7 +62,7 @@ async fn a10_each_decision_is_answered_as_validate_tool_would() {
             let same = |text: String, side: &str| text.replace(&format!("{side}-{n}"), "note");
             let (own, other) =
                 (same(alike(&body, &here), "left"), same(alike(&posted.body, &there), "right"));
-            // What is hashed has the note in it.
+            // The hash covers the note, so the hashes differ.
             let without_hash = |text: &str| match text.split_once("\"input_hash\":\"") {
                 Some((before, after)) => format!("{before}{}", &after[64..]),
                 None => text.to_owned(),
@@ -100,7 +100,7 @@ async fn a10_each_decision_is_answered_as_validate_tool_would() {
 }
 
 #[tokio::test]
-async fn after_a_decision_over_a_websocket_the_server_goes_on_with_the_run() {
+async fn the_server_resumes_the_run_after_a_decision_over_a_websocket() {
     let app = Embedded::start().await;
     let mut socket = open(&app).await;
     let (thread, id) = app.held("pay", "1").await;
@@ -119,7 +119,7 @@ async fn after_a_decision_over_a_websocket_the_server_goes_on_with_the_run() {
 }
 
 #[tokio::test]
-async fn over_a_websocket_too_a_tool_that_takes_its_time_is_under_way() {
+async fn a_decision_over_a_websocket_gets_202_while_a_slow_tool_runs() {
     let app = Embedded::with(|config| config.approval.wait = Duration::from_millis(10)).await;
     let (_, id) = app.held("wait_for_me", "1").await;
     let decide = json!({ "tool_call_id": id, "decision": "approve", "resume": false });
@@ -129,7 +129,7 @@ async fn over_a_websocket_too_a_tool_that_takes_its_time_is_under_way() {
 }
 
 #[tokio::test]
-async fn what_is_no_decision_is_refused_by_its_field_and_decides_nothing() {
+async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
     let app = Embedded::start().await;
     let mut socket = open(&app).await;
     let (_, id) = app.held("pay", "1").await;
@@ -166,7 +166,7 @@ async fn what_is_no_decision_is_refused_by_its_field_and_decides_nothing() {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_over_a_websocket_while_a_tool_takes_its_time() {
+async fn a_websocket_delivers_answers_and_events_while_a_slow_tool_runs() {
     let app = Embedded::start().await;
     let mut socket = open(&app).await;
     let (_, slow) = app.held("wait_for_me", "1").await;
@@ -224,7 +224,7 @@ async fn d9_a_page_of_another_origin_opens_no_websocket() {
 }
 
 #[tokio::test]
-async fn what_is_no_websocket_is_refused_and_what_is_said_over_one_has_a_limit() {
+async fn a_request_without_an_upgrade_is_refused_and_messages_have_a_size_limit() {
     let app = Embedded::with(|config| config.limits.body_bytes = 1024).await;
     let answer = app.client.get("/ws").await;
     assert_eq!((answer.status, answer.code()), (400, "bad_request"));
@@ -238,7 +238,7 @@ async fn what_is_no_websocket_is_refused_and_what_is_said_over_one_has_a_limit()
 }
 
 #[tokio::test]
-async fn a_server_that_stops_takes_leave_of_its_websockets() {
+async fn a_stopping_server_closes_its_websockets_with_1001() {
     let app = Embedded::start().await;
     let mut socket = open(&app).await;
     let mut tools = ToolRegistry::new();
@@ -250,7 +250,7 @@ async fn a_server_that_stops_takes_leave_of_its_websockets() {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_no_sign_of_life_is_let_go() {
+async fn a_client_that_answers_no_ping_is_disconnected() {
     let app = Embedded::with(|config| config.stream.keep_alive = Duration::from_millis(50)).await;
     let address = app.client.base.strip_prefix("http://").unwrap();
     let mut raw = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -259,7 +259,7 @@ async fn a_client_that_gives_no_sign_of_life_is_let_go() {
          sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     raw.write_all(head.as_bytes()).await.unwrap();
-    // It reads, and says nothing to any ping.
+    // The client reads, and answers no ping.
     let mut all = Vec::new();
     raw.read_to_end(&mut all).await.unwrap();
     let said = String::from_utf8_lossy(&all);

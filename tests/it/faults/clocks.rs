@@ -1,21 +1,21 @@
-//! Processes whose clocks differ: on Postgres the time of leases and deadlines is the database's.
+//! Processes whose clocks differ: on Postgres, leases and deadlines use the database's clock.
 
 use crate::support::{LEASE, Place, Process, eventually};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Ten minutes between them, which is longer than any lease or deadline of these tests.
+/// The clocks differ by ten minutes, which is longer than any lease or deadline in this file.
 const AHEAD: &str = "+300s";
 const BEHIND: &str = "-300s";
 const APART_MS: i64 = 600_000;
 
-/// Starts a server whose clock is so far off.
+/// Starts a server whose clock is shifted by this offset.
 fn start(place: &Place, off: &str) -> Process {
     let mut command = place.command("0s");
     command
         .env("LD_PRELOAD", libfaketime())
         .env("FAKETIME", off)
-        // What is measured in a process is measured by a clock that nobody sets.
+        // Durations within a process use the monotonic clock, which is not shifted.
         .env("DONT_FAKE_MONOTONIC", "1")
         .env("HOLDPOINT_APPROVAL__PENDING_TTL", "1m")
         .env("HOLDPOINT_APPROVAL__START_DEADLINE", "1m");
@@ -28,7 +28,7 @@ fn libfaketime() -> PathBuf {
     library.expect("these tests need libfaketime (Debian: apt install libfaketime)")
 }
 
-/// When an id was made, in milliseconds of the clock of who made it.
+/// The creation time in an id, in milliseconds of the clock of the process that created it.
 fn made_at(id: &str) -> i64 {
     i64::from_str_radix(&id.replace('-', "")[..12], 16).unwrap()
 }
@@ -52,14 +52,14 @@ async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early
     }
     let yes = "tool_calls WHERE state = 'approved' AND start_deadline = decided_at + 60000000";
     assert_eq!(rows.count(yes).await, 2);
-    // Either may claim either, a while after the yes.
+    // Either process may claim either call, some time after the approval.
     place.allow_claims(&rows).await;
     let renewed = format!(
         "tool_calls WHERE state = 'executing' AND lease_until > started_at + {}",
         3 * LEASE.as_micros()
     );
     let renewed = async || (rows.count(&renewed).await == 2).then_some(());
-    eventually("both leases are renewed, and ended by nobody", renewed).await;
+    eventually("both leases are renewed and not reaped", renewed).await;
     for (server, id) in servers.iter().zip(&pending) {
         assert_eq!(server.client.call(id).await["state"], "pending");
     }
@@ -73,25 +73,27 @@ async fn on_postgres_clocks_ten_minutes_apart_end_no_lease_and_no_deadline_early
 }
 
 #[tokio::test]
-async fn on_postgres_clocks_ten_minutes_apart_end_leases_and_deadlines_when_they_are_over() {
-    for (who_dies, who_finds) in [(AHEAD, BEHIND), (BEHIND, AHEAD)] {
+async fn on_postgres_clocks_ten_minutes_apart_end_expired_leases_and_deadlines() {
+    for (crashed_clock, reaper_clock) in [(AHEAD, BEHIND), (BEHIND, AHEAD)] {
         let place = Place::on_postgres().await;
-        let (mut dies, finds) = (start(&place, who_dies), start(&place, who_finds));
+        let (mut crashed, reaper) = (start(&place, crashed_clock), start(&place, reaper_clock));
         let rows = place.rows().await;
-        let thread = dies.client.thread().await;
-        let (id, late) =
-            (place.hold(&dies.client, &thread, "1").await, place.hold(&dies.client, &thread, "2").await);
+        let thread = crashed.client.thread().await;
+        let (id, late) = (
+            place.hold(&crashed.client, &thread, "1").await,
+            place.hold(&crashed.client, &thread, "2").await,
+        );
         let soon = format!(
             "UPDATE tool_calls SET expires_at = CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)
                  + 1000000 WHERE tool_call_id = '{late}'"
         );
         assert_eq!(rows.change(&soon).await, Ok(1));
-        assert_eq!(dies.client.approve(&id).await.status, 202);
+        assert_eq!(crashed.client.approve(&id).await.status, 202);
         place.wait_begun(&["transfer 1"]).await;
-        dies.kill();
-        finds.client.becomes(&id, "interrupted").await;
-        finds.client.becomes(&late, "expired").await;
-        // By the one clock that counts neither was early.
+        crashed.kill();
+        reaper.client.becomes(&id, "interrupted").await;
+        reaper.client.becomes(&late, "expired").await;
+        // By the database's clock, neither the lease nor the deadline ended early.
         let early = format!(
             "tool_calls WHERE (state = 'interrupted' AND finished_at < started_at + {})
                  OR (state = 'expired' AND decided_at < expires_at)",

@@ -1,17 +1,17 @@
-//! Very many calls that wait.
+//! A very large number of pending calls.
 
 use crate::support::{Embedded, eventually};
 use std::time::Duration;
 use tokio::time::timeout;
 
 const PENDING: i64 = 10_000;
-/// More than a page of a sweep.
+/// More than one page of a sweep.
 const DUE: i64 = 120;
-/// A decision is not held up for longer.
+/// The longest time that a decision may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn of_ten_thousand_that_wait_those_whose_time_is_over_expire_and_nobody_is_held_up() {
+async fn expired_calls_among_ten_thousand_pending_ones_expire_without_delaying_decisions() {
     let app = Embedded::with(|config| config.approval.sweep = Duration::from_millis(100)).await;
     let mut decided = Vec::new();
     for n in 0..5 {
@@ -27,7 +27,7 @@ async fn of_ten_thousand_that_wait_those_whose_time_is_over_expire_and_nobody_is
         );
         (numbers, "printf('%012x', n)")
     };
-    // Those that are due stand last.
+    // The expired calls come last.
     let like_the_one = format!(
         "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, reason, state, exec_attempt,
@@ -41,7 +41,7 @@ async fn of_ten_thousand_that_wait_those_whose_time_is_over_expire_and_nobody_is
 
     let decide = async {
         for id in &decided {
-            let answer = timeout(PATIENCE, app.client.approve(id)).await.expect("nobody is held up");
+            let answer = timeout(PATIENCE, app.client.approve(id)).await.expect("no decision is delayed");
             assert_eq!(answer.body["state"], "succeeded", "{:?}", answer.body);
         }
     };

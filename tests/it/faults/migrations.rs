@@ -1,11 +1,11 @@
-//! A change of the schema that fails in the middle.
+//! A migration that fails halfway.
 
 use crate::support::{Embedded, Rows, postgres_if_chosen, sqlite};
 use holdpoint::app::migrate;
 use holdpoint::config::Config;
 
 #[tokio::test]
-async fn a_migration_that_fails_leaves_nothing_behind_and_the_next_start_makes_it_whole() {
+async fn a_failed_migration_is_rolled_back_and_the_next_start_completes_it() {
     let dir = tempfile::tempdir().unwrap();
     let url = postgres_if_chosen().await.unwrap_or_else(|| sqlite(&dir));
     let rows = if url.starts_with("sqlite:") {
@@ -13,7 +13,7 @@ async fn a_migration_that_fails_leaves_nothing_behind_and_the_next_start_makes_i
     } else {
         Rows::open(&url).await
     };
-    // The last of its tables is in the way.
+    // A table with this name exists, so the migration fails at its last table.
     rows.change("CREATE TABLE events (theirs INTEGER)").await.unwrap();
     let tables = if rows.is_postgres() {
         "pg_tables WHERE schemaname = 'public'"

@@ -1,4 +1,4 @@
-//! A pooler between the server and Postgres, which gives each transaction any of few sessions.
+//! A pooler between the server and Postgres that gives each transaction any one of a few sessions.
 
 use crate::support::{Embedded, Pgbouncer, Rows, call, eventually, postgres};
 use futures::future::join_all;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 const SESSIONS: usize = 2;
 const AT_ONCE: usize = 30;
-/// Renewed every 4 s.
+/// The server renews it every 4 s.
 const LEASE: Duration = Duration::from_secs(12);
 
 #[tokio::test]
-async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions() {
+async fn on_postgres_everything_works_through_a_pooler_that_shares_few_sessions() {
     let url = postgres().await;
     let pooler = Pgbouncer::before(&url, SESSIONS).await;
     let change = |config: &mut Config| {
@@ -22,7 +22,7 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
         config.approval.lease = LEASE;
         config.approval.sweep = Duration::from_millis(50);
     };
-    // The first makes the schema.
+    // The first server creates the schema.
     let servers = [Embedded::with(&change).await, Embedded::with(&change).await];
     let [app, other] = &servers;
     let rows = Rows::open(&url).await;
@@ -30,13 +30,13 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
     app.scene.calls(&[call("l", "look", &json!({ "note": "1" }))]).says("Seen.");
     assert_eq!(app.client.say(&thread, "look").await.text(), "Seen.");
 
-    // Each of many calls is decided at both servers at once.
+    // Each call is decided at both servers at the same time.
     let all: Vec<_> =
         (0..AT_ONCE).map(|n| call(&format!("p{n}"), "pay", &json!({ "note": n.to_string() }))).collect();
     app.scene.calls(&all);
     let ids = app.client.say(&thread, "pay all").await.pending();
     assert_eq!(ids.len(), AT_ONCE);
-    // Who is told that there was no connection left asks again.
+    // A decider that gets a 503 because no connection is free retries.
     let approve = async |server: &Embedded, id: &str| {
         let answer = async || Some(server.client.approve(id).await).filter(|answer| answer.status != 503);
         eventually("there is a connection", answer).await
@@ -54,7 +54,7 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
     app.scene.says("All paid.");
     assert_eq!(app.client.go_on(&thread).await.text(), "All paid.");
 
-    // Sweeps, and a lease that is renewed for longer than it lasts.
+    // Sweeps, and a lease that is renewed for longer than its duration.
     let (_, late) = app.held("pay", "late").await;
     let (_, slow) = other.held("wait_for_me", "slow").await;
     let begun = async {
@@ -67,7 +67,7 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
         eventually("the lease is renewed", renewed).await;
         other.ledger.go.add_permits(1);
     };
-    // What ran before has begun as well.
+    // The earlier executions also added permits.
     other.ledger.begun.forget_permits(AT_ONCE);
     let (answer, ()) = tokio::join!(other.client.approve(&slow), begun);
     assert_eq!(answer.body["state"], "succeeded");
@@ -79,7 +79,7 @@ async fn on_postgres_everything_works_behind_a_pooler_that_shares_few_sessions()
 }
 
 #[tokio::test]
-async fn on_postgres_a_pooler_that_shares_sessions_is_refused_by_who_keeps_statements_in_them() {
+async fn on_postgres_a_session_sharing_pooler_is_refused_with_cached_statements() {
     let url = postgres().await;
     let pooler = Pgbouncer::before(&url, SESSIONS).await;
     let mut config = Config::default();

@@ -1,5 +1,5 @@
-//! A Postgres that is away, or that sessions to it are lost to: what is not acknowledged is not done, and what is
-//! acknowledged stays.
+//! Postgres is down, or sessions to it are lost: an unacknowledged decision is not made, and an acknowledged
+//! decision stays.
 
 use super::assert_unavailable;
 use crate::support::{Cluster, Embedded, Proxy, Rows, eventually, postgres};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 #[tokio::test]
-async fn on_postgres_a_tool_that_ends_while_the_database_is_away_is_settled_when_it_is_back() {
+async fn on_postgres_a_tool_that_ends_during_a_database_outage_is_settled_after_it() {
     let cluster = Cluster::start();
     let url = cluster.database().await;
     let app = Embedded::with(|config| {
@@ -23,7 +23,7 @@ async fn on_postgres_a_tool_that_ends_while_the_database_is_away_is_settled_when
     app.ledger.wait_begun().await;
     cluster.stop_now();
     app.ledger.go.add_permits(1);
-    // Each waits some seconds for the database.
+    // Each request waits some seconds for the database.
     assert_unavailable(&app.client.approve(&other).await);
     assert_unavailable(&app.client.get(&format!("/tool_calls/{id}")).await);
     cluster.start_again();
@@ -37,7 +37,7 @@ async fn on_postgres_a_tool_that_ends_while_the_database_is_away_is_settled_when
 }
 
 #[tokio::test]
-async fn on_postgres_a_server_that_finds_no_database_at_its_start_says_so_and_ends() {
+async fn on_postgres_a_server_without_a_database_at_startup_reports_it_and_exits() {
     let cluster = Cluster::start();
     let url = cluster.database().await;
     cluster.stop_now();
@@ -45,12 +45,12 @@ async fn on_postgres_a_server_that_finds_no_database_at_its_start_says_so_and_en
     let mut server = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     server.args(["--bind", "127.0.0.1:0", "--database-url", &url]).env_clear().current_dir(dir.path());
     let output = server.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("database.url: "), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("database.url: "), "{stderr}");
 }
 
 #[tokio::test]
-async fn on_postgres_a_read_that_takes_too_long_ends_in_the_database_too() {
+async fn on_postgres_a_read_that_times_out_is_cancelled_in_the_database_too() {
     let url = postgres().await;
     let app = Embedded::with(|config| {
         config.database.url = url.clone().into();
@@ -66,12 +66,12 @@ async fn on_postgres_a_read_that_takes_too_long_ends_in_the_database_too() {
     assert_eq!(app.client.get("/threads").await.status, 200);
 }
 
-/// A decision that waits for a lock loses its session so.
+/// A decision that waits for a lock loses its session.
 async fn a_decision_loses_its_session(lose: impl AsyncFnOnce(&Proxy, &Rows)) {
     let url = postgres().await;
     let (proxy, through) = Proxy::before(&url).await;
     let app = Embedded::with(|config| config.database.url = through.into()).await;
-    // Within its transaction the one that locks would see the others as they were when it first looked.
+    // Inside its transaction, the locking session would keep seeing its first snapshot of `pg_stat_activity`.
     let (lock, eye) = (Rows::open(&url).await, Rows::open(&url).await);
     let (_, id) = app.held("pay", "10").await;
     lock.change("BEGIN; SELECT 1 FROM threads FOR UPDATE").await.unwrap();
@@ -101,11 +101,11 @@ async fn on_postgres_a_decision_whose_session_is_ended_by_an_operator_is_refused
 }
 
 #[tokio::test]
-async fn on_postgres_a_decision_whose_wire_breaks_is_refused_and_not_made() {
+async fn on_postgres_a_decision_whose_connection_breaks_is_refused_and_not_made() {
     a_decision_loses_its_session(async |proxy, _| proxy.cut()).await;
 }
 
-/// A transaction that nobody knows of is open in every session of the pools.
+/// Every session of the pools has an open transaction that the server does not know of.
 async fn a_decision_finds_a_transaction_left_open(begin: &'static str) {
     let url = postgres().await;
     let (proxy, through) = Proxy::before(&url).await;
@@ -126,7 +126,7 @@ async fn a_decision_finds_a_transaction_left_open(begin: &'static str) {
 
     let approved = app.client.approve(&id).await;
     assert_eq!((approved.status, &approved.body["state"]), (200, &json!("succeeded")), "{:?}", approved.body);
-    // What is not committed by now is gone with its session.
+    // Cutting the connections discards everything that is not committed.
     proxy.cut();
     let stored = "SELECT state, (SELECT count(*) FROM decisions) AS decisions FROM tool_calls";
     assert_eq!(rows.all(stored).await, [json!({ "state": "succeeded", "decisions": 1 })]);
@@ -137,23 +137,23 @@ async fn a_decision_finds_a_transaction_left_open(begin: &'static str) {
 }
 
 #[tokio::test]
-async fn on_postgres_a_transaction_that_was_left_open_in_the_pool_loses_no_acknowledged_decision() {
+async fn on_postgres_an_open_transaction_in_the_pool_loses_no_acknowledged_decision() {
     a_decision_finds_a_transaction_left_open("BEGIN").await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_view_that_was_left_open_in_the_pool_stops_no_decision() {
+async fn on_postgres_an_open_read_only_transaction_in_the_pool_blocks_no_decision() {
     a_decision_finds_a_transaction_left_open("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
         .await;
 }
 
 #[tokio::test]
-async fn on_postgres_without_a_connection_left_chats_are_told_to_come_again_and_decisions_are_made() {
+async fn on_postgres_without_a_free_connection_chats_get_503_and_decisions_succeed() {
     let url = postgres().await;
     let eye = Rows::open(&url).await;
     let app = Embedded::with(|config| {
         config.database.url = url.into();
-        // One for chats, one for what is urgent.
+        // One connection for chats, one for urgent work.
         config.database.max_connections = 2;
         config.approval.sweep = Duration::from_secs(3600);
     })

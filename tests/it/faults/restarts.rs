@@ -1,4 +1,4 @@
-//! A server that is killed where nobody was told anything yet.
+//! A server that is killed before it has sent anything.
 
 use super::question;
 use crate::support::{Client, Place, eventually};
@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
 
-/// Not answered for a while: it waits for who holds the writers up.
+/// A request is not answered for this long because another session blocks all writers.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 #[tokio::test]
-async fn killed_before_a_question_is_committed_it_was_never_asked_and_is_taken_when_it_is_posted_again() {
+async fn a_question_lost_to_a_kill_before_its_commit_is_accepted_when_it_is_posted_again() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let rows = place.rows().await;
@@ -31,7 +31,7 @@ async fn killed_before_a_question_is_committed_it_was_never_asked_and_is_taken_w
 }
 
 #[tokio::test]
-async fn killed_before_a_decision_is_committed_the_call_is_pending_and_the_next_yes_decides_it() {
+async fn a_call_whose_decision_a_kill_prevented_is_pending_and_the_next_approval_decides_it() {
     let place = Place::new().await;
     place.go();
     let mut server = place.start("30s");
@@ -63,7 +63,7 @@ async fn broken_off(client: &Client, thread: &str) -> Value {
 }
 
 #[tokio::test]
-async fn killed_before_the_model_says_a_word_the_question_stands_and_is_answered_when_somebody_asks() {
+async fn a_question_survives_a_kill_before_the_first_delta_and_is_answered_on_request() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let thread = server.client.thread().await;
@@ -75,9 +75,9 @@ async fn killed_before_the_model_says_a_word_the_question_stands_and_is_answered
     let server = place.start("0s");
     let client = &server.client;
     let broken = broken_off(client, &thread).await;
-    assert_eq!(broken["parts"], json!([{ "type": "step_start" }]), "nothing was said");
+    assert_eq!(broken["parts"], json!([{ "type": "step_start" }]), "no text was streamed");
     assert_eq!(client.questions(&thread).await, ["ponder hi"]);
-    assert_eq!(place.ledger(), ["ponder"], "nobody asks again by themselves");
+    assert_eq!(place.ledger(), ["ponder"], "the turn is not resumed automatically");
     place.go();
     let again = client.go_on(&thread).await;
     assert_eq!(again.text(), "hi", "{}", again.raw);

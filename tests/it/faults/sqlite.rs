@@ -1,4 +1,4 @@
-//! A SQLite file that cannot be written: there is no room, another process writes, or it may only be read.
+//! A SQLite file that cannot be written: the disk is full, another process writes, or the file is read-only.
 
 use super::assert_unavailable;
 use crate::support::{Embedded, Place, Process, eventually, sqlite};
@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 const RAN: [&str; 2] = ["transfer 10", "transfer 10 done"];
 
-/// A server whose disk can be full: for the system that is a process whose files may not grow, and which is not
-/// ended when they would.
+/// A server with a simulated full disk: the file size limit of its process is reached, and the signal that
+/// would end the process is ignored.
 struct Full {
     place: Place,
     server: Process,
@@ -31,12 +31,12 @@ impl Full {
         Self { place, server }
     }
 
-    /// From now on no page of the database can be written; the lines of the ledger can.
+    /// Makes every write of a database page fail. Lines of the ledger can still be written.
     fn fill(&self) {
         self.limit("2048");
     }
 
-    /// There is room again.
+    /// Makes room again.
     fn clear(&self) {
         self.limit("unlimited");
     }
@@ -77,7 +77,7 @@ async fn on_sqlite_with_a_full_disk_a_decision_is_refused_and_reads_are_answered
 }
 
 #[tokio::test]
-async fn on_sqlite_with_a_full_disk_an_approved_call_is_not_begun_and_is_once_there_is_room() {
+async fn on_sqlite_with_a_full_disk_an_approved_call_starts_only_when_there_is_room() {
     let full = Full::start(&[]).await;
     let (place, client) = (&full.place, &full.server.client);
     place.go();
@@ -88,7 +88,7 @@ async fn on_sqlite_with_a_full_disk_an_approved_call_is_not_begun_and_is_once_th
     assert_eq!(client.approve(&id).await.body["state"], "executing");
     full.fill();
     place.allow_claims(&rows).await;
-    // The sweeper tries.
+    // The sweeper tries to run the call.
     full.logs("whether a call was claimed is looked up").await;
     full.logs("disk I/O error").await;
     assert_eq!(client.call(&id).await["state"], "approved");
@@ -120,7 +120,7 @@ async fn on_sqlite_with_a_full_disk_an_outcome_waits_for_room() {
 }
 
 #[tokio::test]
-async fn on_sqlite_with_a_disk_that_stays_full_an_outcome_is_unknown_in_the_end() {
+async fn on_sqlite_with_a_disk_that_stays_full_the_outcome_becomes_unknown() {
     let full = Full::start(&[]).await;
     let (place, client) = (&full.place, &full.server.client);
     let thread = client.thread().await;
@@ -139,7 +139,7 @@ async fn on_sqlite_with_a_disk_that_stays_full_an_outcome_is_unknown_in_the_end(
 }
 
 #[tokio::test]
-async fn on_sqlite_with_a_full_disk_a_step_asks_for_nothing_and_its_thread_goes_on_once_there_is_room() {
+async fn on_sqlite_with_a_full_disk_a_step_holds_nothing_and_its_thread_resumes_with_room() {
     let full = Full::start(&[]).await;
     let (place, client) = (&full.place, &full.server.client);
     let thread = client.thread().await;
@@ -156,7 +156,7 @@ async fn on_sqlite_with_a_full_disk_a_step_asks_for_nothing_and_its_thread_goes_
 
     full.clear();
     let closed = async || (rows.count("runs WHERE status = 'failed'").await == 1).then_some(());
-    eventually("the turn that could not say its end is closed", closed).await;
+    eventually("the turn without a stored end is closed", closed).await;
     let again = client.go_on(&thread).await;
     let [id] = &again.pending()[..] else { panic!("{}", again.raw) };
     let approved = client.approve(id).await;
@@ -165,17 +165,17 @@ async fn on_sqlite_with_a_full_disk_a_step_asks_for_nothing_and_its_thread_goes_
 }
 
 #[tokio::test]
-async fn on_sqlite_while_another_process_writes_a_decision_waits_and_then_is_refused_and_not_made() {
+async fn on_sqlite_a_decision_waits_for_another_writer_and_is_refused_if_it_takes_too_long() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "10").await;
     app.rows.change("BEGIN IMMEDIATE").await.unwrap();
     assert_unavailable(&app.client.approve(&id).await);
-    assert_eq!(app.client.call(&id).await["state"], "pending", "who reads waits for no writer");
+    assert_eq!(app.client.call(&id).await["state"], "pending", "a read waits for no writer");
     assert_eq!(app.client.messages(&thread).await.len(), 2);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
-    // One that does not write for long is waited for.
+    // The decision waits for a writer that finishes soon.
     let mut decision = std::pin::pin!(app.client.approve(&id));
     assert!(timeout(Duration::from_millis(500), &mut decision).await.is_err(), "it waits");
     app.rows.change("ROLLBACK").await.unwrap();
@@ -186,7 +186,7 @@ async fn on_sqlite_while_another_process_writes_a_decision_waits_and_then_is_ref
 }
 
 #[tokio::test]
-async fn on_sqlite_a_file_that_may_only_be_read_is_read_and_decides_nothing() {
+async fn on_sqlite_a_read_only_file_serves_reads_and_refuses_decisions() {
     let dir = tempfile::tempdir().unwrap();
     let app = Embedded::on_sqlite(&dir).await;
     let (thread, id) = app.held("pay", "10").await;

@@ -1,4 +1,5 @@
-//! Commits that nobody heard of: made or not, whoever asks again is told what is so, and nothing happens twice.
+//! Commits without a response: a retry reports the actual result, whether or not the commit was made, and
+//! nothing happens twice.
 
 use super::{assert_unavailable, question};
 use crate::support::{Commit, Embedded, Proxy, Rows, UNKNOWN, call, eventually, postgres};
@@ -6,7 +7,7 @@ use holdpoint::config::Config;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A server behind a proxy, and a look at its rows beside it.
+/// A server that reaches its database through a proxy, and direct access to its rows.
 struct Place {
     proxy: Proxy,
     app: Embedded,
@@ -19,7 +20,7 @@ impl Place {
         let (proxy, through) = Proxy::before(&url).await;
         let app = Embedded::with(|config| {
             config.database.url = through.into();
-            // Nothing is done behind the back of the test.
+            // The sweeper does not run during the test.
             config.approval.sweep = Duration::from_secs(3600);
             change(config);
         })
@@ -31,7 +32,7 @@ impl Place {
         Self::with(|_| {}).await
     }
 
-    /// With a sweeper that soon finds what was left behind.
+    /// A server whose sweeper soon finds interrupted work.
     async fn swept(lease: Duration) -> Self {
         Self::with(|config| {
             config.approval.lease = lease;
@@ -45,7 +46,7 @@ impl Place {
             .clone()
     }
 
-    /// How often each thing happened, in the order in which it first did.
+    /// The number of events by type, in the order of each type's first event.
     async fn events(&self, of: &str) -> Vec<(String, i64)> {
         let sql = format!(
             "SELECT type, count(*) AS times FROM events WHERE type LIKE '{of}.%' GROUP BY type ORDER BY min(event_id)"
@@ -77,7 +78,7 @@ async fn a_decision_is_asked_again(commit: Commit) {
     place.assert_struck();
     let made = commit != Commit::Lost;
     assert_eq!(place.state(&id).await, if made { "approved" } else { "pending" });
-    assert_eq!(app.ledger.lines(), Vec::<String>::new(), "who does not know does not run");
+    assert_eq!(app.ledger.lines(), Vec::<String>::new(), "a call whose decision is in doubt does not run");
 
     if made {
         assert_eq!(app.client.reject(&id).await.code(), "already_decided");
@@ -93,21 +94,21 @@ async fn a_decision_is_asked_again(commit: Commit) {
 }
 
 #[tokio::test]
-async fn on_postgres_a_decision_that_was_made_unheard_is_replayed_and_runs_once() {
+async fn on_postgres_a_decision_with_a_lost_commit_response_is_replayed_and_runs_once() {
     a_decision_is_asked_again(Commit::Made).await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_decision_that_was_made_in_silence_is_replayed_and_runs_once() {
+async fn on_postgres_a_decision_with_a_silent_commit_is_replayed_and_runs_once() {
     a_decision_is_asked_again(Commit::MadeInSilence).await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_decision_that_was_lost_on_its_way_is_made_by_the_next_try() {
+async fn on_postgres_a_decision_whose_commit_is_lost_is_made_by_the_retry() {
     a_decision_is_asked_again(Commit::Lost).await;
 }
 
-/// A claim fares so; the tool runs once all the same, at the first attempt that the rows know of.
+/// The commit of a claim meets this fault. The tool still runs once, and the rows record one attempt.
 async fn a_claim_is_looked_up(commit: Commit) {
     let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
     let app = &place.app;
@@ -124,17 +125,17 @@ async fn a_claim_is_looked_up(commit: Commit) {
 }
 
 #[tokio::test]
-async fn on_postgres_a_claim_that_was_made_unheard_is_found_by_who_made_it_and_runs_once() {
+async fn on_postgres_a_claim_with_a_lost_commit_response_is_found_by_its_process_and_runs_once() {
     a_claim_is_looked_up(Commit::Made).await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_claim_that_was_made_in_silence_is_found_by_who_made_it_and_runs_once() {
+async fn on_postgres_a_claim_with_a_silent_commit_is_found_by_its_process_and_runs_once() {
     a_claim_is_looked_up(Commit::MadeInSilence).await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_call_that_is_cancelled_while_its_claim_is_in_doubt_is_not_run() {
+async fn on_postgres_a_call_cancelled_while_its_claim_is_in_doubt_does_not_run() {
     let place = Place::with(|config| config.approval.lease = Duration::from_secs(20)).await;
     let app = &place.app;
     let (_, id) = app.held("pay", "10").await;
@@ -157,7 +158,7 @@ async fn on_postgres_a_call_that_is_cancelled_while_its_claim_is_in_doubt_is_not
 }
 
 #[tokio::test]
-async fn on_postgres_a_claim_that_was_lost_on_its_way_runs_nothing_until_the_next() {
+async fn on_postgres_a_claim_whose_commit_is_lost_runs_nothing_until_the_next_claim() {
     let place = Place::with(|config| config.approval.wait = Duration::ZERO).await;
     let app = &place.app;
     let (thread, id) = app.held("pay", "10").await;
@@ -167,7 +168,7 @@ async fn on_postgres_a_claim_that_was_lost_on_its_way_runs_nothing_until_the_nex
     eventually("the claim is struck", async || place.proxy.has_struck().then_some(())).await;
     assert_eq!(place.state(&id).await, "approved");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
-    // A repeat of the yes is the next to claim it.
+    // A repeated approval is the next to claim the call.
     assert!(matches!(app.client.approve(&id).await.status, 200 | 202));
     app.client.becomes(&id, "succeeded").await;
     assert_eq!(place.rows.all("SELECT exec_attempt FROM tool_calls").await, [json!({ "exec_attempt": 1 })]);
@@ -178,7 +179,7 @@ async fn on_postgres_a_claim_that_was_lost_on_its_way_runs_nothing_until_the_nex
 }
 
 #[tokio::test]
-async fn on_postgres_an_outcome_whose_commit_nobody_heard_of_is_written_once_and_told_as_it_was() {
+async fn on_postgres_an_outcome_whose_commit_is_in_doubt_is_written_once_and_reported() {
     for commit in [Commit::Made, Commit::Lost] {
         let place = Place::new().await;
         let app = &place.app;
@@ -195,7 +196,7 @@ async fn on_postgres_an_outcome_whose_commit_nobody_heard_of_is_written_once_and
     }
 }
 
-/// The ids of the calls that the thread shows as pending when it is loaded anew.
+/// The ids of the calls that a reloaded thread shows as pending.
 async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
     let messages = app.client.messages(thread).await;
     let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap());
@@ -204,7 +205,7 @@ async fn shown_as_pending(app: &Embedded, thread: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn on_postgres_a_hold_whose_commit_nobody_heard_of_is_there_when_the_page_is_loaded_anew() {
+async fn on_postgres_a_hold_with_a_lost_commit_response_is_shown_after_a_reload() {
     let place = Place::new().await;
     let app = &place.app;
     let thread = app.client.thread().await;
@@ -212,12 +213,12 @@ async fn on_postgres_a_hold_whose_commit_nobody_heard_of_is_there_when_the_page_
     place.proxy.strike("tool.requires_approval", Commit::Made);
     let broken = app.client.say(&thread, "pay").await;
     place.assert_struck();
-    assert_eq!(broken.pending(), Vec::<String>::new(), "nothing is told that may not be: {}", broken.raw);
+    assert_eq!(broken.pending(), Vec::<String>::new(), "an uncertain hold is not streamed: {}", broken.raw);
     assert!(broken.one('3').as_str().unwrap().starts_with("internal: "), "{}", broken.raw);
 
     let [id] = &shown_as_pending(app, &thread).await[..] else { panic!("one card") };
     assert_eq!(app.client.go_on(&thread).await.pending(), [id.as_str()]);
-    assert_eq!(app.scene.requests().len(), 1, "the model is not asked past it");
+    assert_eq!(app.scene.requests().len(), 1, "the model is not asked while the call is pending");
     assert_eq!(app.client.approve(id).await.body["state"], "succeeded");
     app.scene.says("Paid.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
@@ -225,7 +226,7 @@ async fn on_postgres_a_hold_whose_commit_nobody_heard_of_is_there_when_the_page_
 }
 
 #[tokio::test]
-async fn on_postgres_a_hold_that_was_lost_on_its_way_is_shown_nowhere_and_asked_for_anew() {
+async fn on_postgres_a_hold_whose_commit_is_lost_is_not_shown_and_is_requested_again() {
     let place = Place::new().await;
     let app = &place.app;
     let thread = app.client.thread().await;
@@ -246,24 +247,24 @@ async fn on_postgres_a_hold_that_was_lost_on_its_way_is_shown_nowhere_and_asked_
 }
 
 #[tokio::test]
-async fn on_postgres_a_whole_answer_whose_commit_nobody_heard_of_is_an_answer() {
+async fn on_postgres_a_complete_answer_with_a_lost_commit_response_is_delivered() {
     let place = Place::new().await;
     let app = &place.app;
     let thread = app.client.thread().await;
     app.scene.says("Good day.");
     place.proxy.strike("Good day.", Commit::Made);
-    let told = app.client.say(&thread, "hello").await;
+    let turn = app.client.say(&thread, "hello").await;
     place.assert_struck();
-    assert_eq!(told.text(), "Good day.");
-    assert_eq!((told.all('3').len(), &told.one('d')["finishReason"]), (0, &json!("stop")), "{}", told.raw);
+    assert_eq!(turn.text(), "Good day.");
+    assert_eq!((turn.all('3').len(), &turn.one('d')["finishReason"]), (0, &json!("stop")), "{}", turn.raw);
     assert_eq!(place.events("run").await, once(&["run.started", "run.completed"]));
 
     assert_eq!(app.client.go_on(&thread).await.refused(), (409, "nothing_to_continue".to_owned()));
-    assert_eq!(app.scene.requests().len(), 1, "the model is not asked behind its own last words");
+    assert_eq!(app.scene.requests().len(), 1, "the model is not asked after a complete answer");
 }
 
 #[tokio::test]
-async fn on_postgres_an_ungated_call_whose_commit_nobody_heard_of_is_run_by_nobody() {
+async fn on_postgres_an_ungated_call_with_a_lost_commit_response_never_runs() {
     let place = Place::swept(Duration::from_secs(1)).await;
     let app = &place.app;
     let thread = app.client.thread().await;
@@ -291,7 +292,7 @@ async fn a_question_is_posted_again(commit: Commit) {
     let made = i64::from(commit == Commit::Made);
     assert_eq!(place.rows.count("runs").await, made);
 
-    // What was begun and is run by nobody is closed when its lease is over.
+    // A run that no process executes is closed when its lease expires.
     let closed = async || (place.rows.count("runs WHERE status = 'running'").await == 0).then_some(());
     eventually("no run is running", closed).await;
     app.scene.says("Hello.");
@@ -303,17 +304,17 @@ async fn a_question_is_posted_again(commit: Commit) {
 }
 
 #[tokio::test]
-async fn on_postgres_a_question_that_was_taken_unheard_is_the_same_when_it_is_posted_again() {
+async fn on_postgres_a_question_with_a_lost_commit_response_is_stored_once_when_posted_again() {
     a_question_is_posted_again(Commit::Made).await;
 }
 
 #[tokio::test]
-async fn on_postgres_a_question_that_was_lost_on_its_way_is_taken_when_it_is_posted_again() {
+async fn on_postgres_a_question_whose_commit_is_lost_is_accepted_when_posted_again() {
     a_question_is_posted_again(Commit::Lost).await;
 }
 
 #[tokio::test]
-async fn on_postgres_the_end_of_a_turn_whose_commit_nobody_heard_of_is_told_as_it_was() {
+async fn on_postgres_the_end_of_a_turn_whose_commit_is_in_doubt_is_written_once_and_streamed() {
     for commit in [Commit::Made, Commit::Lost] {
         let place = Place::new().await;
         let app = &place.app;

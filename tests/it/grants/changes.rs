@@ -1,4 +1,4 @@
-//! What changes behind a grant: the tool, the policy, the session.
+//! Changes after a grant: the tool, the policy, the session.
 
 use super::{child, granted, grants, made, remember, stands};
 use crate::support::{ChangedPay, Embedded, Place, eventually, probes};
@@ -7,7 +7,7 @@ use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_tool_that_takes_something_else_by_now_is_asked_about_again() {
+async fn a_tool_whose_schema_changed_needs_a_new_approval() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
@@ -17,7 +17,7 @@ async fn a_tool_that_takes_something_else_by_now_is_asked_about_again() {
     let app = app.redeploy(changed).await;
     let waits = made(&app, &thread, "pay", "2").await;
     assert_eq!(waits["state"], "pending");
-    // A yes to what was asked for before the change is of the tool as it was.
+    // An approval of a call from before the change covers the tool as it was then.
     assert_eq!(remember(&app.client, &old).await.body["state"], "succeeded");
     let of_old = app.client.call(&old).await;
     let session = of_old["session_id"].as_str().unwrap();
@@ -26,9 +26,9 @@ async fn a_tool_that_takes_something_else_by_now_is_asked_about_again() {
     let tools = probes(&app.ledger);
     let app = app.redeploy(tools).await;
     let waits = waits["tool_call_id"].as_str().unwrap();
-    assert_eq!(app.client.call(waits).await["state"], "pending", "nothing is freed by a deploy");
+    assert_eq!(app.client.call(waits).await["state"], "pending", "a deploy approves nothing");
     assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded", "the tool is what it was");
-    // Who frees what waits frees it of the tool that it was asked of.
+    // A grant approves only pending calls of the tool version that it covers.
     let next = app.hold_in(&thread, "refuse", "5").await;
     assert_eq!(remember(&app.client, &next).await.body["state"], "failed");
     assert_eq!(app.client.call(waits).await["state"], "pending");
@@ -49,7 +49,7 @@ fn rule(effect: RuleEffect) -> ApprovalRule {
 }
 
 #[tokio::test]
-async fn what_the_operator_forbids_or_asks_about_comes_before_what_is_remembered() {
+async fn the_operators_rules_take_precedence_over_grants() {
     let app = Embedded::with(|config| config.approval.rules = vec![rule(RuleEffect::Ask)]).await;
     let (thread, first) = app.held("pay", "1").await;
     let big = app.hold_in(&thread, "pay", "big 2").await;
@@ -76,21 +76,25 @@ async fn what_the_operator_forbids_or_asks_about_comes_before_what_is_remembered
 }
 
 #[tokio::test]
-async fn with_its_root_thread_ends_what_is_remembered_in_a_session() {
+async fn deleting_the_root_thread_revokes_the_grants_of_the_session() {
     let app = Embedded::start().await;
     let (root, first) = app.held("pay", "1").await;
     let below = child(&app.client, &root).await;
     granted(&app.client, &first).await;
     let beside = child(&app.client, &root).await;
     assert_eq!(app.client.delete(&format!("/threads/{beside}")).await.status, 204);
-    assert_eq!(made(&app, &below, "pay", "2").await["state"], "succeeded", "that was a part of it");
+    assert_eq!(
+        made(&app, &below, "pay", "2").await["state"],
+        "succeeded",
+        "the thread belongs to the session"
+    );
     assert_eq!(app.client.delete(&format!("/threads/{root}")).await.status, 204);
     let asked = made(&app, &below, "pay", "3").await;
     assert_eq!(asked["state"], "pending");
     let rows = app.rows.all("SELECT revoked_by FROM grants WHERE revoked_at IS NOT NULL").await;
-    assert_eq!(rows, [json!({ "revoked_by": "user:local" })], "what was is on record");
+    assert_eq!(rows, [json!({ "revoked_by": "user:local" })], "the revoked grant stays on record");
     assert_eq!(app.client.get(&format!("/sessions/{root}/grants")).await.status, 404);
-    // Nobody could revoke what was remembered there now.
+    // A new grant in this session could not be revoked any more.
     let refused = remember(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
     assert_eq!((refused.status, refused.code()), (422, "not_remembered"));
     let expected = "remember: expected a session whose root thread is not deleted";
@@ -99,7 +103,7 @@ async fn with_its_root_thread_ends_what_is_remembered_in_a_session() {
 }
 
 #[tokio::test]
-async fn after_a_restore_nothing_is_remembered() {
+async fn a_restore_revokes_all_grants() {
     let mut place = Place::new().await;
     place.go();
     let server = place.start("30s");
@@ -115,7 +119,7 @@ async fn after_a_restore_nothing_is_remembered() {
 
     place.restore(backup);
     let said = place.operate(&["fence", "--by", "mel"]).said();
-    assert!(said.contains("1 yeses that were to be remembered are revoked"), "{said}");
+    assert!(said.contains("1 remembered approvals are revoked"), "{said}");
     let server = place.start("30s");
     assert_eq!(grants(&server.client, &thread).await, Vec::<Value>::new());
     let asked = place.hold(&server.client, &thread, "2").await;
@@ -123,7 +127,7 @@ async fn after_a_restore_nothing_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_may_be_begun_again_is_begun_again_only_as_long_as_it_is_remembered() {
+async fn an_idempotent_call_is_retried_only_while_its_grant_is_in_force() {
     let app = Embedded::with(|config| {
         config.approval.sweep = std::time::Duration::from_millis(50);
         config.approval.lease = std::time::Duration::from_secs(1);
@@ -145,7 +149,7 @@ async fn what_may_be_begun_again_is_begun_again_only_as_long_as_it_is_remembered
             let grant = grants(&app.client, &thread).await.remove(0);
             assert_eq!(super::revoke(&app.client, &thread, &grant).await, 204);
         }
-        // Taken for dead: its process went away.
+        // Puts the call back to `approved`, as the sweeper does after its process died.
         let deadline = if revoked { "created_at + 1" } else { "created_at + 1000000000" };
         let lost = format!(
             "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {deadline}

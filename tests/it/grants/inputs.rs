@@ -1,4 +1,4 @@
-//! Of which inputs a yes is that is remembered.
+//! The inputs that a grant covers.
 
 use super::{granted, grants, made, revoke};
 use crate::support::{Embedded, probes};
@@ -10,7 +10,7 @@ fn equal(config: &mut Config) {
 }
 
 #[tokio::test]
-async fn where_inputs_have_to_be_equal_others_are_asked_about() {
+async fn with_equal_inputs_required_other_inputs_need_an_approval() {
     let app = Embedded::with(equal).await;
     let (thread, first) = app.held("pay", "1").await;
     let other = app.hold_in(&thread, "pay", "2").await;
@@ -26,7 +26,7 @@ async fn where_inputs_have_to_be_equal_others_are_asked_about() {
 }
 
 #[tokio::test]
-async fn a_yes_to_other_inputs_than_were_asked_for_is_of_those_that_ran() {
+async fn a_grant_from_an_edited_approval_covers_the_edited_inputs() {
     let app = Embedded::with(equal).await;
     let (thread, id) = app.held("pay", "1000").await;
     let edited = json!({ "toolCallId": id, "isValidated": true, "validatedInputs": { "note": "10" },
@@ -38,7 +38,7 @@ async fn a_yes_to_other_inputs_than_were_asked_for_is_of_those_that_ran() {
 }
 
 #[tokio::test]
-async fn what_was_remembered_of_any_inputs_counts_no_more_where_they_have_to_be_equal() {
+async fn a_grant_for_any_inputs_is_ignored_once_inputs_must_be_equal() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
@@ -53,6 +53,10 @@ async fn what_was_remembered_of_any_inputs_counts_no_more_where_they_have_to_be_
     let all = grants(&app.client, &thread).await;
     let any = all.iter().find(|grant| grant["input_hash"].is_null()).unwrap();
     assert_eq!(revoke(&app.client, &thread, any).await, 204);
-    assert_eq!(made(&app, &thread, "pay", "1").await["state"], "succeeded", "the other stands");
-    assert_eq!(made(&app, &thread, "pay", "2").await["state"], "pending", "for what it was given");
+    assert_eq!(made(&app, &thread, "pay", "1").await["state"], "succeeded", "the other grant is in force");
+    assert_eq!(
+        made(&app, &thread, "pay", "2").await["state"],
+        "pending",
+        "the grant covers its own inputs only"
+    );
 }

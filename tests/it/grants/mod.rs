@@ -1,4 +1,4 @@
-//! A yes that is to be remembered: for which calls nobody is asked any more, and until when.
+//! Grants: approvals that are remembered, the calls that they cover, and their end.
 
 mod changes;
 mod inputs;
@@ -10,18 +10,18 @@ mod rights;
 use crate::support::{Answer, Client, Embedded, call};
 use serde_json::{Value, json};
 
-/// Says yes to a call, and has that remembered.
+/// Approves a call and asks the server to remember the approval for the session.
 async fn remember(client: &Client, call: &str) -> Answer {
     client.validate(&json!({ "toolCallId": call, "isValidated": true, "remember": "session" })).await
 }
 
-/// Says yes to a call for the session, which takes it.
+/// Approves a call for the session. The server accepts the grant and runs the call.
 async fn granted(client: &Client, call: &str) {
     let answer = remember(client, call).await;
     assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
 }
 
-/// What becomes of a call that the model makes in this thread.
+/// Has the model make a call in this thread, and returns the call.
 async fn made(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
     app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).says("I see.");
     let turn = app.client.say(thread, &format!("please {tool} {note}")).await;
@@ -29,14 +29,14 @@ async fn made(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
     app.client.call(turn.all('9')[0]["toolCallId"].as_str().unwrap()).await
 }
 
-/// A thread of the same session.
+/// Creates a child thread in the same session.
 async fn child(client: &Client, parent: &str) -> String {
     let made = client.post("/threads", &json!({ "parent_id": parent })).await;
     assert_eq!(made.status, 201, "{:?}", made.body);
     made.body["thread_id"].as_str().unwrap().to_owned()
 }
 
-/// What is remembered in a session, as somebody sees it.
+/// The grants of a session, as this client sees them.
 async fn grants(client: &Client, session: &str) -> Vec<Value> {
     let found = client.get(&format!("/sessions/{session}/grants")).await;
     assert_eq!(found.status, 200, "{:?}", found.body);
@@ -48,7 +48,7 @@ async fn revoke(client: &Client, session: &str, grant: &Value) -> u16 {
     client.delete(&format!("/sessions/{session}/grants/{grant}")).await.status
 }
 
-/// How a call stands, who decided, and on what word.
+/// The state of a call, its decider and the source of the decision.
 fn stands(call: &Value) -> [&Value; 3] {
     [&call["state"], &call["decision"]["by"], &call["decision"]["source"]]
 }
@@ -61,7 +61,7 @@ async fn told(app: &Embedded, call: &str, event: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_again_in_the_session_and_every_use_names_the_grant() {
+async fn a_grant_covers_the_whole_session_and_every_use_names_it() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
@@ -85,7 +85,7 @@ async fn nobody_is_asked_again_in_the_session_and_every_use_names_the_grant() {
     let below = made(&app, &child(&app.client, &thread).await, "pay", "3").await;
     assert_eq!(stands(&below), [&json!("succeeded"), &json!("system:policy"), &source]);
 
-    // Another tool, and another session.
+    // The grant covers neither another tool nor another session.
     assert_eq!(made(&app, &thread, "refuse", "4").await["state"], "pending");
     let elsewhere = app.client.thread().await;
     assert_eq!(made(&app, &elsewhere, "pay", "5").await["state"], "pending");
@@ -94,7 +94,7 @@ async fn nobody_is_asked_again_in_the_session_and_every_use_names_the_grant() {
 }
 
 #[tokio::test]
-async fn a_grant_in_a_thread_below_holds_in_the_whole_session() {
+async fn a_grant_from_a_child_thread_covers_the_whole_session() {
     let app = Embedded::start().await;
     let root = app.client.thread().await;
     let below = child(&app.client, &root).await;
@@ -109,7 +109,7 @@ async fn a_grant_in_a_thread_below_holds_in_the_whole_session() {
 }
 
 #[tokio::test]
-async fn what_waits_in_the_session_is_freed_by_who_grants() {
+async fn a_grant_approves_the_pending_calls_of_the_session() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let asked: Vec<_> = [("pay", "1"), ("pay", "2"), ("pay", "3"), ("refuse", "4")]
@@ -138,18 +138,18 @@ async fn what_waits_in_the_session_is_freed_by_who_grants() {
     lines.sort();
     assert_eq!(lines, ["pay 1", "pay 2", "pay 3", "pay 5"]);
 
-    // Who decides one of them now is told how it stands.
+    // A later decision about one of these calls gets its current state.
     let refused = app.client.reject(&ids[1]).await;
     assert_eq!((refused.status, refused.code()), (409, "already_decided"));
     assert_eq!(app.client.approve(&ids[1]).await.header("idempotent-replayed"), Some("true"));
-    // And the model reads all of it.
+    // The model reads all outcomes.
     assert_eq!(app.client.reject(&ids[3]).await.status, 200);
     app.scene.says("Paid.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");
 }
 
 #[tokio::test]
-async fn only_a_yes_is_remembered() {
+async fn only_an_approval_can_be_remembered() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "1").await;
     let no = json!({ "toolCallId": id, "isValidated": false, "remember": "session" });

@@ -1,4 +1,4 @@
-//! However often and by how many it is said at once, it is remembered once, and every call runs once.
+//! Repeated and concurrent approvals leave one grant, and every call runs once.
 
 use super::{child, granted, grants, made, remember};
 use crate::support::{Embedded, call};
@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 #[tokio::test]
-async fn the_same_yes_again_grants_nothing_more() {
+async fn repeated_approvals_create_one_grant() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "1").await;
     let answers = join_all((0..8).map(|_| remember(&app.client, &id))).await;
@@ -19,7 +19,7 @@ async fn the_same_yes_again_grants_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_yes_that_was_not_to_be_remembered_is_not_by_saying_it_again() {
+async fn repeating_an_approval_with_remember_creates_no_grant() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "1").await;
     assert_eq!(app.client.approve(&id).await.status, 200);
@@ -29,13 +29,13 @@ async fn a_yes_that_was_not_to_be_remembered_is_not_by_saying_it_again() {
 }
 
 #[tokio::test]
-async fn many_yeses_at_once_in_many_threads_leave_one_grant_and_run_each_call_once() {
+async fn concurrent_approvals_in_many_threads_create_one_grant_and_run_each_call_once() {
     let app = Embedded::start().await;
     let root = app.client.thread().await;
     let mut ids = Vec::new();
     for thread in 0..3 {
         let thread_id = if thread == 0 { root.clone() } else { child(&app.client, &root).await };
-        // The same ids of a provider in each: only ours name a call.
+        // Each thread has the same provider ids: only the server's own ids identify a call.
         let calls: Vec<_> = (0..5)
             .map(|n| call(&format!("p{n}"), "pay", &json!({ "note": format!("{thread}{n}") })))
             .collect();
@@ -45,7 +45,7 @@ async fn many_yeses_at_once_in_many_threads_leave_one_grant_and_run_each_call_on
     assert_eq!(ids.len(), 15);
     let answers = join_all(ids.iter().map(|id| remember(&app.client, id))).await;
     for answer in &answers {
-        // Whoever another's yes had freed before is told the same.
+        // A call that another approval's grant has already approved gets the same answer.
         assert!([200, 202].contains(&answer.status), "{:?}", answer.body);
     }
     let mut ran = Vec::new();
@@ -64,7 +64,7 @@ async fn many_yeses_at_once_in_many_threads_leave_one_grant_and_run_each_call_on
 }
 
 #[tokio::test]
-async fn a_no_and_a_yes_for_the_session_at_once_leave_each_call_with_one_decision() {
+async fn a_concurrent_reject_and_session_grant_leave_each_call_with_one_decision() {
     let app = Embedded::start().await;
     for round in 0..10 {
         let thread = app.client.thread().await;
@@ -92,7 +92,7 @@ async fn a_no_and_a_yes_for_the_session_at_once_leave_each_call_with_one_decisio
 }
 
 #[tokio::test]
-async fn a_list_of_many_comes_in_pages() {
+async fn the_list_of_grants_is_paginated() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for (tool, note) in [("pay", "1"), ("mumble", "2")] {

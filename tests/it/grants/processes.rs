@@ -1,4 +1,4 @@
-//! Where it is remembered: in the database for all, or with one process.
+//! Where grants are kept: in the database for all processes, or in the memory of one process.
 
 use super::{granted, grants, made, remember};
 use crate::support::{Embedded, call, postgres, probes};
@@ -10,7 +10,7 @@ fn memory(config: &mut Config) {
 }
 
 #[tokio::test]
-async fn what_is_stored_outlives_the_process() {
+async fn a_stored_grant_outlives_the_process() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
@@ -19,7 +19,7 @@ async fn what_is_stored_outlives_the_process() {
     let app = app.redeploy(tools).await;
     assert_eq!(grants(&app.client, &thread).await, before);
     assert_eq!(made(&app, &thread, "pay", "2").await["state"], "succeeded");
-    // With another home, what was in the first is not there.
+    // With `remember = "memory"` the server ignores the stored grants.
     let tools = probes(&app.ledger);
     let app = app.redeploy_with(tools, memory).await;
     assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
@@ -27,7 +27,7 @@ async fn what_is_stored_outlives_the_process() {
 }
 
 #[tokio::test]
-async fn what_is_in_memory_ends_with_the_process() {
+async fn a_grant_in_memory_ends_with_the_process() {
     let app = Embedded::with(memory).await;
     let thread = app.client.thread().await;
     app.scene.calls(&["1", "2"].map(|note| call(note, "pay", &json!({ "note": note }))));
@@ -44,11 +44,11 @@ async fn what_is_in_memory_ends_with_the_process() {
     let app = app.redeploy(tools).await;
     assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
     assert_eq!(made(&app, &thread, "pay", "5").await["state"], "pending");
-    assert_eq!(app.rows.count("grants").await, 1, "what was is on record");
+    assert_eq!(app.rows.count("grants").await, 1, "the grant stays on record");
 }
 
 #[tokio::test]
-async fn another_process_heeds_what_is_stored_and_not_what_is_in_memory_on_postgres() {
+async fn another_process_honours_stored_grants_and_not_grants_in_memory_on_postgres() {
     for (keep, state) in [(RememberIn::Store, "succeeded"), (RememberIn::Memory, "pending")] {
         let url = postgres().await;
         let change = |config: &mut Config| {
@@ -58,7 +58,7 @@ async fn another_process_heeds_what_is_stored_and_not_what_is_in_memory_on_postg
         let here = Embedded::with(&change).await;
         let there = Embedded::with(&change).await;
         let (thread, first) = here.held("pay", "1").await;
-        // What waits is freed by whoever took the yes, wherever it was asked for.
+        // The process that accepts the grant approves the pending calls of every process.
         let waits = there.hold_in(&thread, "pay", "2").await;
         granted(&here.client, &first).await;
         here.client.becomes(&waits, "succeeded").await;
@@ -66,7 +66,7 @@ async fn another_process_heeds_what_is_stored_and_not_what_is_in_memory_on_postg
         assert_eq!(made(&there, &thread, "pay", "4").await["state"], state, "{keep:?}");
         let listed = grants(&there.client, &thread).await.len();
         assert_eq!(listed, usize::from(keep == RememberIn::Store));
-        // Said to both at once, it is remembered by both.
+        // Both processes accept a grant at the same time.
         let ids = [here.hold_in(&thread, "mumble", "5").await, there.hold_in(&thread, "mumble", "6").await];
         let both = [remember(&here.client, &ids[0]), remember(&there.client, &ids[1])];
         for answer in futures::future::join_all(both).await {

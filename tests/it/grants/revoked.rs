@@ -1,4 +1,4 @@
-//! What is revoked is asked about from then on.
+//! Revoked grants: later calls need an approval.
 
 use super::{child, granted, grants, made, remember, revoke};
 use crate::support::{Embedded, call, eventually, postgres};
@@ -6,7 +6,7 @@ use futures::future::join;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn what_is_revoked_is_asked_about_again() {
+async fn calls_need_an_approval_after_their_grant_is_revoked() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
@@ -16,10 +16,10 @@ async fn what_is_revoked_is_asked_about_again() {
     assert_eq!(grants(&app.client, &thread).await, Vec::<Value>::new());
     let asked = made(&app, &thread, "pay", "3").await;
     assert_eq!(asked["state"], "pending");
-    assert_eq!(revoke(&app.client, &thread, &grant).await, 404, "it is not there any more");
+    assert_eq!(revoke(&app.client, &thread, &grant).await, 404, "the grant is gone");
     let rows = app.rows.all("SELECT granted_by, revoked_by FROM grants").await;
     assert_eq!(rows, [json!({ "granted_by": "user:local", "revoked_by": "user:local" })]);
-    // It may be said again.
+    // A new approval creates a new grant.
     granted(&app.client, asked["tool_call_id"].as_str().unwrap()).await;
     assert_ne!(grants(&app.client, &thread).await[0]["grant_id"], grant["grant_id"]);
     assert_eq!(made(&app, &thread, "pay", "4").await["state"], "succeeded");
@@ -41,7 +41,7 @@ async fn a_grant_is_revoked_in_its_own_session() {
 }
 
 #[tokio::test]
-async fn what_runs_by_then_goes_on_and_what_was_freed_stays_decided() {
+async fn a_revoked_grant_neither_stops_running_calls_nor_undoes_its_decisions() {
     let app = Embedded::with(|config| config.approval.wait = std::time::Duration::ZERO).await;
     let thread = app.client.thread().await;
     let calls = ["1", "2"].map(|note| call(note, "wait_for_me", &json!({ "note": note })));
@@ -60,10 +60,10 @@ async fn what_runs_by_then_goes_on_and_what_was_freed_stays_decided() {
     assert_eq!(made(&app, &thread, "wait_for_me", "3").await["state"], "pending");
 }
 
-/// Whatever a turn has looked up stays true until its calls are stored: who revokes waits for that, and is told that
-/// nothing begins any more only when that is so.
+/// A grant that a turn has looked up stays in force until the turn has stored its calls. The revocation waits
+/// for that, and its answer arrives only when no further call can start under the grant.
 #[tokio::test]
-async fn who_revokes_waits_for_a_call_that_is_being_stored_on_postgres() {
+async fn a_revocation_waits_for_a_call_that_is_being_stored_on_postgres() {
     let url = postgres().await;
     let app = Embedded::with(|config| config.database.url = url.into()).await;
     let (thread, first) = app.held("pay", "1").await;
@@ -92,7 +92,7 @@ async fn who_revokes_waits_for_a_call_that_is_being_stored_on_postgres() {
 }
 
 #[tokio::test]
-async fn behind_the_answer_that_it_is_revoked_nothing_begins() {
+async fn no_call_starts_under_a_grant_after_the_answer_to_its_revocation() {
     let app = Embedded::start().await;
     for round in 0..10 {
         let (thread, first) = app.held("pay", &format!("{round}")).await;

@@ -1,4 +1,4 @@
-//! Whose yes is remembered, who sees and revokes it, and what it is worth when the rules change.
+//! Permissions: who may create, see and revoke a grant, and the effect of changed rules on a grant.
 
 use super::{granted, grants, made, remember, revoke, stands};
 use crate::support::token::with_tokens;
@@ -10,7 +10,7 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Calls of `pay` are approved by who has one of these roles, besides who asked for them or instead.
+/// Users with one of these roles approve calls of `pay`. With `other_person` the requester may not.
 fn office(config: &mut Config, approve: &[&str], other_person: bool) {
     with_tokens(config);
     config.auth.operator_roles = names(&["admin"]);
@@ -18,7 +18,7 @@ fn office(config: &mut Config, approve: &[&str], other_person: bool) {
     config.tools.rules.insert("pay".to_owned(), rules);
 }
 
-/// A server that speaks for `alice` of `acme`, where a `chief` approves what she would `pay`.
+/// A server with a client for `alice` of `acme`. A `chief` may approve her calls of `pay`.
 async fn open() -> Embedded {
     let mut app = Embedded::with(|config| office(config, &["chief"], false)).await;
     app.client = alice(&app);
@@ -29,7 +29,7 @@ fn alice(app: &Embedded) -> Client {
     app.client.as_user("acme", "alice", &[])
 }
 
-/// The same rows under other rules.
+/// Restarts the server on the same database with other rules.
 async fn under(app: Embedded, approve: &[&str], other_person: bool) -> Embedded {
     let tools = probes(&app.ledger);
     let mut app = app.redeploy_with(tools, |config| office(config, approve, other_person)).await;
@@ -38,7 +38,7 @@ async fn under(app: Embedded, approve: &[&str], other_person: bool) -> Embedded 
 }
 
 #[tokio::test]
-async fn an_approvers_yes_is_remembered_in_the_session_of_who_asked() {
+async fn an_approvers_grant_covers_the_session_of_the_requester() {
     let app = open().await;
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     let (thread, first) = app.held("pay", "1").await;
@@ -51,7 +51,7 @@ async fn an_approvers_yes_is_remembered_in_the_session_of_who_asked() {
     assert_eq!(grant["granted_by"], "user:carol");
     let source = json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap()));
     assert_eq!(stands(&used), [&json!("succeeded"), &json!("system:policy"), &source]);
-    // Of nobody else's, nor of hers.
+    // The grant covers neither another user's sessions nor the approver's own.
     let mut other = app;
     other.client = other.client.as_user("acme", "bob", &[]);
     let elsewhere = other.client.thread().await;
@@ -62,7 +62,7 @@ async fn an_approvers_yes_is_remembered_in_the_session_of_who_asked() {
 }
 
 #[tokio::test]
-async fn each_sees_and_revokes_what_is_theirs_and_to_others_it_is_not_there() {
+async fn users_see_and_revoke_their_own_grants_and_other_users_get_404() {
     let app = open().await;
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     let admin = app.client.as_user("acme", "root", &["admin"]);
@@ -97,7 +97,7 @@ async fn each_sees_and_revokes_what_is_theirs_and_to_others_it_is_not_there() {
 }
 
 #[tokio::test]
-async fn who_may_not_say_yes_has_none_remembered() {
+async fn a_user_without_the_right_to_approve_creates_no_grant() {
     let app = under(open().await, &["chief"], true).await;
     let (thread, first) = app.held("pay", "1").await;
     let refused = remember(&app.client, &first).await;
@@ -108,34 +108,34 @@ async fn who_may_not_say_yes_has_none_remembered() {
     assert_eq!(app.client.call(&first).await["state"], "pending");
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     granted(&carol, &first).await;
-    assert_eq!(made(&app, &thread, "pay", "2").await["state"], "succeeded", "that is what she said");
+    assert_eq!(made(&app, &thread, "pay", "2").await["state"], "succeeded", "the approver's grant covers it");
 }
 
 #[tokio::test]
-async fn a_grant_is_worth_what_its_givers_yes_would_be_now() {
+async fn a_grant_counts_only_while_its_grantor_may_approve() {
     let app = open().await;
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
     let app = under(app, &["chief"], true).await;
     let asked = made(&app, &thread, "pay", "2").await;
-    assert_eq!(asked["state"], "pending", "another person is wanted by now");
+    assert_eq!(asked["state"], "pending", "the rules now require another person");
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     granted(&carol, asked["tool_call_id"].as_str().unwrap()).await;
     assert_eq!(made(&app, &thread, "pay", "3").await["state"], "succeeded");
     let app = under(app, &["boss"], true).await;
     let asked = made(&app, &thread, "pay", "4").await;
     assert_eq!(asked["state"], "pending", "a chief approves nothing any more");
-    // She has another role since, and says it again.
+    // The approver has another role now, and approves for the session again.
     let carol = app.client.as_user("acme", "carol", &["boss"]);
     granted(&carol, asked["tool_call_id"].as_str().unwrap()).await;
     assert_eq!(made(&app, &thread, "pay", "5").await["state"], "succeeded");
     let by_carol = grants(&carol, &thread).await;
-    assert_eq!(by_carol.len(), 1, "in place of what she said before: {by_carol:?}");
+    assert_eq!(by_carol.len(), 1, "the new grant replaces the old one: {by_carol:?}");
     assert_eq!(app.ledger.lines(), ["pay 1", "pay 2", "pay 3", "pay 4", "pay 5"]);
 }
 
 #[tokio::test]
-async fn who_may_not_have_the_tool_run_gets_nothing_by_a_grant() {
+async fn a_user_without_the_run_role_gets_no_grant() {
     let app = open().await;
     let (thread, first) = app.held("pay", "1").await;
     let waits = app.hold_in(&thread, "pay", "2").await;
@@ -149,13 +149,13 @@ async fn who_may_not_have_the_tool_run_gets_nothing_by_a_grant() {
     app.client = alice(&app);
     let carol = app.client.as_user("acme", "carol", &["chief"]);
     let refused = remember(&carol, &first).await;
-    assert_eq!((refused.status, refused.code()), (403, "forbidden"), "whoever says yes");
+    assert_eq!((refused.status, refused.code()), (403, "forbidden"), "no approver can grant it");
     assert_eq!(app.rows.count("grants").await, 0);
     assert_eq!(app.client.call(&waits).await["state"], "pending");
 }
 
 #[tokio::test]
-async fn where_several_have_to_say_yes_nothing_is_remembered() {
+async fn a_tool_that_needs_several_approvals_takes_no_grant() {
     let app = open().await;
     let (thread, first) = app.held("pay", "1").await;
     granted(&app.client, &first).await;
@@ -168,7 +168,7 @@ async fn where_several_have_to_say_yes_nothing_is_remembered() {
         .await;
     app.client = alice(&app);
     let asked = made(&app, &thread, "pay", "2").await;
-    assert_eq!(asked["state"], "pending", "one said yes when one was enough");
+    assert_eq!(asked["state"], "pending", "the grant is from the time of one approval");
     let id = asked["tool_call_id"].as_str().unwrap();
     for client in [alice(&app), app.client.as_user("acme", "carol", &["chief"])] {
         let refused = remember(&client, id).await;
@@ -177,5 +177,5 @@ async fn where_several_have_to_say_yes_nothing_is_remembered() {
     }
     assert_eq!(app.client.approve(id).await.body["state"], "pending");
     assert_eq!(app.rows.count("grants").await, 1);
-    assert_eq!(app.rows.count("decisions WHERE NOT final").await, 1, "a yes that is refused is none");
+    assert_eq!(app.rows.count("decisions WHERE NOT final").await, 1, "a refused approval does not count");
 }

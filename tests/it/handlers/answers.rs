@@ -1,4 +1,4 @@
-//! What a handler may say, and what follows.
+//! The answers of a handler and their effects.
 
 use super::{answered, decided, office, pays, words};
 use crate::runs::{events_of, run_of};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_yes_runs_the_call_and_the_turn_goes_on_in_the_same_stream() {
+async fn an_approval_runs_the_call_and_the_turn_resumes_in_the_same_stream() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Paid.");
@@ -64,7 +64,7 @@ async fn a_yes_runs_the_call_and_the_turn_goes_on_in_the_same_stream() {
 }
 
 #[tokio::test]
-async fn a_no_is_a_rejection_and_the_model_reads_the_reason() {
+async fn a_denial_rejects_the_call_and_the_model_reads_the_reason() {
     let (app, questions) = office().await;
     let (turn, call) = answered(&app, &questions, HandlerAnswer::denied("it is\0 too much")).await;
     assert_eq!(
@@ -80,7 +80,7 @@ async fn a_no_is_a_rejection_and_the_model_reads_the_reason() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_did_not_run_and_nobody_said_no() {
+async fn a_cancelled_call_does_not_run_and_is_not_rejected() {
     let (app, questions) = office().await;
     for (reason, result) in [
         (None, "Cancelled, the tool did not run."),
@@ -97,7 +97,7 @@ async fn a_cancelled_call_did_not_run_and_nobody_said_no() {
 }
 
 #[tokio::test]
-async fn a_handler_that_takes_too_long_has_cancelled_and_the_reason_is_timeout() {
+async fn a_handler_that_exceeds_its_timeout_cancels_the_call() {
     let (desk, questions) = super::desk();
     let hurry = Duration::from_millis(50);
     let app = Embedded::asking(desk, |config| config.approval.handler_timeout = hurry).await;
@@ -124,7 +124,7 @@ async fn a_handler_that_takes_too_long_has_cancelled_and_the_reason_is_timeout()
     }
 }
 
-/// What a handler does that does not decide.
+/// Answers of a handler that decide nothing.
 async fn at_a_loss(how: &str) -> Result<HandlerAnswer, HandlerError> {
     let edited = |inputs: Value| HandlerAnswer::Approved {
         inputs: Some(inputs.as_object().unwrap().clone()),
@@ -144,7 +144,7 @@ async fn at_a_loss(how: &str) -> Result<HandlerAnswer, HandlerError> {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_left_to_the_routes_and_the_turn_ends_as_a_hold() {
+async fn a_handler_that_decides_nothing_leaves_the_call_pending_and_the_turn_ends_as_a_hold() {
     let hows =
         ["defers", "fails", "panics", "sends inputs that do not fit", "sends inputs that are too deep"];
     for how in hows {
@@ -154,7 +154,7 @@ async fn what_is_no_answer_is_left_to_the_routes_and_the_turn_ends_as_a_hold() {
         assert_eq!((&call["state"], call.get("decision")), (&json!("pending"), None), "{how}");
         let run = run_of(&app.client, &id).await;
         assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting", "{how}");
-        // Then all is as ever.
+        // From here the call behaves as without a handler.
         assert_eq!(app.client.approve(&id).await.body["state"], "succeeded", "{how}");
         app.scene.says("Paid.");
         let turn = app.client.go_on(&thread).await;
@@ -163,7 +163,7 @@ async fn what_is_no_answer_is_left_to_the_routes_and_the_turn_ends_as_a_hold() {
 }
 
 #[tokio::test]
-async fn a_panic_before_there_is_a_future_is_no_answer_either() {
+async fn a_panic_before_the_future_exists_leaves_the_call_pending() {
     let broken = Closure::new("desk", |_| -> std::future::Ready<Result<HandlerAnswer, HandlerError>> {
         panic!("the office burns")
     });
@@ -173,7 +173,7 @@ async fn a_panic_before_there_is_a_future_is_no_answer_either() {
 }
 
 #[tokio::test]
-async fn inputs_that_a_handler_changes_run_and_the_model_is_told() {
+async fn inputs_edited_by_a_handler_run_and_the_model_reads_the_change() {
     let (app, questions) = office().await;
     let inputs = Some(json!({ "note": "5" }).as_object().unwrap().clone());
     let (turn, call) = answered(&app, &questions, HandlerAnswer::Approved { inputs, remember: None }).await;
@@ -188,12 +188,12 @@ async fn inputs_that_a_handler_changes_run_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn of_two_calls_one_is_left_to_the_routes_and_the_other_is_told() {
+async fn a_deferred_call_stays_pending_and_the_stream_shows_the_outcome_of_the_other() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["1", "2"], "All told.");
     let decides = async {
-        // Both are asked about at once.
+        // The server asks the handler about both calls at once.
         let (first, second) = (questions.next().await, questions.next().await);
         let (yes, later) = if first.note() == "1" { (first, second) } else { (second, first) };
         let ids = (yes.id(), later.id());
@@ -207,12 +207,12 @@ async fn of_two_calls_one_is_left_to_the_routes_and_the_other_is_told() {
     assert_eq!(turn.one('a')["toolCallId"], json!(yes));
     assert_eq!(turn.one('d')["finishReason"], "tool-calls");
     assert_eq!(app.client.call(&later).await["state"], "pending");
-    assert_eq!(app.scene.requests().len(), 1, "the model is not asked");
+    assert_eq!(app.scene.requests().len(), 1, "the model is not called");
 
     assert_eq!(app.client.reject(&later).await.status, 200);
     let turn = app.client.go_on(&thread).await;
     assert_eq!((words(&turn), turn.text().as_str()), (vec!["approved", "rejected"], "All told."));
-    assert!(questions.is_empty().await, "nobody is asked twice");
+    assert!(questions.is_empty().await, "the handler is not asked twice");
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_step_may_hold_again_and_the_handler_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_nobody_runs_beside_and_is_asked_about_by_nobody() {
+async fn a_call_that_needs_no_approval_runs_without_a_question_to_the_handler() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     let note = json!({ "note": "10" });
@@ -240,7 +240,7 @@ async fn a_call_that_needs_nobody_runs_beside_and_is_asked_about_by_nobody() {
 }
 
 #[tokio::test]
-async fn a_yes_is_one_voice_where_several_are_wanted_and_a_no_is_enough() {
+async fn a_handlers_approval_is_one_vote_of_a_quorum_and_its_denial_is_final() {
     let (desk, questions) = super::desk();
     let rules = |other_person| ToolRules {
         approve_roles: vec!["chief".to_owned()],
@@ -265,14 +265,14 @@ async fn a_yes_is_one_voice_where_several_are_wanted_and_a_no_is_enough() {
 
     let (turn, call) = answered(&app, &questions, HandlerAnswer::denied("no")).await;
     assert_eq!((turn.text().as_str(), &call["state"]), ("I see.", &json!("rejected")));
-    // To remember it is not taken from one alone.
+    // One vote of several cannot create a grant.
     let remember = HandlerAnswer::Approved { inputs: None, remember: Some(Remember::Session) };
     let (_, call) = answered(&app, &questions, remember).await;
     assert_eq!(call["state"], "pending");
 }
 
 #[tokio::test]
-async fn the_policy_is_asked_again_and_a_handler_goes_no_further_than_it() {
+async fn the_policy_is_evaluated_again_and_limits_the_handler() {
     let (desk, questions) = super::desk();
     let app = Embedded::asking(desk, |_| {}).await;
     let thread = app.client.thread().await;

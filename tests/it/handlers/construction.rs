@@ -1,4 +1,4 @@
-//! An app in mode `manual` has somebody who is asked.
+//! An app in mode `manual` requires a handler.
 
 use super::named;
 use crate::support::{Ledger, Scene, probes, sqlite};
@@ -7,7 +7,7 @@ use holdpoint::config::{ApprovalMode, Config};
 use holdpoint::handlers::{ApprovalHandler, Deferred};
 use std::sync::Arc;
 
-/// Why an app with this handler is not built, if it is not.
+/// The error that building an app with this handler returns, if any.
 async fn refused(mode: ApprovalMode, handler: Option<impl ApprovalHandler>) -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::default();
@@ -23,13 +23,13 @@ async fn refused(mode: ApprovalMode, handler: Option<impl ApprovalHandler>) -> O
     assert_eq!(
         refused.is_some(),
         !dir.path().join("holdpoint.db").exists(),
-        "what is refused leaves nothing"
+        "a refused app creates no database"
     );
     refused
 }
 
 #[tokio::test]
-async fn in_mode_manual_an_app_without_a_handler_is_refused_and_both_ways_out_are_named() {
+async fn in_mode_manual_an_app_without_a_handler_is_refused_and_the_error_names_the_alternatives() {
     let why = refused(ApprovalMode::Manual, None::<Deferred>).await.unwrap();
     for named in ["approval.mode: ", "`handlers::Deferred`", "\"auto-approve\"", "\"auto-deny\""] {
         assert!(why.contains(named), "{named} in {why}");
@@ -41,7 +41,7 @@ async fn in_mode_manual_an_app_without_a_handler_is_refused_and_both_ways_out_ar
 }
 
 #[tokio::test]
-async fn a_handler_has_a_name_that_may_stand_in_a_decision() {
+async fn a_handlers_name_is_valid_in_an_actor() {
     for name in ["desk", "Front_Desk-2", &"d".repeat(64)] {
         assert_eq!(refused(ApprovalMode::Manual, Some(named(name).0)).await, None, "{name}");
     }

@@ -1,4 +1,4 @@
-//! A handler that thinks keeps nobody from ending what it is a part of.
+//! Cancels, expiry and shutdown while a handler decides.
 
 use super::{desk, office, pays, words};
 use crate::runs::{last_words, run_becomes, run_of};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[tokio::test]
-async fn to_cancel_the_run_ends_the_asking() {
+async fn cancelling_the_run_drops_the_question() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Never said.");
@@ -28,7 +28,7 @@ async fn to_cancel_the_run_ends_the_asking() {
 }
 
 #[tokio::test]
-async fn to_cancel_the_call_goes_on_behind_it() {
+async fn cancelling_the_call_drops_the_question_and_resumes_the_turn() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Then not.");
@@ -43,7 +43,7 @@ async fn to_cancel_the_call_goes_on_behind_it() {
 }
 
 #[tokio::test]
-async fn a_call_whose_time_is_over_while_a_handler_thinks_has_expired() {
+async fn a_call_expires_while_a_handler_decides() {
     let (desk, questions) = desk();
     let change = |config: &mut holdpoint::config::Config| {
         config.approval.sweep = Duration::from_millis(20);
@@ -58,7 +58,7 @@ async fn a_call_whose_time_is_over_while_a_handler_thinks_has_expired() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_gives_up_the_asking_and_the_next_one_asks_at_the_routes() {
+async fn a_stopping_server_drops_the_question_and_the_call_stays_pending_for_the_next_server() {
     let (mut app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["1", "2"], "Never said here.");
@@ -88,7 +88,7 @@ async fn a_server_that_stops_gives_up_the_asking_and_the_next_one_asks_at_the_ro
 }
 
 #[tokio::test]
-async fn the_lease_is_renewed_while_a_handler_thinks() {
+async fn the_lease_is_renewed_while_a_handler_decides() {
     let (desk, questions) = desk();
     let change = |config: &mut holdpoint::config::Config| {
         config.approval.lease = Duration::from_secs(1);
@@ -106,7 +106,7 @@ async fn the_lease_is_renewed_while_a_handler_thinks() {
         };
         let first = lease().await;
         let renewed = async || (lease().await > first + 1_000_000).then_some(());
-        eventually("the lease goes on for longer than it was", renewed).await;
+        eventually("the lease is renewed", renewed).await;
         question.say(HandlerAnswer::approved());
         run
     };
@@ -116,7 +116,7 @@ async fn the_lease_is_renewed_while_a_handler_thinks() {
 }
 
 #[tokio::test]
-async fn what_runs_for_long_on_a_handlers_yes_is_waited_for_and_can_be_cancelled() {
+async fn the_turn_waits_for_a_slow_call_that_a_handler_approved_and_a_cancel_ends_it() {
     let (app, questions) = office().await;
     for cancelled in [false, true] {
         let thread = app.client.thread().await;
@@ -139,7 +139,7 @@ async fn what_runs_for_long_on_a_handlers_yes_is_waited_for_and_can_be_cancelled
 }
 
 #[tokio::test]
-async fn a_turn_that_dies_behind_a_handlers_yes_is_gone_on_with_by_the_server() {
+async fn the_server_resumes_a_turn_that_died_after_a_handlers_approval() {
     let (desk, questions) = desk();
     let sweep = Duration::from_millis(20);
     let app = Embedded::asking(desk, |config| config.approval.sweep = sweep).await;
@@ -148,7 +148,7 @@ async fn a_turn_that_dies_behind_a_handlers_yes_is_gone_on_with_by_the_server() 
     let _response = app.client.begin(&thread, &json!({ "content": "go" })).await;
     let id = questions.answer(HandlerAnswer::approved()).await;
     app.client.becomes(&id, "executing").await;
-    // As if who runs the turn were gone; the tool runs on.
+    // Simulates the death of the turn's process. The tool keeps running.
     let closed = async || {
         app.rows.change("UPDATE runs SET lease_until = 1 WHERE status = 'running'").await.unwrap();
         let runs = app.rows.all("SELECT status FROM runs").await;

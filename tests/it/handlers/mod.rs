@@ -1,4 +1,4 @@
-//! Approval handlers: who is asked in the process itself about a call that is held, before the turn ends.
+//! Approval handlers: the process asks its own handler about a held call before the turn ends.
 
 mod answers;
 mod construction;
@@ -21,22 +21,22 @@ pub(crate) struct Desk {
     asked: mpsc::UnboundedSender<Question>,
 }
 
-/// What it is asked.
+/// The questions that the server asked the desk.
 #[derive(Clone)]
 pub(crate) struct Questions(Arc<Mutex<mpsc::UnboundedReceiver<Question>>>);
 
-/// One of them, while somebody waits for its answer.
+/// One question, while the server waits for its answer.
 pub(crate) struct Question {
     pub(crate) request: ApprovalRequest,
     answer: oneshot::Sender<Result<HandlerAnswer, HandlerError>>,
 }
 
-/// A desk, and what it is asked.
+/// A desk and its questions.
 pub(crate) fn desk() -> (Desk, Questions) {
     named("desk")
 }
 
-/// The same, by this name.
+/// A desk with this name and its questions.
 pub(crate) fn named(name: &str) -> (Desk, Questions) {
     let (asked, questions) = mpsc::unbounded_channel();
     (Desk { name: name.to_owned(), asked }, Questions(Arc::new(Mutex::new(questions))))
@@ -58,18 +58,18 @@ impl ApprovalHandler for Desk {
 }
 
 impl Questions {
-    /// The next one.
+    /// The next question.
     pub(crate) async fn next(&self) -> Question {
         let next = async { self.0.lock().await.recv().await.unwrap() };
-        tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("somebody is asked")
+        tokio::time::timeout(std::time::Duration::from_secs(30), next).await.expect("the handler is asked")
     }
 
-    /// Whether there is none.
+    /// Whether no question is open.
     pub(crate) async fn is_empty(&self) -> bool {
         self.0.lock().await.is_empty()
     }
 
-    /// Answers the next one so.
+    /// Gives this answer to the next question, and returns the id of its call.
     pub(crate) async fn answer(&self, answer: HandlerAnswer) -> String {
         let question = self.next().await;
         let id = question.id();
@@ -88,10 +88,10 @@ impl Question {
     }
 
     pub(crate) fn say(self, answer: HandlerAnswer) {
-        self.answer.send(Ok(answer)).expect("somebody waits for the answer");
+        self.answer.send(Ok(answer)).expect("the server waits for the answer");
     }
 
-    /// Comes back once nobody waits for an answer any more.
+    /// Completes once the server has dropped the question.
     pub(crate) async fn until_over(mut self) {
         let over = self.answer.closed();
         tokio::time::timeout(std::time::Duration::from_secs(30), over).await.expect("the question is over");
@@ -104,13 +104,13 @@ async fn office() -> (Embedded, Questions) {
     (Embedded::asking(desk, |_| {}).await, questions)
 }
 
-/// Has the model ask for calls of `pay` with these notes in one step, and say this behind them.
+/// Has the model call `pay` with these notes in one step, and say `then` after the outcomes.
 pub(crate) fn pays(app: &Embedded, notes: &[&str], then: &str) {
     let calls: Vec<_> = notes.iter().map(|note| call(note, "pay", &json!({ "note": note }))).collect();
     app.scene.calls(&calls).says(then);
 }
 
-/// A turn in which the model asks for one payment, and the desk answers so; and the call.
+/// Runs a turn with one payment, to which the desk gives this answer. Returns the turn and the call.
 async fn answered(app: &Embedded, questions: &Questions, answer: HandlerAnswer) -> (Turn, Value) {
     let thread = app.client.thread().await;
     pays(app, &["10"], "I see.");
@@ -118,13 +118,13 @@ async fn answered(app: &Embedded, questions: &Questions, answer: HandlerAnswer) 
     (turn, app.client.call(&id).await)
 }
 
-/// The words with which the `8:` lines tell of calls, in order.
+/// The `validated` values of the `8:` lines, in order.
 fn words(turn: &Turn) -> Vec<&str> {
     let told = turn.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
     told.map(|entry| entry["validated"].as_str().unwrap()).collect()
 }
 
-/// Who decided a call, from where, and how.
+/// The actor, the surface and the verdict of a call's decision.
 fn decided(call: &Value) -> [&str; 3] {
     ["by", "surface", "decision"].map(|key| call["decision"][key].as_str().unwrap_or_default())
 }

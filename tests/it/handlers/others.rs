@@ -1,4 +1,5 @@
-//! While a handler thinks others do as ever: people decide, other threads talk, the server goes on with what is its own.
+//! Other activity while a handler decides: people decide, other threads talk, the server resumes its own
+//! runs.
 
 use super::{decided, office, pays, words};
 use crate::runs::{approve, events_of, last_words, run_becomes, run_of};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_person_who_is_faster_decides_and_the_handler_is_asked_no_more() {
+async fn a_faster_person_decides_and_the_handlers_question_is_dropped() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     for (yes, word, state) in [(true, "approved", "succeeded"), (false, "rejected", "rejected")] {
@@ -29,7 +30,7 @@ async fn a_person_who_is_faster_decides_and_the_handler_is_asked_no_more() {
 }
 
 #[tokio::test]
-async fn who_is_first_wins_and_the_other_changes_nothing() {
+async fn the_first_of_handler_and_person_decides_and_the_other_changes_nothing() {
     let (app, questions) = office().await;
     for n in 0..8 {
         let thread = app.client.thread().await;
@@ -42,7 +43,7 @@ async fn who_is_first_wins_and_the_other_changes_nothing() {
                     if n % 2 == 0 {
                         tokio::task::yield_now().await;
                     }
-                    // Nobody waits for it where the person was faster.
+                    // The server has dropped the question if the person was faster.
                     drop(question.answer.send(Ok(HandlerAnswer::approved())));
                 },
                 app.client.reject(&id)
@@ -62,7 +63,7 @@ async fn who_is_first_wins_and_the_other_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_person_decides_what_the_handler_left_while_it_thinks_about_another() {
+async fn a_person_decides_a_deferred_call_while_the_handler_decides_another() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["1", "2"], "All told.");
@@ -83,7 +84,7 @@ async fn a_person_decides_what_the_handler_left_while_it_thinks_about_another() 
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_behind_its_handler_is_begun_by_nobody_else() {
+async fn a_run_that_its_own_turn_resumes_has_no_second_resumer() {
     let (desk, questions) = super::desk();
     let app = Embedded::asking(desk, |config| config.approval.sweep = Duration::from_millis(20)).await;
     let thread = app.client.thread().await;
@@ -92,7 +93,7 @@ async fn a_run_that_goes_on_behind_its_handler_is_begun_by_nobody_else() {
     let decides = async {
         let (first, second) = (questions.next().await, questions.next().await);
         let run = run_of(&app.client, &first.id()).await;
-        // At a route after which the server goes on.
+        // After a decision at this route the server resumes the run.
         assert_eq!(approve(&app.client, &first.id()).await.status, 200);
         assert_eq!(approve(&app.client, &second.id()).await.status, 200);
         let third = questions.next().await;
@@ -108,7 +109,7 @@ async fn a_run_that_goes_on_behind_its_handler_is_begun_by_nobody_else() {
     assert_eq!(turn.codes(), "fbcbc998eaa8efbc98ed", "{}", turn.raw);
     let waits = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!([id])));
-    // What was said about the first hold says nothing about this one: a page decides, and goes on itself.
+    // Decisions about the first hold do not apply to this one: a page decides, and continues the run itself.
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
     let other = app.client.thread().await;
     app.scene.forget();
@@ -124,14 +125,14 @@ async fn a_run_that_goes_on_behind_its_handler_is_begun_by_nobody_else() {
 }
 
 #[tokio::test]
-async fn another_threads_turn_waits_for_no_handler() {
+async fn a_turn_of_another_thread_does_not_wait_for_the_handler() {
     let (app, questions) = office().await;
     let (first, second) = (app.client.thread().await, app.client.thread().await);
     pays(&app, &["1"], "One.");
     let thinks = async {
         let question = questions.next().await;
         app.scene.forget();
-        // It talks, and holds, and is decided, while the handler thinks about the first.
+        // The second thread talks, holds a call and gets its decision while the handler decides the first.
         pays(&app, &["2"], "Two.");
         let (turn, _) =
             tokio::join!(app.client.say(&second, "pay"), questions.answer(HandlerAnswer::approved()));
@@ -144,7 +145,7 @@ async fn another_threads_turn_waits_for_no_handler() {
 }
 
 #[tokio::test]
-async fn as_many_handlers_think_at_once_as_there_are_threads_and_the_database_is_free() {
+async fn waiting_handlers_of_many_threads_hold_no_database_connection() {
     let (desk, questions) = super::desk();
     let app = Embedded::asking(desk, |config| config.database.max_connections = 2).await;
     let turns = (0..20).map(async |_| {
@@ -170,7 +171,7 @@ async fn as_many_handlers_think_at_once_as_there_are_threads_and_the_database_is
 }
 
 #[tokio::test]
-async fn a_clients_going_away_changes_nothing() {
+async fn a_client_disconnect_does_not_affect_the_handler() {
     let (app, questions) = office().await;
     for how in Leave::ALL {
         let thread = app.client.thread().await;
@@ -188,7 +189,7 @@ async fn a_clients_going_away_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_writes_on_meanwhile_is_told_that_a_turn_is_in_progress() {
+async fn a_message_while_a_handler_decides_gets_turn_in_progress() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Paid.");
@@ -203,7 +204,7 @@ async fn who_writes_on_meanwhile_is_told_that_a_turn_is_in_progress() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_asked_about_no_more_and_frees_what_waits() {
+async fn a_handlers_grant_covers_later_calls_and_approves_pending_ones() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["1", "2"], "Paid.");
@@ -221,14 +222,14 @@ async fn what_is_remembered_is_asked_about_no_more_and_frees_what_waits() {
     let grants = app.client.get(&format!("/sessions/{thread}/grants")).await.body;
     let [grant] = &grants["results"].as_array().unwrap()[..] else { panic!("{grants}") };
     assert_eq!(grant["granted_by"], "handler:desk");
-    // Nobody is asked about the next.
+    // The server asks no handler about the next call.
     pays(&app, &["3"], "Paid too.");
     let turn = app.client.say(&thread, "pay").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("fbc9aef0ed", "Paid too."));
     let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     let source = app.client.call(&id).await["decision"]["source"].clone();
     assert_eq!(source, json!(format!("remembered:{}", grant["grant_id"].as_str().unwrap())));
-    // It is revoked like any other.
+    // A client can revoke the grant like any other.
     let path = format!("/sessions/{thread}/grants/{}", grant["grant_id"].as_str().unwrap());
     assert_eq!(app.client.delete(&path).await.status, 204);
     pays(&app, &["4"], "No.");
@@ -238,14 +239,14 @@ async fn what_is_remembered_is_asked_about_no_more_and_frees_what_waits() {
 }
 
 #[tokio::test]
-async fn what_another_handler_had_remembered_counts_no_more() {
+async fn a_grant_of_another_handler_is_ignored() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["1"], "Paid.");
     let remember = HandlerAnswer::Approved { inputs: None, remember: Some(Remember::Session) };
     tokio::join!(app.client.say(&thread, "pay"), questions.answer(remember));
     let tools = crate::support::probes(&app.ledger);
-    // Its successor has another name; then it is back.
+    // A handler with another name replaces the first. Then the first returns.
     let (other, others) = super::named("counter");
     let app = app.redeploy_asking(other, tools, |_| {}).await;
     pays(&app, &["2"], "No.");

@@ -1,4 +1,4 @@
-//! A handler of one process, and others on the same Postgres.
+//! A handler in one process, with other processes on the same Postgres.
 
 use super::{desk, pays, words};
 use crate::runs::{last_words, run_becomes, run_of};
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::time::Duration;
 
 #[tokio::test]
-async fn on_postgres_a_page_reads_along_at_another_process_and_a_person_decides_there() {
+async fn on_postgres_a_page_attaches_at_another_process_and_a_person_decides_there() {
     let url = postgres().await;
     let change = |config: &mut Config| {
         config.database.url = url.clone().into();
@@ -62,7 +62,7 @@ async fn on_postgres_a_page_reads_along_at_another_process_and_a_person_decides_
 }
 
 #[tokio::test]
-async fn on_postgres_what_a_dead_processs_handler_was_asked_about_is_decided_elsewhere() {
+async fn on_postgres_a_call_of_a_dead_process_with_a_handler_is_decided_elsewhere() {
     let url = postgres().await;
     let change = |config: &mut Config| {
         config.database.url = url.clone().into();
@@ -76,7 +76,7 @@ async fn on_postgres_what_a_dead_processs_handler_was_asked_about_is_decided_els
     let _response = asks.client.begin(&thread, &json!({ "content": "pay" })).await;
     let question = questions.next().await;
     let id = question.id();
-    // As if who runs the turn were gone: its lease is over, and somebody else has closed it.
+    // Simulates the death of the turn's process: the lease ends, and a sweeper closes the turn.
     let over = async || {
         asks.rows.change("UPDATE runs SET lease_until = 1 WHERE status = 'running'").await.unwrap();
         let runs = asks.rows.all("SELECT status FROM runs").await;
@@ -91,11 +91,11 @@ async fn on_postgres_what_a_dead_processs_handler_was_asked_about_is_decided_els
 }
 
 #[tokio::test]
-async fn on_postgres_a_turn_that_was_taken_for_dead_leaves_its_run_to_whoever_goes_on() {
+async fn on_postgres_a_turn_that_was_reaped_leaves_its_run_to_the_resumer() {
     let url = postgres().await;
     let change = |config: &mut Config| config.database.url = url.clone().into();
     let (desk, questions) = desk();
-    // Only the other one looks for turns that are dead.
+    // Only the other process reaps dead turns during this test.
     let rarely = |config: &mut Config| {
         change(config);
         config.approval.sweep = Duration::from_hours(1);
@@ -116,7 +116,7 @@ async fn on_postgres_a_turn_that_was_taken_for_dead_leaves_its_run_to_whoever_go
         let lapse = format!("UPDATE runs SET lease_until = 1 WHERE run_id = '{run}'");
         assert_eq!(asks.rows.change(&lapse).await, Ok(1));
         run_becomes(&asks.client, &run, "failed").await;
-        // Whoever it is.
+        // Either process may resume the run.
         asks.scene.says("Waited.");
         other.scene.says("Waited.");
         asks.ledger.go.add_permits(1);

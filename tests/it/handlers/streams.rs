@@ -1,4 +1,5 @@
-//! The stream while a handler thinks: it stays open, tells that calls wait, and then what became of them.
+//! The stream while a handler decides: it stays open, reports that calls wait, and then reports their
+//! outcomes.
 
 use super::{office, pays};
 use crate::support::Embedded;
@@ -8,7 +9,7 @@ use reqwest::Response;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is read of a stream until it has said this, which is before its end.
+/// Reads a stream until these words arrive, which is before the end of the stream.
 async fn read_until(response: &mut Response, words: &str) -> String {
     let mut read = Vec::new();
     while !String::from_utf8_lossy(&read).contains(words) {
@@ -20,13 +21,13 @@ async fn read_until(response: &mut Response, words: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_stream_stays_open_tells_that_the_call_waits_and_that_the_server_lives() {
+async fn the_stream_stays_open_reports_the_pending_call_and_sends_keep_alives() {
     let (desk, questions) = super::desk();
     let app = Embedded::asking(desk, |config| config.stream.keep_alive = Duration::from_millis(50)).await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Paid.");
     let mut response = app.client.begin(&thread, &json!({ "content": "pay" })).await;
-    // Behind the annotation nothing but signs of life follow until the handler has answered: lines with nothing in them.
+    // After the annotation only keep-alives follow until the handler answers. A keep-alive is an empty line.
     let waits = read_until(&mut response, "\n\n\n").await;
     let question = questions.next().await;
     let told: String = waits.lines().filter_map(|line| line.chars().next()).collect();
@@ -37,7 +38,7 @@ async fn the_stream_stays_open_tells_that_the_call_waits_and_that_the_server_liv
     assert_eq!(codes, "a8ef0ed", "{waits}{rest}");
 }
 
-/// A turn of a page of this dialect in which the desk answers so.
+/// Runs a turn in this dialect in which the desk gives this answer to every call.
 async fn turn(dialect: &str, notes: &[&str], answer: HandlerAnswer) -> (UiTurn, Vec<String>) {
     let (app, questions) = office().await;
     pays(&app, notes, "I see.");
@@ -53,7 +54,7 @@ async fn turn(dialect: &str, notes: &[&str], answer: HandlerAnswer) -> (UiTurn, 
 }
 
 #[tokio::test]
-async fn a_page_of_6_or_7_reads_that_it_is_asked_and_then_the_outcome() {
+async fn a_page_of_6_or_7_reads_the_approval_request_and_then_the_outcome() {
     let (turn, ids) = turn("ui-v6", &["10"], HandlerAnswer::approved()).await;
     let expected = [
         "start",
@@ -89,7 +90,7 @@ async fn a_page_of_6_or_7_reads_that_it_is_asked_and_then_the_outcome() {
 }
 
 #[tokio::test]
-async fn a_page_of_5_reads_both_words_of_its_data_part() {
+async fn a_page_of_5_reads_both_values_of_its_data_part() {
     let (turn, ids) = turn("ui-v5", &["10"], HandlerAnswer::approved()).await;
     let parts = turn.all("data-tool-validation");
     let told: Vec<(&Value, &Value)> =
@@ -101,7 +102,7 @@ async fn a_page_of_5_reads_both_words_of_its_data_part() {
 }
 
 #[tokio::test]
-async fn who_reads_along_from_the_beginning_is_told_the_same() {
+async fn an_attached_reader_gets_the_same_stream_from_the_beginning() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     pays(&app, &["10"], "Paid.");
@@ -110,7 +111,7 @@ async fn who_reads_along_from_the_beginning_is_told_the_same() {
         let question = questions.next().await;
         let begun = app.client.http.get(&path).send().await.unwrap();
         assert_eq!(begun.status(), 200);
-        // A continuation reads along too: the turn is under way.
+        // A continuation attaches too, because the turn is running.
         let going_on = app.client.begin_to_go_on(&thread).await;
         question.say(HandlerAnswer::approved());
         tokio::join!(app.client.read_on(begun), app.client.read_on(going_on))
@@ -126,7 +127,7 @@ async fn who_reads_along_from_the_beginning_is_told_the_same() {
 }
 
 #[tokio::test]
-async fn with_a_handler_that_leaves_all_to_the_routes_a_hold_is_told_as_without_one() {
+async fn a_hold_streams_the_same_with_a_deferring_handler_as_without_a_handler() {
     let leaves_all = holdpoint::handlers::Closure::new("desk", async |_| Ok(HandlerAnswer::Deferred));
     let mut told = Vec::new();
     for app in [Embedded::start().await, Embedded::asking(leaves_all, |_| {}).await] {

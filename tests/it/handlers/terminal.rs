@@ -1,4 +1,4 @@
-//! The handler that asks at a terminal, whose lines a test types.
+//! The terminal handler, with a test at the keyboard.
 
 use super::{pays, words};
 use crate::support::{Embedded, eventually};
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What is typed; its end is the end of the input.
+/// The typed lines. The end of the channel is the end of the input.
 struct Keyboard(Receiver<String>);
 
 impl Read for Keyboard {
@@ -21,7 +21,7 @@ impl Read for Keyboard {
     }
 }
 
-/// What is shown.
+/// The text on the screen.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ impl Screen {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// Comes back once this is shown so often.
+    /// Completes once the text appears this often.
     async fn shows(&self, text: &str, times: usize) {
         eventually(text, async || (self.shown().matches(text).count() >= times).then_some(())).await;
     }
@@ -57,14 +57,14 @@ async fn sits(change: impl FnOnce(&mut Config)) -> (Embedded, Sender<String>, Sc
 }
 
 #[tokio::test]
-async fn who_sits_there_is_shown_the_call_and_decides_it() {
+async fn the_terminal_shows_the_call_and_takes_the_decision() {
     let (app, typed, screen) = sits(|_| {}).await;
     let thread = app.client.thread().await;
     for (line, word) in
         [("y", "approved"), ("n it is too much", "rejected"), ("c not now", "cancelled"), ("s", "approved")]
     {
         pays(&app, &["1\u{1b}[2K0\u{202e}\u{61c}\u{e0041}\u{fe0f}\u{ad}é"], "I see.");
-        // What is no answer is asked again.
+        // The terminal repeats its question after an unknown answer.
         typed.send("what?\n".to_owned()).unwrap();
         typed.send(format!("{line}\n")).unwrap();
         let turn = app.client.say(&thread, "pay").await;
@@ -79,7 +79,7 @@ async fn who_sits_there_is_shown_the_call_and_decides_it() {
 }
 
 #[tokio::test]
-async fn questions_come_one_after_the_other() {
+async fn the_terminal_asks_one_question_at_a_time() {
     let (app, typed, screen) = sits(|_| {}).await;
     let thread = app.client.thread().await;
     pays(&app, &["1", "2"], "All told.");
@@ -96,7 +96,7 @@ async fn questions_come_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_type_calls_are_left_to_the_routes() {
+async fn without_input_the_calls_stay_pending() {
     let (app, typed, _) = sits(|_| {}).await;
     drop(typed);
     let (_, id) = app.held("pay", "10").await;
@@ -108,7 +108,7 @@ async fn where_nobody_can_type_calls_are_left_to_the_routes() {
 }
 
 #[tokio::test]
-async fn what_is_typed_to_a_question_that_is_over_decides_nothing() {
+async fn an_answer_to_a_dropped_question_decides_nothing() {
     let (app, typed, screen) = sits(|_| {}).await;
     let thread = app.client.thread().await;
     pays(&app, &["1"], "Never.");
@@ -121,7 +121,7 @@ async fn what_is_typed_to_a_question_that_is_over_decides_nothing() {
     };
     let (turn, ()) = tokio::join!(app.client.say(&thread, "pay"), decides);
     assert_eq!(words(&turn), ["pending", "rejected"]);
-    // The next is shown only once the line to the first has been read.
+    // The terminal shows the next question only after it has read the line for the first.
     pays(&app, &["2"], "Paid.");
     let types = async {
         typed.send("n\n".to_owned()).unwrap();
@@ -134,7 +134,7 @@ async fn what_is_typed_to_a_question_that_is_over_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_is_cancelled_in_time() {
+async fn an_unanswered_question_is_cancelled_after_the_timeout() {
     let hurry = |config: &mut Config| config.approval.handler_timeout = Duration::from_millis(50);
     let (app, typed, screen) = sits(hurry).await;
     let thread = app.client.thread().await;

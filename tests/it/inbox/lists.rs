@@ -1,18 +1,18 @@
-//! What is listed, in which order, and by what it is chosen.
+//! The contents of the lists, their order and their filters.
 
 use super::{UNKNOWN, acme, ids, list, notes, office};
 use crate::support::{Embedded, call};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
-/// A thread below this one.
+/// A child thread of this one.
 async fn child_of(app: &Embedded, thread: &str) -> String {
     let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
     child["thread_id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_listed_call_has_what_a_person_needs_to_decide_it() {
+async fn a_listed_call_contains_the_fields_needed_to_decide_it() {
     let app = office().await;
     let (_, id) = app.held("pay", "10").await;
     let [listed] = &list(&app.client, "/approvals").await[..] else { panic!("one call waits") };
@@ -31,7 +31,7 @@ async fn a_listed_call_has_what_a_person_needs_to_decide_it() {
 }
 
 #[tokio::test]
-async fn only_calls_that_a_person_was_asked_about_are_listed_by_how_they_stand() {
+async fn only_held_calls_are_listed_by_state() {
     let app = office().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[
@@ -75,7 +75,7 @@ async fn only_calls_that_a_person_was_asked_about_are_listed_by_how_they_stand()
 }
 
 #[tokio::test]
-async fn pages_are_newest_first_and_go_on_where_the_last_ended_whatever_is_decided_meanwhile() {
+async fn pages_are_newest_first_and_continue_after_the_last_whatever_is_decided_meanwhile() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let mut expected = Vec::new();
@@ -90,7 +90,7 @@ async fn pages_are_newest_first_and_go_on_where_the_last_ended_whatever_is_decid
         let answer = chief.get(&path).await;
         let page = answer.body["results"].as_array().unwrap().clone();
         seen.extend(page.iter().map(|call| call["tool_call_id"].as_str().unwrap().to_owned()));
-        // What was seen goes away, and the next page is the next.
+        // A listed call is decided and leaves the list; the next page still follows the last one.
         chief.reject(&expected[seen.len() - 1]).await;
         let more = answer.body["has_more"].as_bool().unwrap();
         assert_eq!((more, page.len()), (seen.len() < expected.len(), if more { 3 } else { 2 }));
@@ -140,7 +140,7 @@ async fn a_list_is_narrowed_to_a_tool_and_to_a_session_with_all_its_threads() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_in_nobodys_list() {
+async fn a_call_of_a_deleted_thread_is_in_no_list() {
     let app = office().await;
     let (root, _) = app.held("pay", "1").await;
     let child = child_of(&app, &root).await;
@@ -154,7 +154,7 @@ async fn what_is_deleted_is_in_nobodys_list() {
 }
 
 #[tokio::test]
-async fn a_call_whose_tool_is_gone_is_listed_and_nobodys_yes_would_count() {
+async fn a_call_of_a_removed_tool_is_listed_and_cannot_be_approved() {
     let app = office().await;
     let (_, id) = app.held("mumble", "1").await;
     let alice = crate::support::token::token("acme", "alice", &[]);
@@ -167,7 +167,7 @@ async fn a_call_whose_tool_is_gone_is_listed_and_nobodys_yes_would_count() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_wrongly_is_named() {
+async fn an_invalid_query_parameter_is_named_in_the_error() {
     let app = office().await;
     let (thread, _) = app.held("pay", "1").await;
     for (query, field) in [

@@ -1,11 +1,11 @@
-//! Who sees a call, and who may decide it: for every way to stand to it.
+//! Visibility and approval rights of a call, for every relation of a user to the call.
 
 use super::{UNKNOWN, acme, ids, list, office};
 use crate::support::{Client, Embedded};
 use serde_json::json;
 
-/// What somebody finds of a call: whether it is listed, whether their yes would count, and the statuses of their looking
-/// at it, of their yes and of their no.
+/// The access that a user has to a call: whether it is listed, whether the user can decide it, and the
+/// statuses of a read, an approval and a rejection.
 type Found = (bool, Option<bool>, u16, u16, u16);
 
 const DECIDES: Found = (true, Some(true), 200, 200, 200);
@@ -13,7 +13,7 @@ const ONLY_REJECTS: Found = (true, Some(false), 200, 403, 200);
 const LOOKS: Found = (true, Some(false), 200, 403, 403);
 const NOTHING: Found = (false, None, 404, 404, 404);
 
-/// What this client finds of such a call, on every route that lists it.
+/// The access that this client has to such a call, on every route that lists it.
 async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> Found {
     let (thread, yes) = app.held(tool, &format!("yes of {who}")).await;
     let (_, no) = app.held(tool, &format!("no of {who}")).await;
@@ -46,7 +46,7 @@ async fn found(app: &Embedded, client: &Client, tool: &str, who: &str) -> Found 
 }
 
 #[tokio::test]
-async fn who_sees_and_decides_a_call_follows_from_how_they_stand_to_it_and_to_its_tool() {
+async fn visibility_and_approval_rights_follow_from_the_users_relation_to_the_call_and_its_tool() {
     let app = office().await;
     let of_other = |user: &str, roles: &[&str]| app.client.as_user("other", user, roles);
     for (who, client, [pay, refuse, mumble]) in [
@@ -84,11 +84,11 @@ async fn an_operator_reads_every_call_of_their_tenant_and_cancels_none() {
         );
         assert_eq!(admin.post(&format!("/tool_calls/{id}/cancel"), &json!({})).await.status, 404);
     }
-    assert_eq!(admin.approve(&looked).await.status, 404, "nobody was asked about it");
+    assert_eq!(admin.approve(&looked).await.status, 404, "the call was not held");
     assert_eq!(admin.get(&format!("/threads/{thread}/messages")).await.status, 404, "calls are all they see");
     assert_eq!(ids(&admin, &format!("/threads/{thread}/approvals")).await, [held]);
     let empty = app.client.thread().await;
     assert_eq!(ids(&admin, &format!("/sessions/{empty}/approvals")).await, Vec::<String>::new());
     assert_eq!(app.client.delete(&format!("/threads/{thread}")).await.status, 204);
-    assert_eq!(admin.get(&format!("/tool_calls/{looked}")).await.status, 404, "what is deleted is nobody's");
+    assert_eq!(admin.get(&format!("/tool_calls/{looked}")).await.status, 404, "a deleted call is not found");
 }

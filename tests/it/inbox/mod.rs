@@ -1,4 +1,4 @@
-//! The inbox: which calls somebody is shown, and what they may do with each.
+//! The inbox: the calls that a user can see, and the actions that the user may take on each.
 
 mod lists;
 mod matrix;
@@ -15,8 +15,9 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A server that speaks for `alice` of `acme`. A `chief` approves what it would `pay` or `refuse`, and for `refuse`
-/// another person is wanted than who asked; nobody but the user approves what it would `mumble`; an `admin` operates it.
+/// A server whose client is `alice` of `acme`. A `chief` approves calls of `pay` and `refuse`; `refuse`
+/// requires an approver other than the requester. Only the user approves calls of `mumble`. An `admin`
+/// operates the server.
 async fn office() -> Embedded {
     let mut app = Embedded::with(|config: &mut Config| {
         with_tokens(config);
@@ -30,12 +31,12 @@ async fn office() -> Embedded {
     app
 }
 
-/// This user of the tenant `acme`.
+/// A client for this user of the tenant `acme`.
 fn acme(app: &Embedded, user: &str, roles: &[&str]) -> Client {
     app.client.as_user("acme", user, roles)
 }
 
-/// The list at this path, which is whole.
+/// The whole list at this path.
 async fn list(client: &Client, path: &str) -> Vec<Value> {
     let answer = client.get(path).await;
     assert_eq!((answer.status, &answer.body["has_more"]), (200, &Value::Bool(false)), "{path}: {answer:?}");

@@ -1,4 +1,4 @@
-//! What is answered in time, and by one page.
+//! Answers that arrive in time, from one page.
 
 use super::{GOES_ON, Page, no, row, run_status, told, yes};
 use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_user};
@@ -6,7 +6,7 @@ use crate::support::{Embedded, call};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_yes_in_a_post_runs_the_call_once_and_the_same_message_goes_on() {
+async fn an_approval_in_a_post_runs_the_call_once_and_continues_the_same_message() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     app.scene.says("Paid.");
@@ -46,7 +46,7 @@ async fn answers_in_the_conversation_beside_the_last_message_are_read_in_both() 
 }
 
 #[tokio::test]
-async fn a_no_in_a_post_is_shown_as_one_and_the_model_reads_the_reason() {
+async fn a_rejection_in_a_post_streams_a_denial_and_the_model_reads_the_reason() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     app.scene.says("As you like.");
@@ -65,7 +65,7 @@ async fn a_no_in_a_post_is_shown_as_one_and_the_model_reads_the_reason() {
 }
 
 #[tokio::test]
-async fn of_two_calls_the_denied_one_is_told_first() {
+async fn of_two_calls_the_denied_one_is_streamed_first() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "a"), ("pay", "b")]).await;
     app.scene.says("Paid a, kept b.");
@@ -88,7 +88,7 @@ async fn of_two_calls_the_denied_one_is_told_first() {
 }
 
 #[tokio::test]
-async fn beside_a_cleared_call_the_held_one_is_settled_and_the_other_told_again() {
+async fn the_stream_settles_the_held_call_and_repeats_the_output_of_the_call_that_ran_unheld() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("look", "a"), ("pay", "b")]).await;
     assert_eq!(page.calls.len(), 1);
@@ -100,7 +100,7 @@ async fn beside_a_cleared_call_the_held_one_is_settled_and_the_other_told_again(
     ];
     let turn = app.client.ui_turn(&recorded("v6/j-auto-and-approval.2", &names)).await;
     assert_eq!((turn.kinds(), turn.text().as_str()), (GOES_ON.to_vec(), "Both."), "{}", turn.raw);
-    // Of the other a page that had left meanwhile has not seen the end.
+    // A page that left during the turn has not seen the output of the other call.
     let outputs: Vec<_> = turn.all("tool-output-available").into_iter().map(|it| &it["output"]).collect();
     assert_eq!(outputs, [&json!({ "seen": "a" }), &json!({ "paid": "b" })]);
     assert_eq!(told(&app), [r#"{"seen":"a"}"#, r#"{"paid":"b"}"#]);
@@ -108,7 +108,7 @@ async fn beside_a_cleared_call_the_held_one_is_settled_and_the_other_told_again(
 }
 
 #[tokio::test]
-async fn a_second_round_is_asked_in_the_stream_that_settles_the_first() {
+async fn the_stream_that_settles_the_first_hold_asks_about_the_second() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "a")]).await;
     app.scene.calls(&[call("b", "pay", &json!({ "note": "b" }))]);
@@ -145,7 +145,7 @@ async fn a_second_round_is_asked_in_the_stream_that_settles_the_first() {
 }
 
 #[tokio::test]
-async fn what_is_not_answered_is_asked_again_and_no_model_is_called() {
+async fn an_unanswered_call_is_asked_again_and_the_model_is_not_called() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "a"), ("pay", "b")]).await;
     let turn = page.posts(&[no(&page.calls[0], None)]).await;
@@ -157,7 +157,7 @@ async fn what_is_not_answered_is_asked_again_and_no_model_is_called() {
     assert_eq!(turn.one("finish")["finishReason"], "tool-calls");
     assert_eq!(app.scene.requests().len(), 1);
     assert_eq!(row(&app, &page.calls[1]).await, ["pending", "-", "-", "-"]);
-    // The first comes along in the page's history, as it was answered.
+    // The page posts the first answer again as a part of its history.
     app.scene.says("Paid b.");
     let turn = page.posts(&[no(&page.calls[0], None), yes(&page.calls[1])]).await;
     assert_eq!((turn.all("tool-output-denied").len(), turn.text().as_str()), (1, "Paid b."), "{}", turn.raw);
@@ -167,7 +167,7 @@ async fn what_is_not_answered_is_asked_again_and_no_model_is_called() {
 }
 
 #[tokio::test]
-async fn an_answer_together_with_a_new_message_is_taken_first_and_told_to_the_model() {
+async fn an_answer_posted_with_a_new_message_is_decided_first_and_reaches_the_model() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     app.scene.says("I see.");
@@ -177,13 +177,13 @@ async fn an_answer_together_with_a_new_message_is_taken_first_and_told_to_the_mo
     let turn = app.client.ui_turn(&body).await;
     let kinds: Vec<_> = GOES_ON.into_iter().filter(|kind| *kind != "tool-output-available").collect();
     assert_eq!((turn.kinds(), turn.text().as_str()), (kinds, "I see."), "{}", turn.raw);
-    assert_ne!(turn.message_id(), page.message, "no call is told in the stream of another message");
+    assert_ne!(turn.message_id(), page.message, "the stream of another message shows no call");
     assert_eq!(row(&app, &page.calls[0]).await, ["rejected", "reject", "user:local", "stream"]);
     assert_eq!(told(&app), ["Tool execution rejected by user. Reason: too much"]);
 }
 
 #[tokio::test]
-async fn an_answer_for_an_earlier_message_is_told_in_that_one_and_no_model_is_called() {
+async fn an_answer_for_an_earlier_message_settles_that_message_without_a_model_call() {
     let app = Embedded::start().await;
     for (answer, state, settled) in [
         (yes as fn(&str) -> _, "succeeded", "tool-output-available"),
@@ -204,7 +204,8 @@ async fn an_answer_for_an_earlier_message_is_told_in_that_one_and_no_model_is_ca
         assert_eq!(app.scene.requests().len(), asked);
         let runs = format!("runs WHERE thread_id = '{}' AND status = 'completed'", page.thread);
         assert_eq!(app.rows.count(&runs).await, 2, "neither waits");
-        // What the model was told otherwise, it is told in a note.
+        // The model reads the real outcome in a note, because an earlier request had another text for the
+        // call.
         app.scene.says("I see.");
         let next = ui_submit(&page.thread, &[ui_user("next", "so?")]);
         app.client.ui_turn(&next).await;

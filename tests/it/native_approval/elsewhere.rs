@@ -1,4 +1,4 @@
-//! What was decided, ended or continued elsewhere while the page was not looking.
+//! Calls that were decided, ended or continued elsewhere without the page.
 
 use super::{GOES_ON, Page, no, row, run_status, told, yes};
 use crate::support::ui::{UiTurn, ui_submit, ui_user};
@@ -7,14 +7,14 @@ use futures::future::join_all;
 use holdpoint::llm::ModelEvent;
 use serde_json::{Value, json};
 
-/// The chunks of a turn behind how the calls stand before it, but for what only those saw who read while it was written.
+/// The chunks of a turn that settle its calls, without the chunks that only a live reader gets.
 fn settled(turn: &UiTurn) -> Vec<&Value> {
     let live = ["tool-input-start", "tool-input-delta"];
     turn.chunks.iter().filter(|chunk| !live.contains(&chunk["type"].as_str().unwrap())).collect()
 }
 
 #[tokio::test]
-async fn inputs_that_were_edited_elsewhere_are_shown_again_before_the_output() {
+async fn inputs_edited_elsewhere_are_streamed_before_the_output() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let edit =
@@ -32,7 +32,7 @@ async fn inputs_that_were_edited_elsewhere_are_shown_again_before_the_output() {
 }
 
 #[tokio::test]
-async fn inputs_that_are_edited_elsewhere_while_the_page_waits_are_shown_as_well() {
+async fn inputs_edited_elsewhere_while_the_page_waits_are_streamed_too() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("wait_for_me", "a"), ("pay", "b")]).await;
     let begun = page.begins(&page.yes()).await;
@@ -56,7 +56,7 @@ async fn inputs_that_are_edited_elsewhere_while_the_page_waits_are_shown_as_well
 }
 
 #[tokio::test]
-async fn a_yes_that_lost_to_a_no_and_a_no_that_lost_to_a_yes_are_told_what_holds() {
+async fn a_late_contrary_answer_gets_the_decision_that_was_made() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
     assert_eq!(app.client.reject(&page.calls[0]).await.status, 200);
@@ -77,7 +77,7 @@ async fn a_yes_that_lost_to_a_no_and_a_no_that_lost_to_a_yes_are_told_what_holds
 }
 
 #[tokio::test]
-async fn a_yes_that_comes_too_late_is_shown_as_an_error_and_a_no_as_a_no() {
+async fn a_late_approval_is_shown_as_an_error_and_a_late_rejection_as_a_denial() {
     for (says_yes, expected) in [(true, "tool-output-error"), (false, "tool-output-denied")] {
         for over in ["expired", "cancelled"] {
             let app = Embedded::start().await;
@@ -109,17 +109,17 @@ async fn a_yes_that_comes_too_late_is_shown_as_an_error_and_a_no_as_a_no() {
 }
 
 #[tokio::test]
-async fn a_tab_that_was_left_behind_by_another_becomes_whole() {
+async fn a_stale_tab_catches_up_with_another_tab() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
-    // The other tab goes on, up to another call.
+    // The other tab continues the run, up to another hold.
     assert_eq!(app.client.approve(&page.calls[0]).await.status, 200);
     app.scene.calls(&[call("2", "pay", &json!({ "note": "2" }))]);
     let other = page.posts(&[]).await;
     let second = other.pending();
     assert_eq!(second.len(), 1, "{}", other.raw);
     let stale = page.posts(&page.yes()).await;
-    // Then it is asked as one is that comes back to what waits.
+    // After the missed chunks, the stale tab gets the pending call again, like a page that returns to a hold.
     let (other_end, same) = settled(&other).split_last().map(|(end, same)| (*end, same.to_vec())).unwrap();
     let again = vec![other.one("tool-input-available"), other.one("tool-approval-request")];
     let (end, told) = stale.chunks.split_last().unwrap();
@@ -127,7 +127,7 @@ async fn a_tab_that_was_left_behind_by_another_becomes_whole() {
     assert_eq!(end["type"], other_end["type"]);
     assert_eq!(app.scene.requests().len(), 2);
 
-    // And to the end.
+    // Then the run completes.
     let yes_to_both = [yes(&page.calls[0]), yes(&second[0])];
     app.client.approve(&second[0]).await;
     app.scene.says("Both paid.");
@@ -160,7 +160,7 @@ async fn a_tab_that_was_left_behind_by_another_becomes_whole() {
 }
 
 #[tokio::test]
-async fn a_tab_that_was_left_behind_reads_along_with_the_turn_under_way_from_where_it_is() {
+async fn a_stale_tab_attaches_to_the_running_turn_from_its_own_position() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
     app.client.approve(&page.calls[0]).await;
@@ -187,7 +187,11 @@ async fn a_tab_that_was_left_behind_reads_along_with_the_turn_under_way_from_whe
         "finish-step",
     ];
     assert_eq!(stale.kinds()[..kinds.len()], kinds, "{}", stale.raw);
-    assert_eq!(stale.kinds()[kinds.len()..], GOES_ON[1..], "and how it stands, as the turn begins");
+    assert_eq!(
+        stale.kinds()[kinds.len()..],
+        GOES_ON[1..],
+        "and the state of the calls at the start of the turn"
+    );
     assert_eq!((stale.text().as_str(), app.scene.requests().len()), ("Both paid.", 3));
 }
 
@@ -205,7 +209,7 @@ async fn two_tabs_that_answer_at_once_run_the_call_once_and_are_both_settled() {
         }
         assert_eq!(app.scene.requests().len(), asked + 1, "one continuation");
         assert_eq!(row(&app, &page.calls[0]).await, ["succeeded", "approve", "user:local", "stream"]);
-        // As after a network's retry.
+        // Simulates a network retry.
         let again = page.posts(&answers).await;
         assert_eq!((again.kinds(), again.text().as_str()), (GOES_ON.to_vec(), "Paid."), "{}", again.raw);
         assert_eq!(again.chunks.last(), turns[0].chunks.last());
@@ -215,7 +219,7 @@ async fn two_tabs_that_answer_at_once_run_the_call_once_and_are_both_settled() {
 }
 
 #[tokio::test]
-async fn a_yes_and_a_no_at_once_are_both_told_the_one_that_holds() {
+async fn a_concurrent_approval_and_rejection_both_get_the_decision_that_was_made() {
     let app = Embedded::start().await;
     for round in 0..5 {
         let page = Page::holding(&app, &[("pay", &round.to_string())]).await;
@@ -235,7 +239,7 @@ async fn a_yes_and_a_no_at_once_are_both_told_the_one_that_holds() {
 }
 
 #[tokio::test]
-async fn an_answer_in_a_run_that_was_cancelled_is_settled_and_nothing_goes_on() {
+async fn an_answer_in_a_cancelled_run_is_settled_and_nothing_resumes() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "1")]).await;
     let run = app.rows.all("SELECT run_id FROM runs").await[0]["run_id"].as_str().unwrap().to_owned();
@@ -247,7 +251,7 @@ async fn an_answer_in_a_run_that_was_cancelled_is_settled_and_nothing_goes_on() 
 }
 
 #[tokio::test]
-async fn a_page_of_5_is_told_by_a_data_part_in_place_of_the_first() {
+async fn a_page_of_5_gets_the_outcomes_in_data_parts_that_replace_the_first_ones() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("1", "pay", &json!({ "note": "1" })), call("2", "pay", &json!({ "note": "2" }))]);
@@ -263,7 +267,8 @@ async fn a_page_of_5_is_told_by_a_data_part_in_place_of_the_first() {
     app.client.approve(first).await;
     let half = app.client.ui_turn_as("ui-v5", &page.body(&[])).await;
     let kinds = ["start", "tool-output-available", "tool-input-available", "data-tool-validation", "finish"];
-    // What still waits is shown anew: a page that put an output of its own there would post again, for ever.
+    // The server streams the pending call again. A page with an output of its own there would post again
+    // without end.
     assert_eq!(
         (half.kinds(), half.one("tool-input-available")["toolCallId"].clone()),
         (kinds.to_vec(), json!(second))
@@ -279,7 +284,7 @@ async fn a_page_of_5_is_told_by_a_data_part_in_place_of_the_first() {
 }
 
 #[tokio::test]
-async fn edited_inputs_are_not_shown_again_behind_words_that_broke_off() {
+async fn edited_inputs_are_not_streamed_again_after_an_answer_that_broke_off() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let edit =
@@ -289,7 +294,7 @@ async fn edited_inputs_are_not_shown_again_behind_words_that_broke_off() {
     let broken = page.posts(&page.yes()).await;
     assert_eq!((broken.all("tool-input-available").len(), broken.text().as_str()), (1, "Pa"));
     assert!(broken.error().unwrap().starts_with("upstream_error: "), "{}", broken.raw);
-    // The page would take them for those of another call.
+    // The page would take repeated inputs for those of another call.
     app.scene.says("Paid 9.");
     let again = page.posts(&[]).await;
     assert_eq!((again.kinds(), again.text().as_str()), (GOES_ON.to_vec(), "Paid 9."), "{}", again.raw);

@@ -1,5 +1,5 @@
-//! Answers to held calls inside a POST, as pages of AI SDK 6 and 7 give them. Such a page posts again, for ever, until it
-//! sees how each went.
+//! Answers to held calls inside a POST, as pages of AI SDK 6 and 7 send them. Such a page posts again without
+//! end until it sees the outcome of every call.
 
 mod deciding;
 mod elsewhere;
@@ -11,7 +11,7 @@ use crate::support::{Client, Embedded, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
-/// What a stream says that goes on behind one outcome, in words.
+/// The chunk types of a stream that continues after one outcome with words.
 const GOES_ON: [&str; 8] = [
     "start",
     "tool-output-available",
@@ -33,7 +33,7 @@ struct Page {
 }
 
 impl Page {
-    /// One where a person asked for these calls of tools, by their notes.
+    /// A page whose user asked for these calls, given as tools and notes.
     async fn holding(app: &Embedded, calls: &[(&str, &str)]) -> Self {
         let thread = app.client.thread().await;
         Self::holding_in(app, thread, calls).await
@@ -51,7 +51,7 @@ impl Page {
         Self { client: app.client.clone(), thread, message, calls }
     }
 
-    /// What it posts by itself once the person has answered so.
+    /// The body that the page posts by itself after these answers of its user.
     fn body(&self, answers: &[Value]) -> Value {
         let messages = [ui_user("u", "words"), ui_assistant(&self.message, &json!(answers))];
         ui_submit_at(&self.thread, &messages, &self.message)
@@ -61,12 +61,12 @@ impl Page {
         self.client.ui_turn_in(&self.thread, &self.body(answers)).await
     }
 
-    /// The same: there is a response once the server has seen how the thread stands.
+    /// Posts the same body. The response starts once the server has read the state of the thread.
     async fn begins(&self, answers: &[Value]) -> reqwest::Response {
         self.client.begin(&self.thread, &self.body(answers)).await
     }
 
-    /// A yes to the first call.
+    /// An approval of the first call.
     fn yes(&self) -> [Value; 1] {
         [yes(&self.calls[0])]
     }
@@ -84,7 +84,7 @@ fn no(id: &str, reason: Option<&str>) -> Value {
     answer
 }
 
-/// How the call stands in the rows, and the decision on it: state, verdict, who and where.
+/// The stored state of the call, and the verdict, actor and surface of its decision.
 async fn row(app: &Embedded, id: &str) -> [String; 4] {
     let sql = format!(
         "SELECT state, verdict, actor, surface FROM tool_calls LEFT JOIN decisions USING (tool_call_id)
@@ -98,7 +98,7 @@ async fn row(app: &Embedded, id: &str) -> [String; 4] {
     })
 }
 
-/// What the model was told of calls in its last request.
+/// The tool results in the last request to the model.
 fn told(app: &Embedded) -> Vec<String> {
     let requests = app.scene.requests();
     let answers = requests.last().unwrap().messages.iter().filter_map(|message| match message {
@@ -108,7 +108,7 @@ fn told(app: &Embedded) -> Vec<String> {
     answers.collect()
 }
 
-/// How the latest run of the thread stands.
+/// The status of the latest run of the thread.
 async fn run_status(app: &Embedded, thread: &str) -> Value {
     let sql = format!("SELECT status FROM runs WHERE thread_id = '{thread}' ORDER BY created_at DESC");
     app.rows.all(&sql).await[0]["status"].clone()

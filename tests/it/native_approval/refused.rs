@@ -1,4 +1,4 @@
-//! Answers that are not taken: a request that only goes on is refused, or the person is asked again.
+//! Refused answers: the server refuses a request that only continues, or asks the person again.
 
 use super::{Page, no, row, yes};
 use crate::support::token::with_tokens;
@@ -8,7 +8,7 @@ use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
 use serde_json::json;
 
-/// A server that speaks for `alice` of `acme`, where `refuse` wants another person than who asked.
+/// A server with a client for `alice` of `acme`. Calls of `refuse` need the approval of another person.
 async fn office() -> Embedded {
     let mut app = Embedded::with(|config: &mut Config| {
         with_tokens(config);
@@ -24,7 +24,7 @@ async fn office() -> Embedded {
 const PENDING: [&str; 4] = ["pending", "-", "-", "-"];
 
 #[tokio::test]
-async fn an_answer_in_another_thread_or_of_another_user_is_none() {
+async fn an_answer_in_another_thread_or_from_another_user_is_ignored() {
     let app = office().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let other = Page::holding(&app, &[("pay", "11")]).await;
@@ -35,11 +35,11 @@ async fn an_answer_in_another_thread_or_of_another_user_is_none() {
         "{}",
         turn.raw
     );
-    assert_eq!(turn.pending(), other.calls, "no call of another message is told");
+    assert_eq!(turn.pending(), other.calls, "the stream shows no call of another message");
     for (tenant, user, roles) in [("acme", "bob", &["chief"][..]), ("other", "alice", &[])] {
         let bob = app.client.as_user(tenant, user, roles);
         assert_eq!(bob.ui_turn_in(&page.thread, &page.body(&page.yes())).await.status, 404);
-        // Who approves the tool's calls does so by their own routes, not in a thread that is another's.
+        // An approver decides through the approval routes, not in a thread of another user.
         let thread = bob.thread().await;
         let refused = bob.ui_turn_in(&thread, &page.body(&page.yes())).await;
         assert_eq!(refused.refused(), (409, "nothing_to_continue".to_owned()));
@@ -55,7 +55,7 @@ async fn an_answer_in_another_thread_or_of_another_user_is_none() {
 }
 
 #[tokio::test]
-async fn who_may_not_approve_is_refused_and_may_still_say_no() {
+async fn a_user_who_may_not_approve_is_refused_and_may_still_reject() {
     let app = office().await;
     let page = Page::holding(&app, &[("refuse", "10")]).await;
     for _ in 0..2 {
@@ -69,7 +69,7 @@ async fn who_may_not_approve_is_refused_and_may_still_say_no() {
 }
 
 #[tokio::test]
-async fn what_can_be_read_as_a_yes_and_as_a_no_is_neither() {
+async fn an_answer_with_repeated_keys_is_refused_and_decides_nothing() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "10")]).await;
     let body = page.body(&page.yes()).to_string();
@@ -90,7 +90,7 @@ async fn what_can_be_read_as_a_yes_and_as_a_no_is_neither() {
         assert!(turn.raw.contains("stands twice"), "{}", turn.raw);
         assert_eq!(row(&app, call).await, PENDING);
     }
-    // Nobody stores what else the page remembers.
+    // The server does not store the other messages in the page's history.
     app.scene.says("Paid.");
     let mut odd = page.body(&page.yes());
     odd["messages"][0] = ui_user("u", "a\0b");
@@ -98,7 +98,7 @@ async fn what_can_be_read_as_a_yes_and_as_a_no_is_neither() {
 }
 
 #[tokio::test]
-async fn where_some_are_taken_the_others_are_asked_again() {
+async fn refused_answers_beside_accepted_ones_are_asked_again() {
     let app = office().await;
     let page = Page::holding(&app, &[("refuse", "a"), ("pay", "b")]).await;
     let answers = [yes(&page.calls[0]), yes(&page.calls[1])];
@@ -125,12 +125,12 @@ async fn a_refusal_does_not_stop_a_new_message() {
 }
 
 #[tokio::test]
-async fn only_new_answers_count_and_too_many_in_a_minute_are_refused() {
+async fn only_new_answers_count_towards_the_rate_limit() {
     let app = Embedded::with(|config| config.limits.decisions_per_minute = Some(1)).await;
     let page = Page::holding(&app, &[("pay", "1"), ("pay", "2")]).await;
     let answers = [no(&page.calls[0], None), yes(&page.calls[1])];
     let kinds = ["start", "tool-output-denied", "tool-input-available", "tool-approval-request", "finish"];
-    // Behind the first of these, only what is no news.
+    // The second and the third request contain no new answer.
     for answers in [&answers[..], &answers[..1], &answers[..1]] {
         let turn = page.posts(answers).await;
         assert_eq!(
@@ -145,13 +145,13 @@ async fn only_new_answers_count_and_too_many_in_a_minute_are_refused() {
     assert!(turn.raw.contains("More than 1 decisions in a minute."), "{}", turn.raw);
     let seconds: u32 = turn.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds), "{seconds}");
-    assert_eq!(app.client.approve(&page.calls[1]).await.status, 429, "of one pace with the other route");
+    assert_eq!(app.client.approve(&page.calls[1]).await.status, 429, "both routes share one rate limit");
     assert_eq!(row(&app, &page.calls[1]).await, PENDING);
     assert_eq!((app.ledger.lines().len(), app.rows.count("decisions").await), (0, 1));
 }
 
 #[tokio::test]
-async fn of_many_new_answers_so_many_are_taken_at_once() {
+async fn at_most_limits_batch_new_answers_are_accepted_per_request() {
     let app = Embedded::with(|config| config.limits.batch = 2).await;
     let page = Page::holding(&app, &[("pay", "1"), ("pay", "2"), ("pay", "3")]).await;
     let answers: Vec<_> = page.calls.iter().map(|id| no(id, None)).collect();
@@ -164,7 +164,7 @@ async fn of_many_new_answers_so_many_are_taken_at_once() {
 }
 
 #[tokio::test]
-async fn a_yes_to_a_tool_that_is_gone_or_takes_something_else_is_refused_and_waits() {
+async fn an_approval_for_a_missing_or_changed_tool_is_refused_and_the_call_stays_pending() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("pay", "123456")]).await;
     let app = app.redeploy(ToolRegistry::new()).await;
@@ -185,7 +185,7 @@ async fn a_yes_to_a_tool_that_is_gone_or_takes_something_else_is_refused_and_wai
 }
 
 #[tokio::test]
-async fn an_answer_to_what_nobody_was_asked_about_settles_nothing() {
+async fn an_answer_for_a_call_that_was_never_held_settles_nothing() {
     let app = Embedded::start().await;
     let page = Page::holding(&app, &[("look", "a"), ("pay", "b")]).await;
     let cleared = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE name = 'look'").await;

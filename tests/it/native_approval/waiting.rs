@@ -1,4 +1,4 @@
-//! Calls that take their time: the page waits for them, or is told that it cannot.
+//! Slow calls: the page waits for them, or learns that it cannot.
 
 use super::{GOES_ON, Page, row, run_status, yes};
 use crate::support::ui::{UiTurn, ui_submit, ui_user};
@@ -6,11 +6,11 @@ use crate::support::{Embedded, LEASE, UNKNOWN, call, probes};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Nobody waits this short for anything that takes any time.
+/// A duration shorter than any slow call of these tests.
 const SHORT: Duration = Duration::from_millis(50);
 
 #[tokio::test]
-async fn the_stream_stays_open_for_a_slow_tool_longer_than_a_decider_waits() {
+async fn the_stream_stays_open_for_a_slow_tool_longer_than_approval_wait() {
     let app = Embedded::with(|config| {
         config.approval.wait = SHORT;
         config.stream.keep_alive = SHORT;
@@ -36,7 +36,7 @@ async fn the_stream_stays_open_for_a_slow_tool_longer_than_a_decider_waits() {
 }
 
 #[tokio::test]
-async fn pages_of_4_are_told_after_the_time_that_a_decider_waits() {
+async fn a_page_of_4_gets_an_answer_after_approval_wait() {
     let app = Embedded::with(|config| config.approval.wait = SHORT).await;
     let (thread, id) = app.held("wait_for_me", "10").await;
     assert_eq!(app.client.approve(&id).await.status, 202);
@@ -46,7 +46,7 @@ async fn pages_of_4_are_told_after_the_time_that_a_decider_waits() {
 }
 
 #[tokio::test]
-async fn a_tool_that_takes_too_long_is_shown_so_and_the_message_goes_on() {
+async fn a_tool_timeout_is_shown_as_an_error_and_the_message_continues() {
     let app = Embedded::with(|config| config.tools.timeout = SHORT).await;
     let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
     app.scene.says("Who knows.");
@@ -59,7 +59,7 @@ async fn a_tool_that_takes_too_long_is_shown_so_and_the_message_goes_on() {
 }
 
 #[tokio::test]
-async fn what_nobody_begins_ends_the_wait_in_an_error_and_the_run_still_waits() {
+async fn a_call_that_no_process_claims_ends_the_wait_with_an_error_and_the_run_still_waits() {
     let app = Embedded::with(|config| {
         config.tools.timeout = SHORT;
         config.approval.lease = LEASE;
@@ -67,12 +67,12 @@ async fn what_nobody_begins_ends_the_wait_in_an_error_and_the_run_still_waits() 
     })
     .await;
     let page = Page::holding(&app, &[("pay", "10"), ("pay", "11")]).await;
-    // The yes of a process that went away, so lately that no other takes it up.
+    // The approval of a process that died so recently that no other process claims the call yet.
     let [first, second] = &page.calls[..] else { panic!("{:?}", page.calls) };
     app.commit_yes(first, "expires_at", "expires_at").await;
     let begun = Instant::now();
     let turn = page.posts(&[yes(first)]).await;
-    assert!(begun.elapsed() >= LEASE, "as long as a tool may take, and another process to begin it");
+    assert!(begun.elapsed() >= LEASE, "the wait covers the tool timeout and the claim by another process");
     let kinds = ["start", "tool-input-available", "tool-approval-request", "message-metadata", "error"];
     assert_eq!(turn.kinds(), kinds, "{}", turn.raw);
     assert_eq!(turn.pending(), [second.as_str()]);
@@ -84,7 +84,7 @@ async fn what_nobody_begins_ends_the_wait_in_an_error_and_the_run_still_waits() 
 }
 
 #[tokio::test]
-async fn a_server_that_stops_ends_the_wait_and_says_what_it_knows() {
+async fn a_stopping_server_ends_the_wait_and_reports_the_known_outcomes() {
     let app = Embedded::with(|config| config.server.grace = SHORT).await;
     let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
     let begun = page.begins(&page.yes()).await;
@@ -104,7 +104,7 @@ async fn a_server_that_stops_ends_the_wait_and_says_what_it_knows() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_call_of_the_turn_under_way_waits_for_that_turn() {
+async fn an_answer_for_a_call_of_the_running_turn_waits_for_that_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene
@@ -129,7 +129,7 @@ async fn an_answer_to_a_call_of_the_turn_under_way_waits_for_that_turn() {
 }
 
 #[tokio::test]
-async fn where_no_turn_may_begin_behind_the_wait_the_page_is_told_so() {
+async fn a_page_gets_an_error_if_no_turn_may_start_after_the_wait() {
     let app = Embedded::with(|config| config.limits.turns_per_minute = Some(1)).await;
     let page = Page::holding(&app, &[("wait_for_me", "10")]).await;
     let begun = page.begins(&page.yes()).await;

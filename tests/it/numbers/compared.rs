@@ -1,4 +1,4 @@
-//! Integers beyond 2^53 that a double would make one.
+//! Integers beyond 2^53 that are equal as doubles.
 
 use super::{allow, call_of, calls, edit, held, server};
 use crate::support::token::with_tokens;
@@ -9,7 +9,7 @@ const ASKED: &str = r#"{"account":9007199254740993}"#;
 const NEIGHBOUR: &str = r#"{"account":9007199254740992}"#;
 
 #[tokio::test]
-async fn an_edit_of_the_last_digit_is_an_edit_and_runs() {
+async fn an_edit_of_the_last_digit_counts_as_an_edit_and_runs() {
     let (app, ran) = server(allow).await;
     let (_, id) = held(&app, "transfer", ASKED).await;
     let answer = app.client.validate(&edit(&id, NEIGHBOUR)).await;
@@ -23,7 +23,7 @@ async fn an_edit_of_the_last_digit_is_an_edit_and_runs() {
 }
 
 #[tokio::test]
-async fn another_last_digit_is_another_decision() {
+async fn an_approval_with_another_last_digit_is_another_decision() {
     let (app, ran) = server(allow).await;
     let (_, id) = held(&app, "transfer", ASKED).await;
     assert_eq!(app.client.approve(&id).await.body["state"], "succeeded");
@@ -45,7 +45,7 @@ async fn a_call_for_another_account_is_no_duplicate() {
 }
 
 #[tokio::test]
-async fn a_grant_of_equal_inputs_is_of_the_same_account_alone() {
+async fn a_grant_for_equal_inputs_covers_the_same_account_only() {
     let (app, ran) = server(|config| {
         allow(config);
         config.approval.remember_inputs = RememberInputs::Equal;

@@ -1,22 +1,22 @@
-//! Numbers to try, and what each means.
+//! Random texts of numbers, and the value of each.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
 use proptest::{prop_oneof, sample::select};
 use serde_json::Value;
 
-/// The value of a number, in this process and in a page's.
+/// The value of a number, in this process or in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Integer(i128),
-    /// With a fraction, by the bits of the double.
+    /// A number with a fraction, as the bits of the double.
     Fraction(u64),
-    /// Further from zero than this test can count, by the bits of the double.
+    /// A number beyond the range of this test, as the bits of the double.
     Huge(u64),
 }
 
 impl Meaning {
-    /// Of the text of a JSON number; `None` for an integer that no integer of 64 bits holds.
+    /// The value of the text of a JSON number. `None` for an integer that no 64-bit integer type holds.
     pub(super) fn of(text: &str) -> Option<Self> {
         if text.contains(['.', 'e', 'E']) || text == "-0" {
             return Some(Self::of_double(text.parse().unwrap()));
@@ -25,7 +25,7 @@ impl Meaning {
         (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&integer).then_some(Self::Integer(integer))
     }
 
-    /// As JavaScript reads it: every number is a double.
+    /// The value that JavaScript reads: every number is a double.
     pub(super) fn on_a_page(value: &Value) -> Self {
         Self::of_double(value.as_f64().unwrap())
     }
@@ -46,15 +46,15 @@ impl Meaning {
     }
 }
 
-/// What a page sends back that it was shown: JavaScript writes a double below 1e21 without an exponent, and none with
-/// `.0` (ECMA-262, Number::toString).
+/// The text that a page sends back for a number that it was shown. JavaScript writes a double below 1e21
+/// without an exponent, and never with `.0` (ECMA-262, Number::toString).
 pub(super) fn echoed(value: &Value) -> String {
     let double = value.as_f64().unwrap();
     if double == 0.0 { "0".to_owned() } else { ryu_js::Buffer::new().format_finite(double).to_owned() }
 }
 
-/// Whether a page shows the number that this text means here: an integer that JavaScript holds as such, or a double of
-/// which the page's digits mean that double again.
+/// Whether a page shows the exact value of this text: an integer that JavaScript holds exactly, or a double
+/// whose digits in the page parse to the same double here.
 pub(super) fn is_shown_exactly(text: &str) -> bool {
     let Some(meaning) = Meaning::of(text) else { return false };
     let integer = !text.contains(['.', 'e', 'E']) && text != "-0";
@@ -64,7 +64,7 @@ pub(super) fn is_shown_exactly(text: &str) -> bool {
     }
 }
 
-/// So many texts of numbers, the same in every run.
+/// This many texts of numbers, the same in every run.
 pub(super) fn drawn(count: usize) -> Vec<String> {
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
@@ -89,7 +89,7 @@ pub(super) fn drawn(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_is_drawn_has_every_kind_of_number() {
+fn the_drawn_numbers_contain_every_kind() {
     let all = drawn(120);
     let meanings: Vec<_> = all.iter().map(|text| Meaning::of(text)).collect();
     let is = |wanted: fn(&Meaning) -> bool| meanings.iter().flatten().any(wanted);

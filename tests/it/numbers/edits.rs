@@ -1,10 +1,10 @@
-//! Edits follow the rule of held calls, on every surface that takes them.
+//! Edits follow the number rule of held calls, on every surface that accepts them.
 
 use super::{allow, edit, held, server};
 use crate::support::{Embedded, Socket};
 use serde_json::{Value, json};
 
-/// What is answered to an approval with these inputs, given as text, by each surface that takes inputs.
+/// The answers of each surface that accepts inputs to an approval with these inputs, given as text.
 async fn answers(app: &Embedded, id: &str, inputs: &str) -> Vec<(u64, Value)> {
     let run = app.client.call(id).await["run_id"].as_str().unwrap().to_owned();
     let body = format!(r#"{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{inputs}}}"#);
@@ -28,7 +28,7 @@ async fn an_edit_with_an_integer_that_a_page_cannot_show_is_refused_by_its_point
             assert_eq!(body["error"]["details"]["errors"][0]["pointer"], "/to/1/a~1b", "{n}: {body}");
         }
     }
-    // A body about several calls is refused whole, by its field.
+    // A body with several decisions is refused as a whole, with the field.
     let several = format!(
         r#"{{"decisions":[{{"toolCallId":"{id}","isValidated":true,"validatedInputs":{{"to":99999999999999999999}}}}]}}"#
     );
@@ -41,7 +41,7 @@ async fn an_edit_with_an_integer_that_a_page_cannot_show_is_refused_by_its_point
 }
 
 #[tokio::test]
-async fn where_they_are_allowed_an_edit_may_have_such_integers() {
+async fn an_edit_may_contain_large_integers_if_they_are_allowed() {
     let (app, ran) = server(allow).await;
     let (_, id) = held(&app, "transfer", r#"{"to":1}"#).await;
     let edited = app.client.validate(&edit(&id, r#"{"to":9007199254740993}"#)).await;
@@ -50,7 +50,7 @@ async fn where_they_are_allowed_an_edit_may_have_such_integers() {
 }
 
 #[tokio::test]
-async fn a_page_that_writes_a_large_double_as_an_integer_has_not_changed_it() {
+async fn a_large_double_that_a_page_writes_as_an_integer_is_not_an_edit() {
     let (app, ran) = server(|_| {}).await;
     let (_, id) = held(&app, "transfer", r#"{"grams":1e16,"to":1}"#).await;
     let same = edit(&id, r#"{"grams":10000000000000000,"to":1.0}"#);
@@ -60,7 +60,11 @@ async fn a_page_that_writes_a_large_double_as_an_integer_has_not_changed_it() {
 
     let (_, id) = held(&app, "transfer", r#"{"grams":1e16,"to":1}"#).await;
     let other = edit(&id, r#"{"grams":10000000000000000,"to":2}"#);
-    assert_eq!(app.client.validate(&other).await.body["state"], "succeeded", "it was shown before");
+    assert_eq!(
+        app.client.validate(&other).await.body["state"],
+        "succeeded",
+        "the page was shown this number"
+    );
     assert_eq!(ran.last(), r#"{"grams":10000000000000000,"to":2}"#);
     let (_, id) = held(&app, "transfer", r#"{"grams":1e16,"to":1}"#).await;
     let other = edit(&id, r#"{"grams":10000000000000002,"to":1}"#);

@@ -9,7 +9,7 @@ use holdpoint::config::{ApprovalRule, Config, RememberInputs, RuleCondition, Rul
 use holdpoint::handlers::HandlerAnswer;
 use serde_json::{Value, json};
 
-/// Where a decision comes in.
+/// The surface of a decision.
 #[derive(Debug, Clone, Copy)]
 enum Surface {
     Proposed,
@@ -40,11 +40,11 @@ fn done(answer: &Answer) {
 }
 
 impl Surface {
-    /// Approves the call as a page would that shows this number.
+    /// Approves the call as a page that shows this number.
     async fn approve(self, app: &Embedded, thread: &str, id: &str, shown: &Value) {
         let call = app.client.call(id).await;
         let echo = arguments(&echoed(shown));
-        // After these the server resumes the run.
+        // After a decision on one of these surfaces the server resumes the run.
         let resumes = matches!(self, Self::Run | Self::Session | Self::Socket);
         if resumes {
             app.scene.says("Done.");
@@ -98,7 +98,7 @@ impl Surface {
     }
 }
 
-/// The number of a call, wherever a page or a client can see it before the decision.
+/// The number of a call, at every place where a page or a client can see it before the decision.
 async fn shown(app: &Embedded, thread: &str, id: &str) -> Vec<Value> {
     let v4 = app.client.get(&format!("/threads/{thread}/messages?format=v4")).await.body;
     let ui = app.client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
@@ -122,7 +122,7 @@ async fn shown(app: &Embedded, thread: &str, id: &str) -> Vec<Value> {
     ]
 }
 
-/// Follows one number; whether it was held.
+/// Follows one number. Returns whether its call was held.
 async fn follow(app: &Embedded, ran: &Ran, text: &str, surface: Surface) -> bool {
     let thread = app.client.thread().await;
     let turn = calls(app, &thread, "transfer", &arguments(text)).await;
@@ -160,7 +160,7 @@ async fn follow(app: &Embedded, ran: &Ran, text: &str, surface: Surface) -> bool
 }
 
 #[tokio::test]
-async fn a_number_that_a_person_was_shown_is_the_number_that_runs() {
+async fn the_number_shown_to_a_person_is_the_number_that_runs() {
     let (app, ran) = server(|_| {}).await;
     let mut kinds = [0, 0];
     for (text, surface) in drawn(90).iter().zip(SURFACES.iter().cycle()) {
@@ -170,7 +170,7 @@ async fn a_number_that_a_person_was_shown_is_the_number_that_runs() {
 }
 
 #[tokio::test]
-async fn a_handler_is_shown_the_number_that_runs() {
+async fn the_number_shown_to_a_handler_is_the_number_that_runs() {
     let (desk, questions) = desk();
     let (app, ran) = server_with(desk, |_| {}).await;
     for text in drawn(30).iter().filter(|text| is_shown_exactly(text)) {
@@ -190,7 +190,7 @@ async fn a_handler_is_shown_the_number_that_runs() {
     }
 }
 
-/// Pairs of numbers: each with itself in another spelling, with its neighbour, and with others drawn.
+/// Pairs of numbers: each with itself in another spelling, with its neighbours, and with other drawn numbers.
 fn pairs() -> Vec<(String, String)> {
     let within: Vec<String> = drawn(40).into_iter().filter(|text| Meaning::of(text).is_some()).collect();
     let mut pairs: Vec<_> = within.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
@@ -203,12 +203,12 @@ fn pairs() -> Vec<(String, String)> {
         }
     }
     pairs.retain(|(_, other)| Meaning::of(other).is_some());
-    // Each of these is a turn of its own.
+    // Each pair takes a turn of its own, so only every third pair is used.
     pairs.into_iter().step_by(3).collect()
 }
 
 #[tokio::test]
-async fn edits_duplicates_hashes_and_replays_tell_numbers_apart_exactly_where_they_differ() {
+async fn edits_duplicates_hashes_and_replays_distinguish_numbers_exactly_if_they_differ() {
     let (app, ran) = server(allow).await;
     for (n, (one, other)) in pairs().iter().enumerate() {
         let equal = Meaning::of(one) == Meaning::of(other);
@@ -233,7 +233,7 @@ async fn edits_duplicates_hashes_and_replays_tell_numbers_apart_exactly_where_th
 }
 
 #[tokio::test]
-async fn grants_tell_numbers_apart_exactly_where_they_differ() {
+async fn grants_distinguish_numbers_exactly_if_they_differ() {
     let (app, _) = server(|config| {
         allow(config);
         config.approval.remember_inputs = RememberInputs::Equal;
@@ -251,7 +251,7 @@ async fn grants_tell_numbers_apart_exactly_where_they_differ() {
 }
 
 #[tokio::test]
-async fn rules_tell_numbers_apart_exactly_where_they_differ() {
+async fn rules_distinguish_numbers_exactly_if_they_differ() {
     let pairs = pairs();
     let one_of = |n: usize| -> Value { serde_json::from_str(&pairs[n].0).unwrap() };
     let change = |config: &mut Config| {

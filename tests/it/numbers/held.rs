@@ -5,19 +5,19 @@ use crate::support::Watched;
 use holdpoint::config::{Config, ExactNumbers, ToolRules};
 use serde_json::{Value, json};
 
-/// What the model is told of a call that is invalid.
+/// The result of an invalid call, as the model reads it.
 async fn refused(app: &crate::support::Embedded, tool: &str, arguments: &str) -> String {
     let thread = app.client.thread().await;
     let turn = calls(app, &thread, tool, arguments).await;
     assert_eq!(turn.pending(), Vec::<String>::new(), "{}", turn.raw);
     let call = call_of(app, &turn).await;
     assert_eq!((&call["state"], &call["held"]), (&json!("invalid"), &json!(false)), "{call}");
-    assert_eq!(turn.text(), "I see.", "the model goes on");
+    assert_eq!(turn.text(), "I see.", "the turn continues");
     call["result"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_call_with_an_integer_that_no_page_can_show_is_not_held() {
+async fn a_call_with_an_integer_that_a_page_cannot_show_is_not_held() {
     let (app, ran) = server(|_| {}).await;
     for n in ["9007199254740992", "-9007199254740992", "18446744073709551615", "-9223372036854775808"] {
         let why = refused(&app, "transfer", &format!(r#"{{"to":{{"a/b":[1,{n}]}}}}"#)).await;
@@ -36,7 +36,7 @@ async fn a_call_with_an_integer_that_no_page_can_show_is_not_held() {
 }
 
 #[tokio::test]
-async fn where_the_schema_takes_no_text_the_operator_has_to_allow_the_integer() {
+async fn if_the_schema_takes_no_string_the_operator_must_allow_the_integer() {
     let (app, _) = server(|_| {}).await;
     let why = refused(&app, "account", r#"{"account":9007199254740993}"#).await;
     assert!(why.contains(r#"an operator has to allow it: tools.account.exact_numbers = "allow""#), "{why}");
@@ -47,7 +47,7 @@ async fn where_the_schema_takes_no_text_the_operator_has_to_allow_the_integer() 
 }
 
 #[tokio::test]
-async fn an_integer_beyond_64_bits_is_invalid_whatever_is_allowed() {
+async fn an_integer_beyond_64_bits_is_always_invalid() {
     let (app, ran) = server(allow).await;
     for n in ["18446744073709551616", "-9223372036854775809", "123456789012345678901234567890"] {
         for tool in ["transfer", "note"] {
@@ -69,7 +69,7 @@ async fn a_call_that_is_not_held_runs_with_the_exact_integer() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_the_value_and_not_its_spelling() {
+async fn the_value_of_a_number_is_stored_and_not_its_spelling() {
     let (app, _) = server(|_| {}).await;
     let (_, id) = held(&app, "transfer", r#" {"x": 0.1000000000000000055511151231257827, "y": 1E2 } "#).await;
     let rows = app.rows.all(&format!("SELECT arguments FROM tool_calls WHERE tool_call_id = '{id}'")).await;
@@ -77,7 +77,7 @@ async fn what_is_stored_is_the_value_and_not_its_spelling() {
 }
 
 #[tokio::test]
-async fn the_rule_of_a_tool_is_before_the_rule_of_the_server() {
+async fn the_rule_of_a_tool_overrides_the_rule_of_the_server() {
     let rule = |config: &mut Config, exact| {
         let rules = ToolRules { exact_numbers: Some(exact), ..ToolRules::default() };
         config.tools.rules.insert("account".to_owned(), rules);
@@ -98,7 +98,7 @@ async fn the_rule_of_a_tool_is_before_the_rule_of_the_server() {
 }
 
 #[tokio::test]
-async fn the_start_warns_of_tools_that_ask_and_take_64_bit_integers() {
+async fn the_server_warns_at_start_of_tools_that_ask_and_take_64_bit_integers() {
     for (settings, warned) in [(&[][..], true), (&[("HOLDPOINT_APPROVAL__EXACT_NUMBERS", "allow")], false)] {
         let printed = Watched::start(settings).await.finish();
         let lines = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -1,4 +1,4 @@
-//! Numbers: what is shown is what runs, to the last digit.
+//! Numbers: the number that runs is the number that was shown, to the last digit.
 
 mod compared;
 mod drawn;
@@ -16,7 +16,7 @@ use holdpoint::tools::{DynTool, Permit, ToolError, ToolRegistry, ToolSpec};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-/// A tool that writes down its inputs and takes what its schema takes.
+/// A tool that records its inputs and accepts what its schema accepts.
 struct Recorder {
     name: &'static str,
     asks: bool,
@@ -33,7 +33,7 @@ impl Ran {
         self.0.lock().unwrap().clone()
     }
 
-    /// The inputs of the last execution, as the tool could print them.
+    /// The inputs of the last execution, as JSON text.
     fn last(&self) -> String {
         self.0.lock().unwrap().last().map(Value::to_string).unwrap_or_default()
     }
@@ -56,7 +56,8 @@ impl DynTool for Recorder {
     }
 }
 
-/// `transfer` asks and takes anything, `account` asks and takes only integers there, `note` runs by itself.
+/// `transfer` asks and accepts anything. `account` asks and accepts only integers as `account`. `note` runs
+/// unasked.
 fn tools(app: &Embedded) -> (ToolRegistry, Ran) {
     let ran = Ran::default();
     let mut tools = probes(&app.ledger);
@@ -80,12 +81,12 @@ async fn server_with(handler: impl ApprovalHandler, change: impl Fn(&mut Config)
     (app.redeploy_asking(handler, tools, change).await, ran)
 }
 
-/// A server whose tools write down what they ran with.
+/// A server whose tools record their inputs.
 async fn server(change: impl Fn(&mut Config) + Clone) -> (Embedded, Ran) {
     server_with(Deferred, change).await
 }
 
-/// Calls are held whatever integers they have.
+/// Holds calls with any integers.
 fn allow(config: &mut Config) {
     config.approval.exact_numbers = ExactNumbers::Allow;
 }
@@ -99,13 +100,13 @@ async fn calls(app: &Embedded, thread: &str, tool: &str, arguments: &str) -> Tur
     turn
 }
 
-/// The call of a turn that made one.
+/// The only call of a turn.
 async fn call_of(app: &Embedded, turn: &Turn) -> Value {
     let [call] = &turn.all('9')[..] else { panic!("{}", turn.raw) };
     app.client.call(call["toolCallId"].as_str().unwrap()).await
 }
 
-/// Has the model call a tool in a new thread; the thread and the call's id, which is held.
+/// Has the model call a tool in a new thread. Returns the thread and the id of the held call.
 async fn held(app: &Embedded, tool: &str, arguments: &str) -> (String, String) {
     let thread = app.client.thread().await;
     let turn = calls(app, &thread, tool, arguments).await;

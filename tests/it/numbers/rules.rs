@@ -17,7 +17,7 @@ fn rule(config: &mut Config, effect: RuleEffect, condition: RuleCondition) {
     });
 }
 
-/// The state of a call of `note`, which runs by itself where no rule holds.
+/// The states of calls of `note`, which runs unasked unless a rule matches.
 async fn states(change: impl Fn(&mut Config) + Clone, arguments: &[&str]) -> Vec<Value> {
     let (app, _) = server(change).await;
     let mut states = Vec::new();

@@ -1,4 +1,4 @@
-//! What the operator's policy says of calls before anybody is asked, and again before they run.
+//! The operator's policy, evaluated when the model makes a call and again before the call runs.
 
 mod session;
 mod starting;
@@ -11,7 +11,7 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A rule about what is noted.
+/// A rule with a condition on the note.
 fn rule(effect: RuleEffect, tool: &str, matches: &str) -> ApprovalRule {
     let matches = Some(matches.to_owned());
     ApprovalRule {
@@ -25,12 +25,12 @@ fn rule(effect: RuleEffect, tool: &str, matches: &str) -> ApprovalRule {
     }
 }
 
-/// A server whose policy is changed so.
+/// A server with this change to its policy.
 async fn server(change: impl FnOnce(&mut Config)) -> Embedded {
     Embedded::with(change).await
 }
 
-/// What becomes of a call that the model makes: the codes of its stream, and the call as it is stored.
+/// Has the model make a call. Returns the codes of the stream and the stored call.
 async fn made(app: &Embedded, tool: &str, note: &str) -> (String, Value) {
     let thread = app.client.thread().await;
     app.scene.forget();
@@ -40,7 +40,7 @@ async fn made(app: &Embedded, tool: &str, note: &str) -> (String, Value) {
     (turn.codes(), app.client.call(&id).await)
 }
 
-/// What was said of a call, and by what.
+/// The verdict of a call, its decider, its surface and its source.
 fn decision(call: &Value) -> [&Value; 4] {
     ["decision", "by", "surface", "source"].map(|field| &call["decision"][field])
 }
@@ -57,10 +57,10 @@ async fn events(app: &Embedded, call: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_never_runs_is_blocked_and_the_model_goes_on() {
+async fn a_forbidden_call_is_blocked_and_the_turn_continues() {
     let app = server(|config| config.approval.always_deny = names(&["pa*"])).await;
     let (codes, call) = made(&app, "pay", "10").await;
-    assert_eq!(codes, "fbc9aef0ed", "it is told how it ended, and nobody is asked");
+    assert_eq!(codes, "fbc9aef0ed", "the stream has the outcome, and no approval is requested");
     let words =
         "The policy of this server forbids the call, the tool did not run. pay never runs on this server.";
     assert_eq!(
@@ -73,14 +73,14 @@ async fn what_never_runs_is_blocked_and_the_model_goes_on() {
     );
     assert_eq!(events(&app, &call).await, ["tool.called user:local", "tool.blocked system:policy"]);
     let id = call["tool_call_id"].as_str().unwrap();
-    assert_eq!(app.client.approve(id).await.status, 404, "nobody was asked about it");
+    assert_eq!(app.client.approve(id).await.status, 404, "the call was never held");
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let (_, look) = made(&app, "look", "x").await;
     assert_eq!((&look["state"], decision(&look)[3]), (&json!("succeeded"), &Value::Null));
 }
 
 #[tokio::test]
-async fn what_is_always_allowed_runs_though_its_tool_asks() {
+async fn an_always_allowed_call_runs_although_its_tool_asks() {
     let app = server(|config| config.approval.always_allow = names(&["pay"])).await;
     let (codes, call) = made(&app, "pay", "10").await;
     assert_eq!(codes, "fbc9aef0ed");
@@ -96,7 +96,7 @@ async fn what_is_always_allowed_runs_though_its_tool_asks() {
 }
 
 #[tokio::test]
-async fn a_mode_is_for_all_tools_that_ask() {
+async fn a_mode_covers_all_tools_that_ask() {
     for (mode, state, ran) in [
         (ApprovalMode::Manual, "pending", &[][..]),
         (ApprovalMode::AutoApprove, "succeeded", &["pay 10"]),
@@ -128,7 +128,7 @@ async fn a_rule_asks_about_some_calls_of_a_tool_that_does_not() {
 }
 
 #[tokio::test]
-async fn a_rule_forbids_some_calls_and_no_edit_gets_around_it() {
+async fn a_rule_forbids_some_calls_and_an_edit_cannot_bypass_it() {
     let app = server(|config| config.approval.rules = vec![rule(RuleEffect::Deny, "pay", "1???*")]).await;
     let (_, much) = made(&app, "pay", "1000").await;
     assert_eq!((&much["state"], decision(&much)[3]), (&json!("rejected"), &json!("rule:notes")));
@@ -145,7 +145,7 @@ async fn a_rule_forbids_some_calls_and_no_edit_gets_around_it() {
 }
 
 #[tokio::test]
-async fn what_the_policy_forbids_by_now_takes_no_yes_and_takes_a_no() {
+async fn a_pending_call_that_the_policy_now_forbids_can_only_be_rejected() {
     let app = Embedded::start().await;
     let (_, first) = app.held("pay", "1").await;
     let (_, second) = app.held("pay", "2").await;
@@ -164,7 +164,7 @@ async fn what_the_policy_forbids_by_now_takes_no_yes_and_takes_a_no() {
 }
 
 #[tokio::test]
-async fn what_was_approved_and_is_forbidden_before_it_begins_does_not_run() {
+async fn an_approved_call_that_is_forbidden_before_its_start_does_not_run() {
     let forbid = |config: &mut Config| {
         config.approval.always_deny = names(&["pay"]);
         config.approval.sweep = std::time::Duration::from_millis(50);
@@ -185,7 +185,7 @@ async fn what_was_approved_and_is_forbidden_before_it_begins_does_not_run() {
 }
 
 #[tokio::test]
-async fn what_was_approved_does_not_run_for_who_may_not_have_it_run_any_more() {
+async fn an_approved_call_does_not_run_after_its_requester_lost_the_run_role() {
     let for_chiefs = |config: &mut Config| {
         let rules = ToolRules { run_roles: names(&["chief"]), ..ToolRules::default() };
         config.tools.rules.insert("pay".to_owned(), rules);

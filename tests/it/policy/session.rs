@@ -1,4 +1,4 @@
-//! What holds in one session: who says it, and what follows.
+//! Session policies: permissions and effects.
 
 use super::{decision, made, names};
 use crate::support::token::with_tokens;
@@ -7,7 +7,7 @@ use holdpoint::config::{Config, ToolRules};
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 
-/// A server for everybody who has a token, that speaks for `alice` of `acme`; an `admin` operates it.
+/// A server with tokens and a client for `alice` of `acme`. An `admin` is an operator.
 async fn office_with(change: impl FnOnce(&mut Config)) -> Embedded {
     let mut app = Embedded::with(|config| {
         with_tokens(config);
@@ -27,7 +27,7 @@ async fn put(client: &Client, session: &str, policy: &Value) -> Answer {
     client.send(client.http.put(client.url(&format!("/sessions/{session}/policy"))).json(policy)).await
 }
 
-/// What becomes of a call in this thread.
+/// Has the model make a call in this thread, and returns the call.
 async fn made_in(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value {
     app.scene.calls(&[call(&format!("p-{note}"), tool, &json!({ "note": note }))]).says("I see.");
     let turn = app.client.say(thread, &format!("please {tool} {note}")).await;
@@ -36,7 +36,7 @@ async fn made_in(app: &Embedded, thread: &str, tool: &str, note: &str) -> Value 
 }
 
 #[tokio::test]
-async fn a_user_tightens_their_session_and_only_theirs() {
+async fn a_users_policy_tightens_their_own_session_only() {
     let app = office().await;
     let thread = app.client.thread().await;
     let policy = json!({ "mode": "auto-deny", "tools": { "look": "ask" } });
@@ -51,7 +51,7 @@ async fn a_user_tightens_their_session_and_only_theirs() {
     );
     let (_, elsewhere) = made(&app, "look", "3").await;
     assert_eq!(elsewhere["state"], "succeeded");
-    // A thread of the session.
+    // A child thread belongs to the session.
     let child = app.client.post("/threads", &json!({ "parent_id": thread })).await.body;
     let child = child["thread_id"].as_str().unwrap();
     assert_eq!(made_in(&app, child, "pay", "4").await["state"], "rejected");
@@ -59,7 +59,7 @@ async fn a_user_tightens_their_session_and_only_theirs() {
 }
 
 #[tokio::test]
-async fn only_an_operator_loosens() {
+async fn only_an_operator_loosens_a_session_policy() {
     let app = office().await;
     let admin = app.client.as_user("acme", "root", &["admin"]);
     let thread = app.client.thread().await;
@@ -76,12 +76,12 @@ async fn only_an_operator_loosens() {
     assert_eq!((&pay["state"], decision(&pay)[3]), (&json!("succeeded"), &json!("session")));
     assert_eq!(put(&admin, &thread, &json!({ "tools": { "pay": "deny" } })).await.status, 200);
     let refused = put(&app.client, &thread, &json!({})).await;
-    assert_eq!(refused.status, 403, "what an operator forbids its user does not take back");
+    assert_eq!(refused.status, 403, "the user cannot lift what an operator forbids");
     assert_eq!(app.ledger.lines(), ["pay 2"]);
 }
 
 #[tokio::test]
-async fn who_holds_may_be_forbidden_until_it_runs() {
+async fn a_held_call_may_be_forbidden_until_it_runs() {
     let app = office().await;
     let (thread, id) = app.held("pay", "1").await;
     assert_eq!(put(&app.client, &thread, &json!({ "tools": { "pay": "deny" } })).await.status, 200);
@@ -92,7 +92,7 @@ async fn who_holds_may_be_forbidden_until_it_runs() {
 }
 
 #[tokio::test]
-async fn a_session_of_others_is_not_there() {
+async fn the_policy_of_another_users_session_gets_404() {
     let app = office().await;
     let thread = app.client.thread().await;
     for stranger in [
@@ -106,7 +106,7 @@ async fn a_session_of_others_is_not_there() {
 }
 
 #[tokio::test]
-async fn what_is_no_policy_is_refused_by_name() {
+async fn an_invalid_policy_is_refused_by_its_field() {
     let app = office().await;
     let thread = app.client.thread().await;
     for (wrong, status, named) in [
@@ -121,7 +121,7 @@ async fn what_is_no_policy_is_refused_by_name() {
     }
 }
 
-/// A server that takes over from this one, with other tools; it speaks for alice.
+/// A server that takes over from this one with other tools, and a client for alice.
 async fn deployed(app: Embedded, tools: ToolRegistry) -> Embedded {
     let app = app.redeploy_with(tools, |config| {
         with_tokens(config);
@@ -133,7 +133,7 @@ async fn deployed(app: Embedded, tools: ToolRegistry) -> Embedded {
 }
 
 #[tokio::test]
-async fn an_operators_words_about_tools_that_this_process_lacks_stay() {
+async fn an_operators_policy_for_tools_that_this_process_lacks_stays_in_force() {
     let app = office().await;
     let thread = app.client.thread().await;
     let admin = app.client.as_user("acme", "root", &["admin"]);
@@ -156,7 +156,7 @@ async fn an_operators_words_about_tools_that_this_process_lacks_stay() {
         assert_eq!((refused.status, refused.code()), (403, "forbidden"), "{looser}");
         assert!(refused.message().contains(named), "{looser}: {}", refused.message());
     }
-    // As it was, or tighter; of the others that it lacks nothing is known.
+    // The same policy or a tighter one is accepted. Other tools that this process lacks are unknown.
     assert_eq!(put(&app.client, &thread, &said).await.status, 200);
     let tighter = json!({ "mode": "auto-deny", "tools": { "pay": "deny", "look": "deny" } });
     assert_eq!(put(&app.client, &thread, &tighter).await.status, 200);
@@ -173,7 +173,7 @@ async fn an_operators_words_about_tools_that_this_process_lacks_stay() {
 }
 
 #[tokio::test]
-async fn a_word_that_the_operators_policy_hides_is_not_taken_back_either() {
+async fn a_user_cannot_lift_a_session_rule_that_the_operators_policy_covers() {
     let app = office_with(|config| {
         config.approval.always_deny = names(&["pay"]);
         config.approval.always_allow = names(&["look"]);
@@ -192,7 +192,7 @@ async fn a_word_that_the_operators_policy_hides_is_not_taken_back_either() {
 }
 
 #[tokio::test]
-async fn a_user_allows_nothing_ahead_of_a_build_in_which_the_tool_asks() {
+async fn a_user_cannot_allow_a_tool_ahead_of_a_build_in_which_it_asks() {
     let app = office().await;
     let thread = app.client.thread().await;
     let refused = put(&app.client, &thread, &json!({ "tools": { "look": "allow" } })).await;
@@ -200,12 +200,12 @@ async fn a_user_allows_nothing_ahead_of_a_build_in_which_the_tool_asks() {
 }
 
 #[tokio::test]
-async fn nothing_is_learnt_of_tools_by_asking_for_a_policy() {
+async fn a_policy_request_reveals_nothing_about_hidden_tools() {
     let for_chiefs = ToolRules { run_roles: names(&["chief"]), ..ToolRules::default() };
     let app = office_with(|config| drop(config.tools.rules.insert("pay".to_owned(), for_chiefs))).await;
     let thread = app.client.thread().await;
     let (hidden, none) = (json!({ "tools": { "pay": "deny" } }), json!({ "tools": { "fly": "deny" } }));
-    // In a session of somebody else's whatever is asked is answered alike.
+    // In a session of another user every policy gets the same answer.
     let bob = app.client.as_user("acme", "bob", &[]);
     for policy in [&hidden, &none] {
         assert_eq!(put(&bob, &thread, policy).await.status, 404);

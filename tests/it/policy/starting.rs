@@ -1,4 +1,4 @@
-//! What a server refuses at its start, and what it warns of: a policy that does less than it seems to.
+//! Errors and warnings at the start, for a policy that does less than it seems to.
 
 use super::{names, rule};
 use crate::support::{Ledger, token};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Builds a server with the probes, whose policy is changed so.
+/// Builds a server with the probe tools and this change to its policy.
 async fn built(change: impl FnOnce(&mut Config)) -> Result<(), AppError> {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::default();
@@ -21,7 +21,7 @@ async fn built(change: impl FnOnce(&mut Config)) -> Result<(), AppError> {
 }
 
 #[tokio::test]
-async fn a_name_that_no_tool_has_is_refused_and_the_tools_are_listed() {
+async fn an_unknown_tool_name_is_refused_and_the_error_lists_the_tools() {
     let misspelt = |key: &'static str| {
         move |config: &mut Config| {
             let list = match key {
@@ -42,11 +42,11 @@ async fn a_name_that_no_tool_has_is_refused_and_the_tools_are_listed() {
     };
     let refused = built(wrong).await.unwrap_err().to_string();
     assert!(refused.contains("approval.rules[1].tools: there is no tool \"payy\""), "{refused}");
-    // A pattern may be about tools of another build.
+    // A pattern may refer to tools of another build.
     built(|config| config.approval.always_deny = names(&["payy*", "look"])).await.unwrap();
 }
 
-/// What the server's binary warns of at its start, with this file and these variables: keys and what is said of them.
+/// The warnings of the server's binary at its start, with this file and these variables: keys and messages.
 async fn warnings(toml: &str, variables: &[(&str, &str)]) -> Vec<(String, String)> {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("holdpoint.toml"), toml).unwrap();
@@ -67,7 +67,7 @@ fn keys(warnings: &[(String, String)]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_matches_nothing_is_warned_of() {
+async fn patterns_that_match_nothing_are_warned_of() {
     let toml = "
         [approval]
         always_deny = [\"rm_*\", \"*_file\"]
@@ -97,7 +97,7 @@ async fn what_matches_nothing_is_warned_of() {
 }
 
 #[tokio::test]
-async fn settings_by_which_calls_run_unasked_or_strangers_may_call_are_warned_of() {
+async fn settings_that_skip_approvals_or_authentication_are_warned_of() {
     assert_eq!(warnings("", &[]).await, []);
     for (toml, expected) in [
         ("[approval]\nmode = \"auto-approve\"", &["approval.mode"][..]),
@@ -112,13 +112,13 @@ async fn settings_by_which_calls_run_unasked_or_strangers_may_call_are_warned_of
 }
 
 #[tokio::test]
-async fn an_address_that_others_reach_is_warned_of() {
+async fn an_address_reachable_from_other_machines_is_warned_of() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     if let Some(url) = postgres_if_chosen().await {
         command.env("HOLDPOINT_DATABASE__URL", url);
     }
-    // The flag beats the address that is set for every server of these tests.
+    // The flag overrides the address that is set for every server of these tests.
     command.args(["--bind", "0.0.0.0:0"]).envs(token::VARIABLES).current_dir(dir.path());
     let printed = Process::spawn_heard(&mut command).finish();
     let warned = printed.lines().filter(|line| line.contains("\"server.bind\"")).collect::<Vec<_>>();

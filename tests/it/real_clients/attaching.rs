@@ -1,4 +1,4 @@
-//! A page that is loaded while a turn is under way, or before anything was said.
+//! A page that is loaded during a turn, or before the first message.
 
 use super::page::{ALL, CHAT, NATIVE, Page, UI, Version, reload, thread, words};
 use super::saying::{Piece, step};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Loads a page and lets it resume; once it reads along, the model goes on.
+/// Loads a page and resumes the turn. Once the page reads the stream, the model continues.
 async fn load_and_resume(app: &Embedded, version: Version, gate: &Arc<Semaphore>) -> (Vec<Value>, Page) {
     let mut page = Page::load(app, version).await;
     let loaded = page.messages.clone();
@@ -21,7 +21,8 @@ async fn begin(app: &Embedded, body: &Value) -> reqwest::Response {
     app.client.http.post(app.client.url("/qa/chat_streamed")).json(body).send().await.unwrap()
 }
 
-/// Where nothing is under way, pages of 4 read an empty answer, and those of 5 to 7 are told that there is none.
+/// The status for a resume without a running turn: pages of 4 read an empty stream, pages of 5 to 7 get no
+/// content.
 const fn nothing(version: Version) -> u64 {
     match version {
         Version::V4 => 200,
@@ -37,7 +38,7 @@ async fn a_page_that_mounts_before_its_first_message_shows_nothing() {
         page.resume().await;
         assert_eq!((page.error.as_deref(), &page.messages[..]), (None, &[][..]));
         assert_eq!(page.requests[0]["status"], nothing(version));
-        assert_eq!(app.rows.count("threads").await, 0, "asking makes no thread");
+        assert_eq!(app.rows.count("threads").await, 0, "a resume creates no thread");
     }
 }
 
@@ -62,12 +63,12 @@ async fn a_page_that_is_loaded_during_the_first_turn_reads_it_from_its_beginning
         let app = Embedded::start().await;
         let gate = app.scene.gate();
         app.scene.then(step(&[Piece::Text("Look. "), Piece::Call("look", "1")])).says("Seen.");
-        // Into the second step, so that the first is stored.
+        // The gate opens until the second step, so that the first step is stored.
         gate.add_permits(7);
         let first = begin(&app, &json!({ "id": CHAT, "content": "hi" })).await;
         app.ledger.wait_begun().await;
         let (loaded, page) = load_and_resume(&app, version, &gate).await;
-        assert_eq!(loaded.len(), 1, "the answer is what the turn will tell: {loaded:?}");
+        assert_eq!(loaded.len(), 1, "the turn sends the answer: {loaded:?}");
         assert_eq!(page.error, None);
         assert_eq!(page.said(), "Look. Seen.");
         page.equals_reload(&app).await;
@@ -76,7 +77,7 @@ async fn a_page_that_is_loaded_during_the_first_turn_reads_it_from_its_beginning
 }
 
 #[tokio::test]
-async fn a_page_that_is_loaded_while_words_come_looks_as_it_was_recorded() {
+async fn a_page_that_is_loaded_during_a_text_looks_as_recorded() {
     for version in ALL {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
@@ -92,7 +93,7 @@ async fn a_page_that_is_loaded_while_words_come_looks_as_it_was_recorded() {
 }
 
 #[tokio::test]
-async fn a_page_of_4_that_is_loaded_during_a_continuation_reads_the_rest_behind_what_it_shows() {
+async fn a_page_of_4_that_is_loaded_during_a_continuation_appends_the_rest_of_the_message() {
     let app = Embedded::start().await;
     let (gate, running, before) = continued(&app, Version::V4).await;
     let (loaded, page) = load_and_resume(&app, Version::V4, &gate).await;
@@ -103,7 +104,7 @@ async fn a_page_of_4_that_is_loaded_during_a_continuation_reads_the_rest_behind_
     app.client.read_on(running).await;
 }
 
-/// A turn that goes on behind a hold and waits in its second step, and the messages as they were before.
+/// A turn that was resumed after an approval and waits in its second step, and the messages from before it.
 async fn continued(app: &Embedded, version: Version) -> (Arc<Semaphore>, reqwest::Response, Vec<Value>) {
     app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")]));
     let held = app.client.turn_by_id(&json!({ "id": CHAT, "content": "pay" })).await;
@@ -119,7 +120,7 @@ async fn continued(app: &Embedded, version: Version) -> (Arc<Semaphore>, reqwest
 }
 
 #[tokio::test]
-async fn a_thread_in_the_path_is_resumed_whatever_the_page_calls_its_chat() {
+async fn a_thread_in_the_path_is_resumed_regardless_of_the_chat_id() {
     let app = Embedded::start().await;
     let id = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{id}");
@@ -135,7 +136,7 @@ async fn a_thread_in_the_path_is_resumed_whatever_the_page_calls_its_chat() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_loaded_while_a_failure_is_tried_again_shows_what_came_before() {
+async fn a_page_that_is_loaded_during_a_retry_of_a_failed_turn_shows_the_earlier_steps() {
     for version in ALL {
         let app = Embedded::with(|config| config.model.max_steps = 1).await;
         let look = [Piece::Text("Look. "), Piece::Call("look", "1")];
@@ -152,7 +153,7 @@ async fn a_page_that_is_loaded_while_a_failure_is_tried_again_shows_what_came_be
         let (loaded, page) = load_and_resume(&app, version, &gate).await;
         match version {
             Version::V4 => assert_eq!(loaded, before),
-            // The whole message is told anew.
+            // The turn sends the whole message again.
             Version::V5 | Version::V6 | Version::V7 => assert_eq!(loaded, before[..1]),
         }
         assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Look. Look. At last."));
@@ -168,7 +169,7 @@ async fn a_page_of_5_and_later_that_is_loaded_during_a_continuation_reads_the_wh
         let app = Embedded::start().await;
         let (gate, running, before) = continued(&app, version).await;
         let (loaded, page) = load_and_resume(&app, version, &gate).await;
-        assert_eq!(loaded, before[..1], "the answer is what the turn will tell");
+        assert_eq!(loaded, before[..1], "the turn sends the answer");
         assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1));
         assert_eq!(page.said(), "I will pay. Paid. All done.");
         assert_eq!(page.states(), ["output-available"; 2]);
@@ -178,7 +179,7 @@ async fn a_page_of_5_and_later_that_is_loaded_during_a_continuation_reads_the_wh
 }
 
 #[tokio::test]
-async fn a_page_that_shows_half_of_it_reads_it_from_its_beginning() {
+async fn a_page_that_shows_half_of_a_turn_reads_the_turn_from_its_beginning() {
     for version in UI {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
@@ -224,7 +225,7 @@ async fn pages_of_all_versions_read_one_turn_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_tab_reads_along_with_what_another_ones_approval_began() {
+async fn a_tab_reads_the_turn_that_the_approval_of_another_tab_resumed() {
     for version in NATIVE {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")]));
@@ -236,7 +237,7 @@ async fn a_tab_reads_along_with_what_another_ones_approval_began() {
         page.begin_to_approve(&page.call_ids()[0]).await;
         page.shows("Paid. ").await;
         let mut other = Page::load(&app, version).await;
-        assert_eq!(other.messages.len(), 1, "the answer is what the turn will tell");
+        assert_eq!(other.messages.len(), 1, "the turn sends the answer");
         other.begin_to_resume().await;
         gate.add_permits(100);
         page.settles().await;
@@ -252,7 +253,7 @@ async fn a_tab_reads_along_with_what_another_ones_approval_began() {
 }
 
 #[tokio::test]
-async fn a_page_of_5_and_later_that_resumes_while_a_call_waits_is_told_nothing() {
+async fn a_page_of_5_and_later_that_resumes_while_a_call_is_pending_gets_no_content() {
     for version in UI {
         let app = Embedded::start().await;
         let id = app.client.thread().await;

@@ -1,4 +1,4 @@
-//! What comes beside the words of an answer, as a page shows it: sources, files, and signs of life.
+//! Stream parts other than text, as a page shows them: sources, files and keep-alives.
 
 use super::page::{ALL, Page, thread};
 use crate::support::{Embedded, call};
@@ -23,7 +23,7 @@ fn ends(reason: FinishReason) -> ModelEvent {
 }
 
 #[tokio::test]
-async fn a_page_shows_where_the_words_go_back_to() {
+async fn a_page_shows_the_source_of_a_text() {
     for version in ALL {
         let app = Embedded::start().await;
         let said = [words("See "), source("https://example.com/"), ends(FinishReason::Stop)];
@@ -37,7 +37,7 @@ async fn a_page_shows_where_the_words_go_back_to() {
 }
 
 #[tokio::test]
-async fn a_page_shows_sources_and_files_where_they_stand_in_every_step() {
+async fn a_page_shows_sources_and_files_at_their_position_in_every_step() {
     for version in ALL {
         let app = Embedded::start().await;
         let (provider_call_id, tool_name, delta) = call("a", "look", &json!({ "note": "1" }));
@@ -75,7 +75,7 @@ async fn a_page_shows_sources_and_files_where_they_stand_in_every_step() {
 }
 
 #[tokio::test]
-async fn a_page_takes_no_notice_of_signs_of_life() {
+async fn a_page_ignores_keep_alives() {
     for version in ALL {
         let app = Embedded::with(|config| config.stream.keep_alive = Duration::from_millis(20)).await;
         let gate = app.scene.gate();
@@ -83,7 +83,7 @@ async fn a_page_takes_no_notice_of_signs_of_life() {
         gate.add_permits(1);
         let mut page = Page::open(&app, version).await;
         page.send_until_shown("hello", "Half ").await;
-        // Beside the page's own stream, which was silent before this one was.
+        // A second stream, opened after the page's own: keep-alives reach the page's stream first.
         let path = format!("/qa/chat_streamed/{}", thread(&app).await);
         let mut beside = app.client.http.get(app.client.url(&path)).send().await.unwrap();
         let mut signs = 0;

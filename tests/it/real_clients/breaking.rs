@@ -1,4 +1,4 @@
-//! What a page shows when a turn breaks, is stopped, or is refused.
+//! A page whose turn fails, is cancelled, or is refused.
 
 use super::page::{ALL, Page, Version, calls, reload, thread, words};
 use super::saying::{Piece, step};
@@ -11,7 +11,7 @@ fn breaks() -> Result<ModelEvent, String> {
 }
 
 #[tokio::test]
-async fn a_failure_in_the_stream_is_raised_and_the_words_stay() {
+async fn a_failure_in_the_stream_is_raised_and_the_text_stays() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(vec![
@@ -30,7 +30,7 @@ async fn a_failure_in_the_stream_is_raised_and_the_words_stay() {
 }
 
 #[tokio::test]
-async fn a_failure_before_the_first_word_leaves_an_empty_step() {
+async fn a_failure_before_the_first_delta_leaves_an_empty_step() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(vec![breaks()]);
@@ -43,7 +43,7 @@ async fn a_failure_before_the_first_word_leaves_an_empty_step() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_half_written_is_gone_when_the_page_is_loaded_anew() {
+async fn an_incomplete_call_is_absent_after_a_reload() {
     for version in ALL {
         let app = Embedded::start().await;
         let mut half = step(&[Piece::Text("Let me "), Piece::Call("look", "1"), Piece::Call("pay", "2")]);
@@ -54,14 +54,14 @@ async fn a_call_that_was_half_written_is_gone_when_the_page_is_loaded_anew() {
         page.send("hello").await;
         let half = if version == Version::V4 { "partial-call" } else { "input-streaming" };
         assert_eq!(page.states(), [half; 2]);
-        assert_eq!(calls(&reload(&app, version).await[1]), [], "what was never stored is no call");
+        assert_eq!(calls(&reload(&app, version).await[1]), [], "an incomplete call is not stored");
         page.equals_reload(&app).await;
         assert!(app.ledger.lines().is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_page_retries_what_broke_by_regenerating_it() {
+async fn a_page_retries_a_failed_turn_by_regenerating_the_answer() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).says("Whole.");
@@ -75,7 +75,7 @@ async fn a_page_retries_what_broke_by_regenerating_it() {
 }
 
 #[tokio::test]
-async fn a_page_goes_on_with_what_broke_where_it_broke() {
+async fn a_page_resumes_a_failed_turn_where_it_failed() {
     for version in super::page::UI {
         let app = Embedded::start().await;
         app.scene.then(vec![Ok(ModelEvent::Text("Half ".to_owned())), breaks()]).says("and half.");
@@ -89,7 +89,7 @@ async fn a_page_goes_on_with_what_broke_where_it_broke() {
 }
 
 #[tokio::test]
-async fn a_turn_that_somebody_stopped_ends_without_an_error() {
+async fn a_cancelled_turn_ends_without_an_error() {
     for version in ALL {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
@@ -105,7 +105,7 @@ async fn a_turn_that_somebody_stopped_ends_without_an_error() {
         let mut page = Page::open(&app, version).await;
         let ((), stopped) = futures::join!(page.send("hello"), stop);
         assert_eq!((stopped.status, page.error.as_deref()), (200, None));
-        // No release of 5 is told a reason.
+        // Pages of 5 get no finish reason.
         if version != Version::V5 {
             assert_eq!(page.finishes[0]["finishReason"], "other");
         }
@@ -114,7 +114,7 @@ async fn a_turn_that_somebody_stopped_ends_without_an_error() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_raised_as_it_is_and_the_question_stays() {
+async fn a_refusal_is_raised_unchanged_and_the_question_stays() {
     for version in ALL {
         let app = Embedded::start().await;
         let nowhere = "/qa/chat_streamed/01890a5d-ac96-774b-bcce-b302099a8057";

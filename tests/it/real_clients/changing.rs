@@ -1,4 +1,4 @@
-//! A page that puts other words into a message, or asks for another answer.
+//! A page that edits a message, or requests another answer.
 
 use super::page::{ALL, CHAT, NATIVE, Page, UI, thread, words};
 use super::saying::{Piece, read, step};
@@ -7,7 +7,7 @@ use crate::support::ui::{ui_submit, ui_user};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_page_that_regenerates_has_the_second_answer_alone() {
+async fn a_page_that_regenerates_has_only_the_second_answer() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.says("first").says("second");
@@ -21,7 +21,7 @@ async fn a_page_that_regenerates_has_the_second_answer_alone() {
 }
 
 #[tokio::test]
-async fn a_page_may_name_the_answer_that_it_wants_anew() {
+async fn a_page_may_regenerate_an_answer_by_its_id() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("first").says("second");
@@ -37,7 +37,7 @@ async fn a_page_may_name_the_answer_that_it_wants_anew() {
 }
 
 #[tokio::test]
-async fn an_earlier_answer_that_is_wanted_anew_takes_what_follows_with_it() {
+async fn regenerating_an_earlier_answer_removes_the_messages_after_it() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("One.").says("Two.").says("Another one.");
@@ -54,7 +54,7 @@ async fn an_earlier_answer_that_is_wanted_anew_takes_what_follows_with_it() {
 }
 
 #[tokio::test]
-async fn a_page_puts_other_words_into_a_message() {
+async fn a_page_edits_a_user_message() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("first").says("second");
@@ -67,7 +67,7 @@ async fn a_page_puts_other_words_into_a_message() {
         assert_eq!(page.said(), "second");
         assert_eq!(app.client.questions(&thread(&app).await).await, ["hi again"]);
         page.equals_reload(&app).await;
-        // Once more: it still goes by the same name.
+        // The second edit uses the same message id.
         app.scene.says("third");
         page.edit(&question, "hi once more").await;
         assert_eq!(app.client.questions(&thread(&app).await).await, ["hi once more"]);
@@ -76,7 +76,7 @@ async fn a_page_puts_other_words_into_a_message() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_loaded_anew_changes_what_it_was_given() {
+async fn a_reloaded_page_edits_and_regenerates_the_messages_that_it_loaded() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.says("One.").says("Two.").says("Another two.").says("Three.");
@@ -97,12 +97,12 @@ async fn a_page_that_is_loaded_anew_changes_what_it_was_given() {
 }
 
 #[tokio::test]
-async fn a_page_that_missed_what_was_said_to_its_message_gets_all_of_it_when_it_tries_again() {
+async fn a_page_that_missed_the_answer_to_its_post_gets_the_whole_answer_when_it_retries() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Paid.");
         let asked = ui_user("u1", "pay");
-        // The answer to this post never reaches the page.
+        // The page never receives the answer to this post.
         let missed = ui_submit(CHAT, std::slice::from_ref(&asked));
         let missed = app.client.ui_turn_as(version.format(), &missed).await;
         let held = json!([asked]).to_string();
@@ -123,7 +123,7 @@ async fn a_page_that_missed_what_was_said_to_its_message_gets_all_of_it_when_it_
 }
 
 #[tokio::test]
-async fn a_call_behind_words_that_are_changed_is_withdrawn() {
+async fn a_call_after_an_edited_message_is_cancelled() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("pay", "10")])).says("Fine.");
@@ -141,7 +141,7 @@ async fn a_call_behind_words_that_are_changed_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn what_a_call_did_behind_words_that_are_changed_is_told_once() {
+async fn the_outcome_of_a_call_after_an_edited_message_is_sent_to_the_model_once() {
     for version in NATIVE {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("pay", "10")])).says("Paid.").says("Too late.").says("Sorry.");

@@ -1,5 +1,5 @@
-//! What a page of AI SDK 5 shows of calls that wait for a person. It has no approvals of its own: a data part says how a
-//! call stands, `validate_tool` decides, and the page goes on by posting its history again.
+//! Pending calls on a page of AI SDK 5, which has no approvals of its own. A data part carries the state of a
+//! call, `validate_tool` decides the call, and the page resumes by posting its history again.
 
 use super::deciding::validate;
 use super::page::{CHAT, POST, Page, Version, reload};
@@ -19,7 +19,7 @@ async fn asked(pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
     (app, page)
 }
 
-/// What the data parts of the last message say, in order.
+/// The `validated` states in the data parts of the last message, in order.
 fn data(page: &Page) -> Vec<&Value> {
     let parts = page.last()["parts"].as_array().unwrap().iter();
     let data = parts.filter(|part| part["type"] == "data-tool-validation");
@@ -29,7 +29,7 @@ fn data(page: &Page) -> Vec<&Value> {
 const REJECTED: &str = "Tool execution rejected by user.";
 
 #[tokio::test]
-async fn a_decision_goes_on_in_the_same_message_and_its_data_part_is_replaced() {
+async fn after_a_decision_the_message_continues_and_its_data_part_is_replaced() {
     for yes in [true, false] {
         let (app, mut page) = asked(&PAY, &[]).await;
         let recording = if yes { "d-approve-data-part" } else { "d-deny-data-part" };
@@ -53,7 +53,7 @@ async fn a_decision_goes_on_in_the_same_message_and_its_data_part_is_replaced() 
 }
 
 #[tokio::test]
-async fn a_page_that_goes_on_too_early_is_told_again_that_the_call_waits() {
+async fn a_page_that_resumes_too_early_gets_the_pending_call_again() {
     let (app, mut page) = asked(&PAY, &[]).await;
     page.send_nothing().await;
     page.looks_like("d-approve-data-part.1");
@@ -69,7 +69,7 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
     app.client.approve(&calls[0]).await;
     page.send_nothing().await;
     assert_eq!(data(&page), ["approved", "pending"]);
-    assert_eq!(app.scene.requests().len(), 1, "one still waits");
+    assert_eq!(app.scene.requests().len(), 1, "one call is still pending");
     page.equals_reload(&app).await;
     let no = json!({ "toolCallId": calls[2], "isValidated": false, "reason": "too much" });
     assert_eq!(app.client.validate(&no).await.status, 200);
@@ -95,7 +95,7 @@ async fn a_decision_and_a_new_message_leave_the_card_as_it_was_until_the_reload(
 }
 
 #[tokio::test]
-async fn a_message_past_a_call_leaves_it_waiting() {
+async fn a_new_message_after_a_pending_call_leaves_it_pending() {
     let (app, mut page) = asked(&PAY, &[]).await;
     page.send("never mind").await;
     assert_eq!((page.error.as_deref(), page.said().as_str()), (None, "Done."));
@@ -117,7 +117,7 @@ async fn edited_inputs_are_shown_before_the_output() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_after_the_yes_is_shown_with_why() {
+async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
     let (app, mut page) = asked(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")], &[]).await;
     for call in page.call_ids() {
         app.client.approve(&call).await;
@@ -129,16 +129,16 @@ async fn a_tool_that_fails_after_the_yes_is_shown_with_why() {
     page.equals_reload(&app).await;
 }
 
-/// A page that gives outputs itself posts by itself, as long as what it shows last has all its outputs.
+/// With these flags a page that sets outputs posts by itself, as long as its last message has all outputs.
 const OUTPUTS: [&str; 2] = ["--automatically", "outputs"];
 
 #[tokio::test]
-async fn an_output_that_a_page_makes_up_is_corrected() {
+async fn an_output_invented_by_a_page_is_corrected() {
     for yes in [true, false] {
         let (app, mut page) = asked(&PAY, &OUTPUTS).await;
         validate(&app, &page, yes).await;
         page.give(&page.call_ids()[0], &json!({ "paid": "a million" })).await;
-        assert!(page.posted().to_string().contains("a million"), "it was claimed");
+        assert!(page.posted().to_string().contains("a million"), "the page posted the invented output");
         assert_eq!((page.error.as_deref(), page.requests.len()), (None, 2));
         let [call] = &page.calls()[..] else { panic!("{page:#?}") };
         if yes {
@@ -153,19 +153,19 @@ async fn an_output_that_a_page_makes_up_is_corrected() {
 }
 
 #[tokio::test]
-async fn an_output_that_a_page_makes_up_decides_nothing_and_does_not_have_it_post_for_ever() {
+async fn an_output_invented_by_a_page_decides_nothing_and_starts_no_endless_posts() {
     let (app, mut page) = asked(&PAY, &OUTPUTS).await;
     let call = page.call_ids()[0].clone();
     page.give(&call, &json!({ "paid": "a million" })).await;
     assert_eq!((page.error.as_deref(), page.requests.len()), (None, 2));
-    assert_eq!(page.states(), ["input-available"], "the page is asked again");
-    assert_eq!(app.scene.requests().len(), 1, "no model is asked");
+    assert_eq!(page.states(), ["input-available"], "the page gets the pending call again");
+    assert_eq!(app.scene.requests().len(), 1, "the model gets no request");
     assert_eq!(app.client.call(&call).await["state"], "pending");
     page.equals_reload(&app).await;
 }
 
 #[tokio::test]
-async fn resuming_decides_nothing_and_goes_on_with_nothing() {
+async fn a_resume_request_decides_no_call_and_resumes_no_run() {
     let (app, mut page) = asked(&PAY, &[]).await;
     validate(&app, &page, true).await;
     page.resume().await;
@@ -176,7 +176,7 @@ async fn resuming_decides_nothing_and_goes_on_with_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_may_take_pages_that_do_not_say_so_for_those_of_5() {
+async fn the_default_dialect_may_be_that_of_pages_of_5() {
     let app = Embedded::with(|config| config.stream.default_ui_dialect = UiDialect::V5).await;
     app.scene.then(step(&PAY)).says("Done.");
     let mut page = Page::open_with(&app, Version::V5, &["--header", "accept: */*"]).await;

@@ -1,11 +1,11 @@
-//! What a page of AI SDK 4 shows of calls that wait for a person, by each way it has to go on.
+//! Pending calls on a page of AI SDK 4, for each way to resume after a decision.
 
 use super::page::{POST, Page, Shown, Version, calls, reload};
 use super::saying::{Piece, read, step};
 use crate::support::Embedded;
 use serde_json::{Value, json};
 
-/// A model that asks for a payment and then says that it is done, and a page that was asked.
+/// A model that requests a payment and then completes, and a page with the pending call.
 async fn asked() -> (Embedded, Page) {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
@@ -14,17 +14,17 @@ async fn asked() -> (Embedded, Page) {
     (app, page)
 }
 
-/// Decides the only call, and has the page go on so.
-async fn decide(yes: bool, go_on: impl AsyncFnOnce(&mut Page, &str, Value)) -> (Embedded, Page) {
+/// Decides the only call, and has the page resume in this way.
+async fn decide(yes: bool, resume: impl AsyncFnOnce(&mut Page, &str, Value)) -> (Embedded, Page) {
     let (app, mut page) = asked().await;
     let answer = validate(&app, &page, yes).await;
     let call = answer["toolCallId"].as_str().unwrap().to_owned();
-    go_on(&mut page, &call, answer).await;
+    resume(&mut page, &call, answer).await;
     assert_eq!(page.error, None);
     (app, page)
 }
 
-/// Decides the only call as pages of 4 do, who send the inputs that they show.
+/// Decides the only call as pages of 4 do: they send back the inputs that they show.
 pub(super) async fn validate(app: &Embedded, page: &Page, yes: bool) -> Value {
     let [call] = &page.calls()[..] else { panic!("{page:?}") };
     let body = json!({ "toolCallId": call.id, "validatedInputs": call.input, "isValidated": yes });
@@ -33,7 +33,7 @@ pub(super) async fn validate(app: &Embedded, page: &Page, yes: bool) -> Value {
     answer.body
 }
 
-/// The one call of a message, as the page shows it.
+/// The only call of a message, as the page shows it.
 fn shown(message: &Value) -> (String, Value) {
     let [Shown { state, output, .. }] = &calls(message)[..] else { panic!("{message}") };
     (state.clone(), output.clone())
@@ -82,16 +82,16 @@ async fn a_denial_and_a_new_message_leave_the_card_as_it_was_until_the_reload() 
 }
 
 #[tokio::test]
-async fn an_empty_body_goes_on_in_the_same_message() {
+async fn an_empty_body_continues_the_same_message() {
     for yes in OUTCOMES {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("I will pay. "), Piece::Call("pay", "10")])).says("Done.");
-        // The body names no thread, so the path does.
+        // The body names no thread; the path does.
         let path = format!("/qa/chat_streamed/{}", app.client.thread().await);
         let mut page = Page::open_with(&app, Version::V4, &["--path", &path, "--posts", "nothing"]).await;
         page.send("pay").await;
         let answer = validate(&app, &page, yes).await;
-        // The client posts once every call of the step has a result.
+        // The SDK posts once every call of the step has a result.
         page.give(answer["toolCallId"].as_str().unwrap(), &answer["result"]).await;
         assert_eq!(page.error, None);
         assert_eq!(page.asked(), [format!("POST {path}"), format!("POST {path}")]);
@@ -104,7 +104,7 @@ async fn an_empty_body_goes_on_in_the_same_message() {
 }
 
 #[tokio::test]
-async fn a_tool_result_goes_on_in_the_same_message() {
+async fn a_tool_result_continues_the_same_message() {
     for yes in OUTCOMES {
         let (app, page) =
             decide(yes, async |page, call, answer| page.give(call, &answer["result"]).await).await;
@@ -117,7 +117,7 @@ async fn a_tool_result_goes_on_in_the_same_message() {
 }
 
 #[tokio::test]
-async fn a_resume_goes_on_in_the_same_message() {
+async fn a_resume_continues_the_same_message() {
     for yes in OUTCOMES {
         let (app, page) = decide(yes, async |page, _, _| page.resume().await).await;
         page.looks_like(if yes { "d-approve-resume.2" } else { "d-deny-resume.2" });
@@ -128,11 +128,11 @@ async fn a_resume_goes_on_in_the_same_message() {
 }
 
 #[tokio::test]
-async fn a_result_that_a_client_makes_up_is_not_believed() {
+async fn a_result_invented_by_a_client_is_corrected() {
     let claim = json!({ "paid": "a million" });
     for (yes, lines) in [(true, &["pay 10"][..]), (false, &[])] {
         let (app, page) = decide(yes, async |page, call, _| page.give(call, &claim).await).await;
-        assert!(page.posted().to_string().contains("a million"), "it was claimed");
+        assert!(page.posted().to_string().contains("a million"), "the page posted the invented result");
         assert_eq!(shown(page.last()), result(outcome(yes)), "the server corrects the page");
         page.equals_reload(&app).await;
         assert!(!read(&app).contains("a million"), "{}", read(&app));
@@ -141,22 +141,22 @@ async fn a_result_that_a_client_makes_up_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_result_that_a_client_makes_up_decides_nothing() {
+async fn a_result_invented_by_a_client_decides_nothing() {
     let (app, mut page) = asked().await;
     let call = page.call_ids()[0].clone();
     page.give(&call, &json!({ "paid": "a million" })).await;
     assert_eq!((page.error.as_deref(), page.asked()), (None, vec![POST.to_owned(); 2]));
-    assert!(page.posted().to_string().contains("a million"), "it was claimed");
+    assert!(page.posted().to_string().contains("a million"), "the page posted the invented result");
     let words: Vec<&Value> =
         page.last()["annotations"].as_array().unwrap().iter().map(|it| &it["validated"]).collect();
-    assert_eq!(words, ["pending", "pending"], "the page is told again");
-    assert_eq!(app.scene.requests().len(), 1, "no model is asked");
+    assert_eq!(words, ["pending", "pending"], "the page gets the pending state again");
+    assert_eq!(app.scene.requests().len(), 1, "the model gets no request");
     assert_eq!(shown(&reload(&app, Version::V4).await[1]), waits());
     page.equals_reload_but_for(&app, &page.call_ids()).await;
 }
 
 #[tokio::test]
-async fn a_message_past_a_call_leaves_it_waiting() {
+async fn a_new_message_after_a_pending_call_leaves_it_pending() {
     let (app, mut page) = asked().await;
     page.send("never mind").await;
     assert_eq!((page.error.as_deref(), page.messages.len()), (None, 4));
@@ -167,7 +167,7 @@ async fn a_message_past_a_call_leaves_it_waiting() {
 }
 
 #[tokio::test]
-async fn edited_inputs_are_shown_once_the_page_is_loaded_anew() {
+async fn edited_inputs_are_shown_after_a_reload() {
     let (app, mut page) = asked().await;
     let edited = json!({ "note": "7" });
     let body = json!({ "toolCallId": page.call_ids()[0], "validatedInputs": edited, "isValidated": true });
@@ -180,7 +180,7 @@ async fn edited_inputs_are_shown_once_the_page_is_loaded_anew() {
 }
 
 #[tokio::test]
-async fn one_yes_and_one_no_are_both_told() {
+async fn an_approval_and_a_rejection_are_both_sent_to_the_model_and_the_page() {
     for resumes in [true, false] {
         let app = Embedded::start().await;
         let asked = [
@@ -212,7 +212,7 @@ async fn one_yes_and_one_no_are_both_told() {
 }
 
 #[tokio::test]
-async fn calls_behind_a_hold_have_the_steps_that_the_page_counts() {
+async fn calls_after_a_hold_have_the_step_numbers_of_the_page() {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Call("look", "1")])).then(step(&[Piece::Call("pay", "2")]));
     app.scene.then(step(&[Piece::Text("Now "), Piece::Call("look", "3")]));
@@ -223,12 +223,12 @@ async fn calls_behind_a_hold_have_the_steps_that_the_page_counts() {
     page.resume().await;
     let calls = page.last()["toolInvocations"].as_array().unwrap();
     let steps: Vec<&Value> = calls.iter().map(|call| &call["step"]).collect();
-    assert_eq!(steps, [0, 1, 3, 4], "what tells the decision is a step of its own");
+    assert_eq!(steps, [0, 1, 3, 4], "the decision has its own step");
     page.equals_reload(&app).await;
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_is_told_as_its_result() {
+async fn the_error_of_a_tool_is_sent_as_its_result() {
     let app = Embedded::start().await;
     app.scene.then(step(&[Piece::Call("refuse", "1"), Piece::Call("break", "2")])).says("It failed.");
     let mut page = Page::open(&app, Version::V4).await;

@@ -1,4 +1,4 @@
-//! What pages show where a handler decides in the midst of the stream.
+//! Pages whose calls an approval handler decides during the stream.
 
 use super::page::{ALL, Page, Version};
 use super::saying::{Piece, step};
@@ -12,7 +12,8 @@ async fn office() -> (Embedded, Questions) {
     (Embedded::asking(desk, |_| {}).await, questions)
 }
 
-/// A page whose turn holds calls of `pay` with these notes, which the desk answers by their notes; then it says this.
+/// A page whose turn holds calls of `pay` with these notes. The handler answers each call by its note, and
+/// the model then completes.
 async fn decided(
     version: Version,
     notes: &[&'static str],
@@ -42,7 +43,7 @@ async fn an_answer_of_the_handler_is_shown_in_the_same_message_and_equals_the_re
             let answer = |_: &str| if yes { HandlerAnswer::approved() } else { HandlerAnswer::denied("no") };
             let (app, page) = decided(version, &["10"], answer).await;
             assert_eq!((page.messages.len(), page.said().as_str()), (2, "I will pay. Done."));
-            assert_eq!(page.asked().len(), 1, "it posts no more");
+            assert_eq!(page.asked().len(), 1, "the page does not post again");
             let [call] = &page.calls()[..] else { panic!("{page:?}") };
             let state = match (version, yes) {
                 (Version::V4, _) => "result",
@@ -60,7 +61,7 @@ async fn an_answer_of_the_handler_is_shown_in_the_same_message_and_equals_the_re
 }
 
 #[tokio::test]
-async fn of_several_each_is_shown_as_it_was_answered() {
+async fn each_of_several_calls_is_shown_with_its_own_answer() {
     for version in ALL {
         let answer = |note: &str| match note {
             "1" => HandlerAnswer::approved(),
@@ -69,14 +70,14 @@ async fn of_several_each_is_shown_as_it_was_answered() {
         };
         let (app, page) = decided(version, &["1", "2", "3"], answer).await;
         assert_eq!(page.said(), "I will pay. Done.");
-        assert_eq!(page.asked().len(), 1, "it posts no more");
+        assert_eq!(page.asked().len(), 1, "the page does not post again");
         page.equals_reload(&app).await;
         assert_eq!(app.ledger.lines(), ["pay 1"]);
     }
 }
 
 #[tokio::test]
-async fn what_the_handler_left_is_asked_about_as_ever_beside_what_it_answered() {
+async fn a_call_that_the_handler_deferred_is_shown_as_pending_next_to_an_approved_one() {
     for version in ALL {
         let answer =
             |note: &str| if note == "1" { HandlerAnswer::approved() } else { HandlerAnswer::Deferred };
@@ -94,7 +95,7 @@ async fn what_the_handler_left_is_asked_about_as_ever_beside_what_it_answered() 
 }
 
 #[tokio::test]
-async fn a_page_that_was_answered_for_says_the_next_thing() {
+async fn a_page_sends_the_next_message_after_the_handler_has_answered() {
     for version in ALL {
         let (app, mut page) = decided(version, &["10"], |_| HandlerAnswer::approved()).await;
         app.scene.says("You are welcome.");

@@ -1,5 +1,5 @@
-//! Real clients of the AI SDK against the server: what a page holds when a stream has ended, and what it gets when
-//! it is loaded anew.
+//! Real clients of the AI SDK against the server: the messages that a page holds after a stream, and after a
+//! reload.
 
 mod attaching;
 mod beside;

@@ -1,6 +1,6 @@
-//! What a page of AI SDK 6 or 7 shows of calls that wait for a person. It is asked by the stream, answers inside its
-//! next post, and posts by itself: as long as an answer shows no outcome, again and again. So how often it posted is
-//! counted everywhere.
+//! Pending calls on a page of AI SDK 6 or 7. The stream requests the approval, the page answers inside its
+//! next post, and the page posts by itself, repeatedly while an answer has no outcome. The tests therefore
+//! count the posts.
 
 use super::page::{NATIVE, POST, Page, Version, thread};
 use super::saying::{Piece, read, step};
@@ -11,7 +11,7 @@ use serde_json::json;
 pub(super) const PAY: [Piece; 2] = [Piece::Text("I will pay. "), Piece::Call("pay", "10")];
 const TWO: [Piece; 2] = [Piece::Call("pay", "1"), Piece::Call("pay", "2")];
 
-/// A page that was asked about a step of these, by a model that then says that it is done.
+/// A page with the calls of this step, from a model that then completes.
 pub(super) async fn asked(version: Version, pieces: &[Piece], flags: &[&str]) -> (Embedded, Page) {
     let app = Embedded::start().await;
     let page = asked_by(&app, version, pieces, flags).await;
@@ -27,19 +27,19 @@ async fn asked_by(app: &Embedded, version: Version, pieces: &[Piece], flags: &[&
 }
 
 impl Page {
-    /// Settled without an error, with so many requests in all.
+    /// The page has settled without an error, after this number of requests.
     pub(super) fn posted_times(&self, count: usize) {
         assert_eq!((self.error.as_deref(), self.asked()), (None, vec![POST.to_owned(); count]));
     }
 
-    /// The call that it shows first.
+    /// The first call that the page shows.
     pub(super) fn first(&self) -> String {
         self.call_ids()[0].clone()
     }
 }
 
 #[tokio::test]
-async fn an_approval_goes_on_in_the_same_message() {
+async fn an_approval_continues_the_same_message() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         page.looks_like("d-approve.1");
@@ -58,7 +58,7 @@ async fn an_approval_goes_on_in_the_same_message() {
 }
 
 #[tokio::test]
-async fn a_denial_goes_on_in_the_same_message_and_the_model_is_told_why() {
+async fn a_denial_continues_the_same_message_and_the_model_gets_its_reason() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         let call = page.first();
@@ -79,7 +79,7 @@ async fn a_denial_goes_on_in_the_same_message_and_the_model_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_page_may_say_why_it_approves() {
+async fn a_page_may_give_a_reason_for_an_approval() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         page.answer_because(&page.first(), true, "looks fine").await;
@@ -98,7 +98,7 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
         page.approve(&calls[0]).await;
         page.posted_times(1);
         page.looks_like("i-two-approvals.1b-first-answered");
-        assert!(app.ledger.lines().is_empty(), "the other is not answered yet");
+        assert!(app.ledger.lines().is_empty(), "the other call is still pending");
         page.answer_because(&calls[1], false, "keep it").await;
         page.posted_times(2);
         page.looks_like("i-two-approvals.2");
@@ -108,7 +108,7 @@ async fn of_two_calls_one_is_approved_and_one_denied() {
 }
 
 #[tokio::test]
-async fn a_call_is_asked_about_beside_one_that_ran_by_itself() {
+async fn an_approval_is_requested_next_to_a_call_that_ran_without_one() {
     for version in NATIVE {
         let both = [Piece::Call("look", "Paris"), Piece::Call("pay", "10")];
         let (app, mut page) = asked(version, &both, &[]).await;
@@ -122,7 +122,7 @@ async fn a_call_is_asked_about_beside_one_that_ran_by_itself() {
 }
 
 #[tokio::test]
-async fn what_follows_an_approval_may_ask_again() {
+async fn the_step_after_an_approval_may_request_another_approval() {
     for version in NATIVE {
         let app = Embedded::start().await;
         app.scene.then(step(&PAY)).then(step(&[Piece::Call("pay", "20")])).says("Both paid.");
@@ -152,7 +152,7 @@ async fn a_page_may_answer_with_its_last_message_alone() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_after_the_yes_is_shown_with_why() {
+async fn a_tool_that_fails_after_the_approval_is_shown_with_its_error() {
     for version in NATIVE {
         let asks = [Piece::Call("refuse", "1"), Piece::Call("break", "2")];
         let (app, mut page) = asked(version, &asks, &[]).await;
@@ -184,12 +184,12 @@ async fn a_page_reads_on_until_a_slow_tool_is_done() {
 }
 
 #[tokio::test]
-async fn a_message_past_a_call_leaves_it_waiting() {
+async fn a_new_message_after_a_pending_call_leaves_it_pending() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         page.send("never mind").await;
         page.posted_times(2);
-        // The server of 6 answers that with an error.
+        // The SDK's own server of 6 responds with an error here.
         page.looks_like_version(Version::V7, "d3-pending-then-user-message.2");
         page.equals_reload(&app).await;
         assert_eq!(app.client.call(&page.first()).await["state"], "pending");
@@ -213,28 +213,28 @@ async fn an_answer_that_is_refused_is_raised_once() {
 }
 
 #[tokio::test]
-async fn an_output_that_a_page_makes_up_decides_nothing() {
+async fn an_output_invented_by_a_page_decides_nothing() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &["--automatically", "outputs"]).await;
         let call = page.first();
         page.give(&call, &json!({ "paid": "a million" })).await;
-        assert!(page.posted().to_string().contains("a million"), "it was claimed");
+        assert!(page.posted().to_string().contains("a million"), "the page posted the invented output");
         page.posted_times(2);
-        assert_eq!(page.states(), ["approval-requested"], "the page is asked again");
-        assert_eq!(app.scene.requests().len(), 1, "no model is asked");
+        assert_eq!(page.states(), ["approval-requested"], "the page gets the approval request again");
+        assert_eq!(app.scene.requests().len(), 1, "the model gets no request");
         assert_eq!(app.client.call(&call).await["state"], "pending");
         assert!(app.ledger.lines().is_empty());
     }
 }
 
 #[tokio::test]
-async fn an_output_that_a_page_makes_up_is_corrected() {
+async fn an_output_invented_by_a_page_is_corrected() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &["--automatically", "outputs"]).await;
         let call = page.first();
         app.client.approve(&call).await;
         page.give(&call, &json!({ "paid": "a million" })).await;
-        assert!(page.posted().to_string().contains("a million"), "it was claimed");
+        assert!(page.posted().to_string().contains("a million"), "the page posted the invented output");
         page.posted_times(2);
         assert_eq!(page.calls()[0].output, json!({ "paid": "10" }));
         assert!(!read(&app).contains("a million"), "{}", read(&app));
@@ -243,7 +243,7 @@ async fn an_output_that_a_page_makes_up_is_corrected() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_told_of_a_decision_goes_on_without_an_answer_of_its_own() {
+async fn a_page_resumes_after_a_decision_made_elsewhere_without_its_own_answer() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         app.client.approve(&page.first()).await;
@@ -256,7 +256,7 @@ async fn a_page_that_was_told_of_a_decision_goes_on_without_an_answer_of_its_own
 }
 
 #[tokio::test]
-async fn a_page_that_is_loaded_anew_answers_what_it_is_shown() {
+async fn a_reloaded_page_answers_the_approval_request_that_it_shows() {
     for version in NATIVE {
         let (app, page) = asked(version, &PAY, &[]).await;
         drop(page);
@@ -270,7 +270,7 @@ async fn a_page_that_is_loaded_anew_answers_what_it_is_shown() {
 }
 
 #[tokio::test]
-async fn a_failure_behind_an_approval_does_not_have_the_page_post_for_ever() {
+async fn a_failure_after_an_approval_starts_no_endless_posts() {
     for version in NATIVE {
         let app = Embedded::start().await;
         app.scene.then(step(&PAY)).then(vec![Err("gone".to_owned())]).says("Done.");
@@ -304,7 +304,7 @@ async fn a_page_that_goes_away_after_its_answer_stops_nothing() {
             let found = app.client.messages(&thread).await.pop();
             found.filter(|message| message["status"] == "complete" && message.to_string().contains("Done."))
         };
-        eventually("the run goes on", whole).await;
+        eventually("the run continues", whole).await;
         drop(page);
         let page = Page::load(&app, version).await;
         assert_eq!((page.states(), page.said()), (vec!["output-available".to_owned()], "Done.".to_owned()));

@@ -1,4 +1,4 @@
-//! Where pages live.
+//! The Node processes that run the pages.
 
 use super::page::Version;
 use serde_json::Value;
@@ -8,19 +8,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A process of Node, in which pages of a version are opened one after the other: to load the client takes longer than
-/// most of what a page does.
+/// A process of Node that opens pages of one version one after the other. Loading the client takes longer
+/// than most of what a page does, so processes are reused.
 #[derive(Debug)]
 pub(super) struct Node {
     version: Version,
     child: Child,
     user: ChildStdin,
     shown: UnboundedReceiver<String>,
-    /// Whether its page asks for nothing.
+    /// Whether its page has no request open.
     is_settled: bool,
 }
 
-/// Those in which no page is open. They end with this process.
+/// The processes without an open page. They end with the test process.
 static IDLE: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
 impl Drop for Node {
@@ -31,7 +31,7 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// One in which no page is open.
+    /// Takes an idle process for this version, or starts one.
     pub(super) fn of(version: Version) -> Self {
         let mut idle = IDLE.lock().unwrap();
         let found = idle.iter().position(|node| node.version == version);
@@ -51,7 +51,7 @@ impl Node {
         let mut child = child.expect("node is installed");
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (shows, shown) = unbounded_channel();
-        // The servers run on the threads of their tests.
+        // A separate thread reads the output, because the servers run on the threads of their tests.
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 drop(shows.send(line));
@@ -61,7 +61,7 @@ impl Node {
         Self { version, child, user, shown, is_settled: true }
     }
 
-    /// Has the user of its page do this, and tells what it shows then.
+    /// Performs this action of the page's user, and returns what the page shows afterwards.
     pub(super) async fn act(&mut self, act: &Value) -> Value {
         self.is_settled = false;
         writeln!(self.user, "{act}").unwrap();
@@ -70,7 +70,7 @@ impl Node {
         serde_json::from_str(&shown).unwrap()
     }
 
-    /// Its page is closed. Whatever that still asks for ends with the process.
+    /// Makes the process idle after its page was closed. A process whose page still has a request open ends.
     pub(super) fn give_back(self) {
         if self.is_settled {
             IDLE.lock().unwrap().push(self);

@@ -1,13 +1,14 @@
-//! A page of the AI SDK: the real client of one of its versions, in a process of Node, and what its user does.
+//! A page of the AI SDK: the real client of one of its versions, in a process of Node, and the actions of its
+//! user.
 
 use super::node::Node;
 use crate::support::Embedded;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What the page calls its thread.
+/// The id that the page gives its chat.
 pub(super) const CHAT: &str = "chat-1";
-/// Where it posts, if it is not told otherwise.
+/// The default request of a post.
 pub(super) const POST: &str = "POST /qa/chat_streamed";
 
 /// A version of the AI SDK.
@@ -21,15 +22,15 @@ pub(super) enum Version {
 
 use Version::{V4, V5, V6, V7};
 
-/// All of them.
+/// All versions.
 pub(super) const ALL: [Version; 4] = [V4, V5, V6, V7];
-/// Those that read the UI message stream.
+/// The versions that read the UI message stream.
 pub(super) const UI: [Version; 3] = [V5, V6, V7];
-/// Those that ask for approvals by themselves.
+/// The versions with their own approval requests.
 pub(super) const NATIVE: [Version; 2] = [V6, V7];
 
 impl Version {
-    /// Its number.
+    /// The version's number.
     pub(super) const fn number(self) -> &'static str {
         match self {
             V4 => "4",
@@ -39,7 +40,7 @@ impl Version {
         }
     }
 
-    /// How messages are asked for that it can show.
+    /// The `format` of messages that this version shows.
     pub(super) const fn format(self) -> &'static str {
         match self {
             V4 => "v4",
@@ -49,21 +50,21 @@ impl Version {
     }
 }
 
-/// A page, and what it shows since its user did something last.
+/// A page, and what it shows since the last action of its user.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) version: Version,
     /// The failure that the SDK raised.
     pub(super) error: Option<String>,
-    /// What it asked of the server.
+    /// The requests of the page to the server.
     pub(super) requests: Vec<Value>,
     /// How its streams finished.
     pub(super) finishes: Vec<Value>,
-    /// The messages it shows.
+    /// The messages that it shows.
     pub(super) messages: Vec<Value>,
     /// The calls that its own user answered, in 6 and 7.
     pub(super) answered: Vec<String>,
-    /// There until the page is closed.
+    /// The process of the page; present until the page is closed.
     node: Option<Node>,
 }
 
@@ -80,18 +81,18 @@ impl Page {
         Self::open_with(app, version, &[]).await
     }
 
-    /// The same, that begins with what a page gets that is loaded now.
+    /// Opens a page with the messages of a reload.
     pub(super) async fn load(app: &Embedded, version: Version) -> Self {
         let loaded = reload(app, version).await;
         Self::open_with(app, version, &["--messages", &json!(loaded).to_string()]).await
     }
 
-    /// The same, with these flags of `tests/wire/driver/drive.mjs`.
+    /// Opens a page with these flags of `tests/wire/driver/drive.mjs`.
     pub(super) async fn open_with(app: &Embedded, version: Version, flags: &[&str]) -> Self {
-        // So that a failure says which version it was.
+        // Printed so that a failure names its version.
         println!("a page of AI SDK {}", version.number());
         let mut all = vec!["--url", &app.client.base, "--chat-id", CHAT];
-        // Nothing else tells it from 6 and 7.
+        // Only this header distinguishes pages of 5 from pages of 6 and 7.
         if version == V5 && !flags.contains(&"--header") {
             all.extend(["--header", "x-stream-protocol: ui-v5"]);
         }
@@ -103,7 +104,7 @@ impl Page {
         page
     }
 
-    /// Its user does this.
+    /// Performs this action of the page's user.
     async fn act(&mut self, act: &Value) {
         let node = self.node.as_mut().unwrap();
         let shown = tokio::time::timeout(Duration::from_secs(30), node.act(act)).await;
@@ -122,32 +123,32 @@ impl Page {
         }
     }
 
-    /// Says this, and waits until all is read that follows.
+    /// Sends this message, and waits until the answer is read.
     pub(super) async fn send(&mut self, text: &str) {
         self.act(&json!({ "do": "send", "text": text })).await;
     }
 
-    /// Posts the conversation as it is: `sendMessage()`.
+    /// Posts the conversation unchanged: `sendMessage()`.
     pub(super) async fn send_nothing(&mut self) {
         self.act(&json!({ "do": "sendNothing" })).await;
     }
 
-    /// Puts another text in place of a user message.
+    /// Replaces the text of a user message.
     pub(super) async fn edit(&mut self, message: &str, text: &str) {
         self.act(&json!({ "do": "edit", "id": message, "text": text })).await;
     }
 
-    /// Asks for the last answer anew.
+    /// Regenerates the last answer.
     pub(super) async fn regenerate(&mut self) {
         self.act(&json!({ "do": "regenerate" })).await;
     }
 
-    /// Asks for this answer anew.
+    /// Regenerates this answer.
     pub(super) async fn regenerate_by_id(&mut self, message: &str) {
         self.act(&json!({ "do": "regenerate", "id": message })).await;
     }
 
-    /// Asks for what is under way.
+    /// Resumes the running turn.
     pub(super) async fn resume(&mut self) {
         self.act(&json!({ "do": "resume" })).await;
     }
@@ -156,7 +157,7 @@ impl Page {
         self.act(&json!({ "do": "stop" })).await;
     }
 
-    /// Answers what it is asked, as pages of 6 and 7 do: the call's id is the approval's.
+    /// Answers an approval request as pages of 6 and 7 do: the call's id is the approval's id.
     pub(super) async fn answer(&mut self, call: &str, approved: bool) {
         self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": approved })).await;
@@ -170,39 +171,39 @@ impl Page {
         self.answer(call, false).await;
     }
 
-    /// The same, and says why.
+    /// Answers an approval request with a reason.
     pub(super) async fn answer_because(&mut self, call: &str, approved: bool, reason: &str) {
         self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": approved, "reason": reason })).await;
     }
 
-    /// Gives a call an output of the page's own.
+    /// Sets an output of the page for a call.
     pub(super) async fn give(&mut self, call: &str, output: &Value) {
         self.act(&json!({ "do": "give", "id": call, "output": output, "tool": "pay" })).await;
     }
 
-    /// Says this, and waits until so much is shown of what follows.
+    /// Sends this message, and waits until this part of the answer is shown.
     pub(super) async fn send_until_shown(&mut self, text: &str, shown: &str) {
         self.act(&json!({ "do": "send", "text": text, "until": { "shown": shown } })).await;
     }
 
-    /// Asks for what is under way, and waits until the answer begins.
+    /// Resumes the running turn, and waits until the response begins.
     pub(super) async fn begin_to_resume(&mut self) {
         self.act(&json!({ "do": "resume", "until": "answered" })).await;
     }
 
-    /// Answers what it is asked, and waits until the answer to that begins.
+    /// Approves a call, and waits until the response begins.
     pub(super) async fn begin_to_approve(&mut self, call: &str) {
         self.answered.push(call.to_owned());
         self.act(&json!({ "do": "answer", "id": call, "approved": true, "until": "answered" })).await;
     }
 
-    /// Waits until this is somewhere in the last message.
+    /// Waits until the last message contains this text.
     pub(super) async fn shows(&mut self, shown: &str) {
         self.act(&json!({ "do": "wait", "until": { "shown": shown } })).await;
     }
 
-    /// Waits until all is read that is under way.
+    /// Waits until every running stream is read.
     pub(super) async fn settles(&mut self) {
         self.act(&json!({ "do": "wait" })).await;
     }
@@ -214,13 +215,13 @@ impl Page {
         self.requests.iter().map(line).collect()
     }
 
-    /// What it posted last.
+    /// The body of its last request.
     pub(super) fn posted(&self) -> Value {
         let body = self.requests.last().unwrap()["body"].as_str().unwrap();
         serde_json::from_str(body).unwrap()
     }
 
-    /// The code of the server's refusal that was raised, and its status.
+    /// Status and error code of the refusal that was raised.
     pub(super) fn refused(&self) -> (u64, String) {
         let error: Value = serde_json::from_str(self.error.as_deref().unwrap()).unwrap();
         let status = self.requests.last().unwrap()["status"].as_u64().unwrap();
@@ -232,28 +233,28 @@ impl Page {
         self.messages.last().unwrap()
     }
 
-    /// The words of the last message.
+    /// The text of the last message.
     pub(super) fn said(&self) -> String {
         words(self.last())
     }
 
-    /// All calls it shows, in order.
+    /// All calls that it shows, in order.
     pub(super) fn calls(&self) -> Vec<Shown> {
         self.messages.iter().flat_map(calls).collect()
     }
 
-    /// The ids of all calls it shows.
+    /// The ids of all calls that it shows.
     pub(super) fn call_ids(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.id).collect()
     }
 
-    /// How its calls stand, in order.
+    /// The states of its calls, in order.
     pub(super) fn states(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.state).collect()
     }
 }
 
-/// The words of a message.
+/// The text of a message.
 pub(super) fn words(message: &Value) -> String {
     let parts = message["parts"].as_array().unwrap().iter();
     parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
@@ -266,9 +267,9 @@ pub(super) struct Shown {
     pub(super) tool: String,
     pub(super) state: String,
     pub(super) input: Value,
-    /// What the tool gave.
+    /// The output of the tool.
     pub(super) output: Value,
-    /// Why it gave nothing.
+    /// The error of the tool.
     pub(super) error: Option<String>,
 }
 
@@ -304,7 +305,7 @@ impl Shown {
     }
 }
 
-/// The messages of the only thread as a page gets them that is loaded now.
+/// The messages of the only thread after a reload.
 pub(super) async fn reload(app: &Embedded, version: Version) -> Vec<Value> {
     let (thread, format) = (thread(app).await, version.format());
     let found = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
@@ -312,7 +313,7 @@ pub(super) async fn reload(app: &Embedded, version: Version) -> Vec<Value> {
     found.body["results"].as_array().unwrap().clone()
 }
 
-/// The id of the only thread that is no child.
+/// The id of the only top-level thread.
 pub(super) async fn thread(app: &Embedded) -> String {
     let threads = app.client.get("/threads").await.body;
     let roots = threads["results"].as_array().unwrap().iter().filter(|thread| thread["parent_id"].is_null());

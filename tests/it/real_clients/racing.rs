@@ -1,5 +1,5 @@
-//! Answers of pages of AI SDK 6 and 7 that are not the first, come late, or are for an earlier message: the page is shown
-//! what counts, and posts no more.
+//! Answers of pages of AI SDK 6 and 7 that are not the first, are late, or belong to an earlier message: the
+//! page shows the effective decision and does not post again.
 
 use super::native::{PAY, asked};
 use super::page::{CHAT, NATIVE, Page};
@@ -7,14 +7,14 @@ use super::saying::read;
 use crate::support::Embedded;
 use serde_json::{Value, json};
 
-/// Ends the time to answer a call.
+/// Lets the approval deadline of a call pass.
 async fn overdue(app: &Embedded, call: &str) {
     let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{call}'");
     assert_eq!(app.rows.change(&end).await, Ok(1));
 }
 
 #[tokio::test]
-async fn an_approval_and_then_a_new_message_are_both_heard() {
+async fn an_approval_followed_by_a_new_message_takes_effect() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &["--automatically", "never"]).await;
         let call = page.first();
@@ -23,7 +23,7 @@ async fn an_approval_and_then_a_new_message_are_both_heard() {
         page.send("and thanks").await;
         page.posted_times(2);
         assert_eq!((page.messages.len(), page.said().as_str()), (4, "Done."));
-        // What the SDK's own server breaks off at.
+        // The SDK's own server fails at this state.
         assert_eq!(page.states(), ["approval-responded"]);
         app.client.becomes(&call, "succeeded").await;
         assert_eq!(app.ledger.lines(), ["pay 10"]);
@@ -34,7 +34,7 @@ async fn an_approval_and_then_a_new_message_are_both_heard() {
 }
 
 #[tokio::test]
-async fn an_answer_for_an_earlier_message_is_shown_there_and_told_to_the_model_in_time() {
+async fn an_answer_for_an_earlier_message_is_shown_there_and_sent_with_the_next_turn() {
     for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
         let (app, mut page) = asked(version, &PAY, &["--automatically", "any"]).await;
         let call = page.first();
@@ -47,7 +47,7 @@ async fn an_answer_for_an_earlier_message_is_shown_there_and_told_to_the_model_i
         assert_eq!(page.messages.len(), 4);
         let (state, word) = if yes { ("output-available", "paid") } else { ("output-denied", "rejected") };
         assert_eq!(page.states(), [state]);
-        assert_eq!(app.scene.requests().len(), 2, "nobody goes on behind a later message");
+        assert_eq!(app.scene.requests().len(), 2, "no run resumes after a later message");
         page.equals_reload(&app).await;
         page.send("well?").await;
         page.posted_times(4);
@@ -58,7 +58,7 @@ async fn an_answer_for_an_earlier_message_is_shown_there_and_told_to_the_model_i
 }
 
 #[tokio::test]
-async fn an_answer_that_another_tab_gave_first_is_the_one_that_counts() {
+async fn the_first_answer_of_two_tabs_is_effective() {
     for (version, first, later) in NATIVE.into_iter().flat_map(|version| {
         [(version, true, true), (version, true, false), (version, false, true), (version, false, false)]
     }) {
@@ -70,7 +70,7 @@ async fn an_answer_that_another_tab_gave_first_is_the_one_that_counts() {
         page.posted_times(2);
         assert_eq!(page.states(), [if first { "output-available" } else { "output-denied" }]);
         assert_eq!(page.said(), "I will pay. Done.");
-        // What it noted of its own answer stays with it.
+        // The page keeps the note of its own answer.
         page.equals_reload_but_for(&app, if first == later { &[] } else { std::slice::from_ref(&call) })
             .await;
         assert_eq!(app.ledger.lines().len(), usize::from(first));
@@ -78,7 +78,7 @@ async fn an_answer_that_another_tab_gave_first_is_the_one_that_counts() {
 }
 
 #[tokio::test]
-async fn a_tab_that_answers_what_another_one_went_on_with_becomes_whole() {
+async fn a_tab_that_answers_a_call_after_another_client_resumed_gets_the_whole_message() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         app.client.approve(&page.first()).await;
@@ -87,13 +87,13 @@ async fn a_tab_that_answers_what_another_one_went_on_with_becomes_whole() {
         page.approve(&page.first()).await;
         page.posted_times(2);
         assert_eq!(page.said(), "I will pay. Done.");
-        assert_eq!(app.scene.requests().len(), 2, "no model is asked again");
+        assert_eq!(app.scene.requests().len(), 2, "the model gets no further request");
         page.equals_reload(&app).await;
     }
 }
 
 #[tokio::test]
-async fn two_tabs_that_answer_one_after_the_other_both_become_whole() {
+async fn two_tabs_that_answer_one_after_the_other_both_get_the_whole_message() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         let mut other = Page::load(&app, version).await;
@@ -111,7 +111,7 @@ async fn two_tabs_that_answer_one_after_the_other_both_become_whole() {
 }
 
 #[tokio::test]
-async fn two_tabs_that_answer_at_once_run_a_call_once_and_both_become_whole() {
+async fn two_tabs_that_answer_at_once_run_a_call_once_and_both_get_the_whole_message() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         let mut other = Page::load(&app, version).await;
@@ -128,7 +128,7 @@ async fn two_tabs_that_answer_at_once_run_a_call_once_and_both_become_whole() {
 }
 
 #[tokio::test]
-async fn one_tab_says_yes_and_the_other_no_and_both_show_the_one_that_counts() {
+async fn one_tab_approves_and_the_other_rejects_and_both_show_the_effective_decision() {
     for version in NATIVE {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         let mut other = Page::load(&app, version).await;
@@ -164,7 +164,7 @@ async fn inputs_that_another_tab_edited_are_shown_before_the_output() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_too_late_is_shown_to_have_failed() {
+async fn an_answer_after_the_deadline_is_shown_as_failed() {
     for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
         let (app, mut page) = asked(version, &PAY, &[]).await;
         let call = page.first();
@@ -173,14 +173,14 @@ async fn an_answer_that_comes_too_late_is_shown_to_have_failed() {
         page.posted_times(2);
         assert_eq!(page.states(), [if yes { "output-error" } else { "output-denied" }]);
         assert_eq!(app.client.call(&call).await["state"], "expired");
-        // The card that is loaded anew does not know of the yes.
+        // After a reload the card does not have the approval.
         page.equals_reload_but_for(&app, &[call]).await;
         assert!(app.ledger.lines().is_empty());
     }
 }
 
 #[tokio::test]
-async fn an_answer_to_what_was_withdrawn_is_shown_to_have_failed() {
+async fn an_answer_to_a_cancelled_call_is_shown_as_failed() {
     for (version, yes) in NATIVE.into_iter().flat_map(|version| [(version, true), (version, false)]) {
         for whole_run in [false, true] {
             let (app, mut page) = asked(version, &PAY, &[]).await;

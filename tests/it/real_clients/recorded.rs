@@ -1,16 +1,16 @@
-//! What the SDK's own server made a page show, recorded: `tests/wire/golden`.
+//! Recordings of pages against the SDK's own server: `tests/wire/golden`.
 
 use super::page::{Page, Version, words};
 use serde_json::{Value, json};
 use std::path::Path;
 
 impl Page {
-    /// Shows what was recorded of its version, up to ids and words.
+    /// The page shows what was recorded of its version, up to ids and texts.
     pub(super) fn looks_like(&self, recording: &str) {
         self.looks_like_version(self.version, recording);
     }
 
-    /// The same of a page that was stopped: on a real socket its last part is not at its end.
+    /// The same for a page that was stopped: on a real socket its last part is incomplete.
     pub(super) fn stopped_like(&self, recording: &str) {
         let mut stopped = recorded(self.version, recording);
         for part in stopped["messages"][1]["parts"].as_array_mut().unwrap() {
@@ -21,7 +21,8 @@ impl Page {
         self.looks_like_this(&stopped);
     }
 
-    /// The same of another version, where this one's own server had no answer to record.
+    /// The same with the recording of another version, if the SDK's own server of this version had no answer
+    /// to record.
     pub(super) fn looks_like_version(&self, version: Version, recording: &str) {
         self.looks_like_this(&recorded(version, recording));
     }
@@ -32,7 +33,7 @@ impl Page {
         assert_eq!(self.error.is_some(), recorded["status"] == "error");
         let finish = self.finishes.last().unwrap_or(&Value::Null);
         for field in ["isAbort", "isDisconnect", "isError", "finishReason"] {
-            // The first releases of 5 refuse a reason, so pages of 5 are told none.
+            // The first releases of 5 refuse a finish reason, so pages of 5 get none.
             if (self.version, field) != (Version::V5, "finishReason") {
                 assert_eq!(finish[field], recorded["onFinish"][field], "{field}");
             }
@@ -46,7 +47,7 @@ fn recorded(version: Version, recording: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// What stays of messages without their ids and words.
+/// Messages without their ids and texts.
 fn outline(messages: &[Value]) -> Vec<Value> {
     let message = |message: &Value| {
         let words_of = |it: &Value| it["validated"].clone();
@@ -64,8 +65,8 @@ fn outline(messages: &[Value]) -> Vec<Value> {
     messages.iter().map(message).collect()
 }
 
-/// Not in it: `metadata`, which says what was spent in every answer here and in none of the recorded ones, and
-/// `providerMetadata`, which stays with the server.
+/// The outline of a part. It omits `metadata`, which carries the usage in every answer here and in no
+/// recorded one, and `providerMetadata`, which stays with the server.
 fn part(part: &Value) -> Value {
     let kind = part["type"].as_str().unwrap();
     if kind == "tool-invocation" {
@@ -77,7 +78,7 @@ fn part(part: &Value) -> Value {
         let approval = &part["approval"];
         return json!({
             "state": part["state"],
-            // What could not be read is no input here, and `rawInput` in some of the recordings.
+            // An unreadable input is no input here, and `rawInput` in some of the recordings.
             "input": part.get("input").or(part.get("rawInput")).is_some(),
             "output": part.get("output").is_some(),
             "error": part.get("errorText").is_some(),

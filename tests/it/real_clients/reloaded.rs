@@ -1,16 +1,17 @@
-//! What a page holds when a stream has ended has to be what it gets when it is loaded anew.
+//! After a stream has ended, a page has to hold the same messages as after a reload.
 
 use super::page::{Page, Version, reload};
 use crate::support::Embedded;
 use serde_json::{Map, Value, json};
 
 impl Page {
-    /// What it holds is what it gets when it is loaded anew.
+    /// The page holds the same messages as after a reload.
     pub(super) async fn equals_reload(&self, app: &Embedded) {
         self.equals_reload_but_for(app, &[]).await;
     }
 
-    /// The same, except how these calls went: they were decided or edited outside the streams it read.
+    /// The same, except for the outcomes of these calls: they were decided or edited outside the streams of
+    /// the page.
     pub(super) async fn equals_reload_but_for(&self, app: &Embedded, outside: &[String]) {
         let reloaded = reload(app, self.version).await;
         let comparable = |messages: &[Value]| {
@@ -35,14 +36,15 @@ fn remove(value: &mut Value, fields: &[&str]) {
     }
 }
 
-/// A message of 4 without what may differ: a page's own ids and times, all but the last annotation of a call, calls
-/// whose arguments never came to an end, and how the calls stand that were decided elsewhere.
+/// A message of 4 without the fields that may differ: the page's own ids and times, all but the last
+/// annotation of a call, calls with incomplete arguments, and the states of calls that were decided
+/// elsewhere.
 fn v4(message: &Value, outside: &[String]) -> Value {
     let mut message = message.clone();
     let at = &message["createdAt"];
     assert!(at.as_str().is_some_and(|at| at.ends_with('Z')), "{message}");
     remove(&mut message, &["createdAt", "revisionId"]);
-    // An answer has the database's id.
+    // An answer has the id of the database.
     if message["role"] == "user" {
         remove(&mut message, &["id"]);
     }
@@ -74,11 +76,11 @@ fn v4(message: &Value, outside: &[String]) -> Value {
     message
 }
 
-/// A message of 5 to 7 without what may differ: the stream's own ids of thoughts, calls whose inputs never came to an
-/// end, a step that broke off before anything was said in it (a client shows that it began once something makes it show
-/// anything anew), and how the calls stand that were decided elsewhere. That a person answered, and why, no chunk says: only the
-/// page of that person has noted it, and why they said yes is kept nowhere. The id of a user message is the page's own,
-/// and stays.
+/// A message of 5 to 7 without the fields that may differ: the stream's own ids of reasoning parts, calls
+/// with incomplete inputs, an empty step that failed (a client shows its start after the next change to the
+/// message), and the states of calls that were decided elsewhere. No chunk carries the fact that a person
+/// answered, or the reason: only that person's page has noted both, and the reason of an approval is stored
+/// nowhere. The id of a user message is the page's own, and is compared.
 fn ui(message: &Value, outside: &[String], answered: &[String]) -> Value {
     let mut message = message.clone();
     let parts = message["parts"].as_array_mut().unwrap();

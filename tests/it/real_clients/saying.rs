@@ -1,4 +1,4 @@
-//! What a model says, as a page shows it.
+//! The output of a model, as a page shows it.
 
 use super::page::{ALL, POST, Page, UI, Version, reload, thread, words};
 use crate::support::{Embedded, call, eventually, probes};
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 pub(super) enum Piece {
     Text(&'static str),
     Thought(&'static str),
-    /// Of a tool, with a note.
+    /// A call of this tool, with a note.
     Call(&'static str, &'static str),
 }
 
-/// One step of a model, its arguments in two pieces.
+/// One step of a model, its arguments in two deltas.
 pub(super) fn step(pieces: &[Piece]) -> Vec<Result<ModelEvent, String>> {
     let mut step = Vec::new();
     let mut calls = 0;
@@ -41,7 +41,7 @@ pub(super) fn step(pieces: &[Piece]) -> Vec<Result<ModelEvent, String>> {
     step
 }
 
-/// What the model was asked with last.
+/// The last request to the model.
 pub(super) fn read(app: &Embedded) -> String {
     let requests = app.scene.requests();
     let messages = requests.last().unwrap().messages.iter().map(|message| format!("{message:?}"));
@@ -49,7 +49,7 @@ pub(super) fn read(app: &Embedded) -> String {
 }
 
 #[tokio::test]
-async fn a_page_shows_the_words_that_come_in_pieces() {
+async fn a_page_shows_text_that_arrives_in_deltas() {
     for version in ALL {
         let app = Embedded::start().await;
         let said = [Piece::Text("Hel"), Piece::Text("lo \u{2028}"), Piece::Text("\"world\"\n")];
@@ -64,7 +64,7 @@ async fn a_page_shows_the_words_that_come_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_page_knows_what_was_spent_and_why_the_answer_ended() {
+async fn a_page_gets_the_usage_and_the_finish_reason() {
     for version in ALL {
         let app = Embedded::start().await;
         let reason = FinishReason::Length;
@@ -91,7 +91,7 @@ async fn a_page_knows_what_was_spent_and_why_the_answer_ended() {
 }
 
 #[tokio::test]
-async fn a_page_shows_a_call_and_what_the_model_said_next() {
+async fn a_page_shows_a_call_and_the_next_step_of_the_model() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Text("Let me look. "), Piece::Call("look", "18C")]));
@@ -105,7 +105,7 @@ async fn a_page_shows_a_call_and_what_the_model_said_next() {
 }
 
 #[tokio::test]
-async fn what_all_steps_cost_is_told_as_one() {
+async fn the_usage_of_all_steps_is_sent_as_one_sum() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Call("look", "18C")])).says("It is 18C.");
@@ -133,7 +133,7 @@ async fn a_page_shows_calls_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_page_shows_thoughts() {
+async fn a_page_shows_reasoning() {
     for version in ALL {
         let app = Embedded::start().await;
         app.scene.then(step(&[Piece::Thought("I "), Piece::Thought("think"), Piece::Text("So: yes.")]));
@@ -148,7 +148,7 @@ async fn a_page_shows_thoughts() {
     }
 }
 
-/// Thoughts, words and calls in turn.
+/// Reasoning, text and calls in turn.
 const MIXED: [Piece; 7] = [
     Piece::Thought("First "),
     Piece::Text("Look: "),
@@ -166,7 +166,7 @@ fn kinds(page: &Page) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_page_of_4_has_one_part_for_the_words_of_a_step_and_one_for_its_thoughts() {
+async fn a_page_of_4_has_one_part_for_the_text_of_a_step_and_one_for_its_reasoning() {
     let app = Embedded::start().await;
     app.scene.then(step(&MIXED)).then(step(&MIXED)).says("That was all.");
     let mut page = Page::open(&app, Version::V4).await;
@@ -178,7 +178,7 @@ async fn a_page_of_4_has_one_part_for_the_words_of_a_step_and_one_for_its_though
 }
 
 #[tokio::test]
-async fn a_page_of_5_and_later_has_the_parts_in_the_order_in_which_they_came() {
+async fn a_page_of_5_and_later_has_the_parts_in_order_of_arrival() {
     for version in UI {
         let app = Embedded::start().await;
         app.scene.then(step(&MIXED)).then(step(&MIXED)).says("That was all.");
@@ -222,7 +222,7 @@ async fn a_page_may_post_its_last_message_alone() {
 }
 
 #[tokio::test]
-async fn a_page_that_stops_reading_stops_nothing() {
+async fn a_page_that_stops_reading_does_not_stop_the_turn() {
     for version in ALL {
         let app = Embedded::start().await;
         let gate = app.scene.gate();
@@ -253,7 +253,7 @@ async fn a_page_that_stops_reading_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_run_is_shown_with_why() {
+async fn a_call_that_cannot_run_is_shown_with_its_error() {
     for version in ALL {
         let app = Embedded::start().await;
         let broken = [
@@ -275,8 +275,8 @@ async fn a_call_that_cannot_be_run_is_shown_with_why() {
 }
 
 #[tokio::test]
-async fn inputs_that_are_wrong_look_as_they_were_recorded() {
-    // The server of 4 breaks its answer off there.
+async fn invalid_inputs_look_as_recorded() {
+    // The SDK's own server of 4 cuts its response off here.
     for version in UI {
         let app = Embedded::start().await;
         app.scene.calls(&[call("a", "look", &json!({ "wrong": 1 }))]).says("Sorry.");
@@ -287,7 +287,7 @@ async fn inputs_that_are_wrong_look_as_they_were_recorded() {
     }
 }
 
-/// Runs by itself, and fails.
+/// A tool that runs without an approval, and fails.
 struct Stumble;
 
 impl Tool for Stumble {
@@ -303,7 +303,7 @@ impl Tool for Stumble {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_is_shown_with_why_and_the_model_goes_on() {
+async fn a_tool_that_fails_is_shown_with_its_error_and_the_model_continues() {
     for version in ALL {
         let app = Embedded::start().await;
         let mut tools = probes(&app.ledger);
@@ -312,7 +312,7 @@ async fn a_tool_that_fails_is_shown_with_why_and_the_model_goes_on() {
         app.scene.then(step(&[Piece::Call("stumble", "Nowhere")])).says("No such city.");
         let mut page = Page::open(&app, version).await;
         page.send("hello").await;
-        // The server of 4 breaks its answer off there.
+        // The SDK's own server of 4 cuts its response off here.
         if version != Version::V4 {
             page.looks_like("e2-tool-error.1");
         }

@@ -1,4 +1,4 @@
-//! A page while a child does a call of its message.
+//! A page while a sub-agent runs for a call of its message.
 
 use super::page::{ALL, NATIVE, Page, thread};
 use super::saying::{Piece, step};
@@ -7,20 +7,20 @@ use crate::subagents::{hold_in, start};
 use crate::support::Embedded;
 use serde_json::Value;
 
-/// The call that waits in the page's session.
+/// The pending call in the page's session.
 async fn hold(app: &Embedded) -> String {
     hold_in(&app.client, &thread(app).await).await
 }
 
 #[tokio::test]
-async fn a_page_rests_while_a_child_works_and_reads_its_answer_in_the_turn_that_goes_on() {
+async fn a_page_does_not_post_while_a_sub_agent_runs_and_reads_its_answer_after_the_approval() {
     for version in ALL {
         let app = start().await;
         app.scene.then(step(&[Piece::Text("I will ask. "), Piece::Call("helper", "pay 10")]));
         app.scene.then(step(&[Piece::Call("pay", "10")]));
         let mut page = Page::open(&app, version).await;
         page.send("pay").await;
-        assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1), "it does not post again");
+        assert_eq!((page.error.as_deref(), page.requests.len()), (None, 1), "the page does not post again");
         page.equals_reload(&app).await;
         let call = page.call_ids()[0].clone();
         let hold = hold(&app).await;
@@ -43,7 +43,7 @@ async fn a_page_rests_while_a_child_works_and_reads_its_answer_in_the_turn_that_
 }
 
 #[tokio::test]
-async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_its_answer() {
+async fn a_page_that_approves_a_sub_agent_posts_once_and_waits_for_the_answer() {
     for version in NATIVE {
         let app = start().await;
         app.scene.then(step(&[Piece::Text("May I? "), Piece::Call("errand", "pay 10")]));

@@ -1,4 +1,4 @@
-//! `approve_roles`: who may decide for others, and what they see of them.
+//! `approve_roles`: users who may decide for others, and what they see.
 
 use super::{UNKNOWN, acme, all_of, is_not_there, office, office_with, rule};
 use crate::support::{Client, Embedded, call};
@@ -6,7 +6,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Every way to ask for this call, its thread and its run, as the answers' statuses and bodies.
+/// Sends every request about this call, its thread and its run. Returns the statuses and bodies of the
+/// answers.
 async fn everything(client: &Client, call: &str, thread: &str, run: &str) -> Vec<(u16, String)> {
     let get = |path: String| client.http.get(client.url(&path));
     let post = |path: String| client.http.post(client.url(&path));
@@ -43,7 +44,7 @@ async fn run_of(app: &Embedded, call: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_approver_sees_and_decides_what_is_held_for_another() {
+async fn an_approver_sees_and_decides_the_held_calls_of_another_user() {
     let app = office().await;
     let chief = acme(&app, "carol", &["clerk", "chief"]);
     let (thread, yes) = app.held("pay", "10").await;
@@ -54,12 +55,12 @@ async fn an_approver_sees_and_decides_what_is_held_for_another() {
         json!({ "success": true, "result": "{\"paid\":\"10\"}", "toolCallId": yes, "state": "succeeded" });
     assert_eq!((approved.status, approved.body), (200, expected));
     assert_eq!(chief.reject(&no).await.body["state"], "rejected");
-    assert_eq!(chief.call(&yes).await["output"], json!({ "paid": "10" }), "and what came of it");
+    assert_eq!(chief.call(&yes).await["output"], json!({ "paid": "10" }), "and the outcome");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
 }
 
 #[tokio::test]
-async fn c2_who_is_neither_the_user_nor_an_approver_finds_nothing_listed_counted_or_told() {
+async fn c2_a_user_who_is_neither_requester_nor_approver_gets_404_and_empty_lists() {
     let app = office().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app, &id).await;
@@ -67,7 +68,7 @@ async fn c2_who_is_neither_the_user_nor_an_approver_finds_nothing_listed_counted
     let strangers = [
         acme(&app, "bob", &[]),
         acme(&app, "bob", &["clerk", "boss", "chie", "chiefs", "Chief", "chief clerk", " chief"]),
-        // The role is the tenant's own, and so is the name of the user.
+        // Roles and user names belong to one tenant.
         app.client.as_user("other", "carol", &["chief"]),
         app.client.as_user("other", "alice", &["chief"]),
         app.client.as_user("ACME", "alice", &["chief"]),
@@ -84,7 +85,7 @@ async fn c2_who_is_neither_the_user_nor_an_approver_finds_nothing_listed_counted
 }
 
 #[tokio::test]
-async fn an_approver_finds_no_thread_no_run_and_no_cancelling() {
+async fn an_approver_gets_404_for_the_thread_the_run_and_the_cancel() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, id) = app.held("pay", "10").await;
@@ -99,7 +100,7 @@ async fn an_approver_finds_no_thread_no_run_and_no_cancelling() {
 }
 
 #[tokio::test]
-async fn an_approver_of_one_tool_finds_no_call_of_another_and_none_that_nobody_was_asked_about() {
+async fn an_approver_of_one_tool_sees_neither_calls_of_another_tool_nor_unheld_calls() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let thread = app.client.thread().await;
@@ -126,7 +127,7 @@ async fn an_approver_of_one_tool_finds_no_call_of_another_and_none_that_nobody_w
 }
 
 #[tokio::test]
-async fn a_deleted_thread_leaves_nothing_to_its_approvers() {
+async fn the_calls_of_a_deleted_thread_are_gone_for_approvers() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, id) = app.held("pay", "10").await;
@@ -138,7 +139,7 @@ async fn a_deleted_thread_leaves_nothing_to_its_approvers() {
 }
 
 #[tokio::test]
-async fn an_approver_sees_the_tool_though_it_may_not_run_for_them() {
+async fn an_approver_without_the_run_role_sees_the_tool() {
     let app = office_with(|config| rule(config, "pay", &["clerk"], &["chief"], false)).await;
     let chief = acme(&app, "carol", &["chief"]);
     assert_eq!(chief.get("/tools/pay").await.status, 200);
@@ -150,7 +151,7 @@ async fn an_approver_sees_the_tool_though_it_may_not_run_for_them() {
 }
 
 #[tokio::test]
-async fn b11_a_role_that_was_taken_away_is_gone_at_the_decision() {
+async fn b11_a_role_removed_before_the_decision_does_not_count() {
     let app = office().await;
     let (_, id) = app.held("pay", "10").await;
     let carol = acme(&app, "carol", &["chief"]);
@@ -162,13 +163,13 @@ async fn b11_a_role_that_was_taken_away_is_gone_at_the_decision() {
     }
     assert_eq!(all_of(&app, &id).await, before);
     assert_eq!(acme(&app, "carol", &["chief"]).approve(&id).await.body["state"], "succeeded");
-    // And what came of it is not theirs to read any more.
+    // The user without the role cannot read the outcome either.
     is_not_there(&carol.get(&format!("/tool_calls/{id}")).await);
     is_not_there(&carol.approve(&id).await);
 }
 
 #[tokio::test]
-async fn an_approver_waits_for_the_outcome_as_the_user_does() {
+async fn an_approver_waits_for_the_outcome_like_the_requester() {
     let app = office_with(|config| config.approval.wait = Duration::from_millis(100)).await;
     let chief = acme(&app, "carol", &["chief"]);
     let (_, id) = app.held("wait_for_me", "10").await;
@@ -184,7 +185,7 @@ async fn an_approver_waits_for_the_outcome_as_the_user_does() {
 }
 
 #[tokio::test]
-async fn the_same_verdict_of_another_person_is_answered_with_the_outcome_and_changes_nothing() {
+async fn the_same_verdict_of_another_person_gets_the_outcome_and_changes_nothing() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     for (first, second, by) in [(&app.client, &chief, "user:alice"), (&chief, &app.client, "user:carol")] {
@@ -203,7 +204,7 @@ async fn the_same_verdict_of_another_person_is_answered_with_the_outcome_and_cha
 }
 
 #[tokio::test]
-async fn an_approvers_edit_is_checked_run_and_told_as_the_users_is() {
+async fn an_approvers_edit_is_validated_run_and_reported_like_the_requesters() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (_, id) = app.held("pay", "10").await;
@@ -219,11 +220,15 @@ async fn an_approvers_edit_is_checked_run_and_told_as_the_users_is() {
     assert_eq!(app.ledger.lines(), ["pay 9"]);
     let decision = &app.client.call(&id).await["decision"];
     assert_eq!((&decision["by"], &decision["edited"]), (&json!("user:carol"), &json!(true)));
-    assert_eq!(app.client.approve(&id).await.code(), "already_decided", "as proposed is another decision");
+    assert_eq!(
+        app.client.approve(&id).await.code(),
+        "already_decided",
+        "the proposed inputs are another decision"
+    );
 }
 
 #[tokio::test]
-async fn of_a_user_and_an_approver_who_disagree_at_once_one_wins_and_the_other_is_told_who() {
+async fn of_two_concurrent_contrary_decisions_one_wins_and_the_other_gets_the_name_of_its_decider() {
     const CALLS: usize = 16;
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);

@@ -1,4 +1,4 @@
-//! What a role may do: have a tool run, see its calls, decide them.
+//! Roles: permissions to run a tool, to see its calls and to decide them.
 
 mod approve;
 mod other_person;
@@ -20,8 +20,9 @@ fn rule(config: &mut Config, tool: &str, run: &[&str], approve: &[&str], other_p
     config.tools.rules.insert(tool.to_owned(), rules);
 }
 
-/// A server for everybody who has a token, that speaks for `alice` of `acme`. A `clerk` has it `look`; a `chief`
-/// approves what it would `pay`, `refuse`, or `wait_for_me`; and `refuse` wants another person than who asked.
+/// A server with tokens and a client for `alice` of `acme`. Calls of `look` need the role `clerk`. A `chief`
+/// approves calls of `pay`, `refuse` and `wait_for_me`. Calls of `refuse` need the approval of another
+/// person.
 async fn office() -> Embedded {
     office_with(|_| {}).await
 }
@@ -40,12 +41,12 @@ async fn office_with(change: impl FnOnce(&mut Config)) -> Embedded {
     app
 }
 
-/// This user of the tenant `acme`.
+/// A client for this user of the tenant `acme`.
 fn acme(app: &Embedded, user: &str, roles: &[&str]) -> Client {
     app.client.as_user("acme", user, roles)
 }
 
-/// The row of a call, the decisions on it and its events, as they stand.
+/// The row of a call, its decisions and its events, as JSON text.
 async fn all_of(app: &Embedded, call: &str) -> String {
     let mut rows = Vec::new();
     for (table, order) in [("tool_calls", "tool_call_id"), ("decisions", "at"), ("events", "event_id")] {

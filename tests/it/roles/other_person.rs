@@ -1,11 +1,11 @@
-//! `other_person`: who asked is not who approves.
+//! `other_person`: the requester may not approve.
 
 use super::{acme, all_of, is_not_there, office};
 use crate::support::token::{changed, claims, signed};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn b10_the_requester_cannot_approve_whatever_their_token_says_and_nothing_changes() {
+async fn b10_the_requester_cannot_approve_with_any_token_and_nothing_changes() {
     let app = office().await;
     let (_, id) = app.held("refuse", "10").await;
     let before = all_of(&app, &id).await;
@@ -21,7 +21,7 @@ async fn b10_the_requester_cannot_approve_whatever_their_token_says_and_nothing_
     for alice in &same_person {
         for more in [
             json!({}),
-            // It comes before all that would be said of these.
+            // The refusal takes precedence over the errors of these fields.
             json!({ "validatedInputs": { "note": 3 } }),
             json!({ "inputHash": "0" }),
         ] {
@@ -33,10 +33,10 @@ async fn b10_the_requester_cannot_approve_whatever_their_token_says_and_nothing_
             assert_eq!((refused.status, refused.body), (403, expected));
         }
         let unread = alice.validate(&json!({ "toolCallId": id, "isValidated": "true" })).await;
-        assert_eq!(unread.status, 400, "what cannot be read comes before");
+        assert_eq!(unread.status, 400, "a malformed body is refused first");
     }
     assert_eq!(all_of(&app, &id).await, before);
-    assert_eq!(app.client.call(&id).await["state"], "pending", "they may see it");
+    assert_eq!(app.client.call(&id).await["state"], "pending", "the requester may see the call");
     is_not_there(&app.client.as_user("other", "alice", &["chief"]).approve(&id).await);
 
     let chief = acme(&app, "carol", &["chief"]).approve(&id).await;
@@ -45,7 +45,7 @@ async fn b10_the_requester_cannot_approve_whatever_their_token_says_and_nothing_
 }
 
 #[tokio::test]
-async fn b10_who_may_not_approve_is_not_told_by_it_how_the_call_stands() {
+async fn b10_the_refusal_of_an_approval_does_not_reveal_the_state_of_the_call() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, pending) = app.held("refuse", "1").await;
@@ -67,7 +67,7 @@ async fn b10_who_may_not_approve_is_not_told_by_it_how_the_call_stands() {
 }
 
 #[tokio::test]
-async fn the_requester_may_take_back_what_another_person_would_have_to_approve() {
+async fn the_requester_may_reject_a_call_that_another_person_must_approve() {
     let app = office().await;
     let (thread, id) = app.held("refuse", "10").await;
     let rejected = app.client.reject(&id).await;

@@ -1,4 +1,4 @@
-//! Who asked and who approved: both are on record, and the tool runs for who asked.
+//! The record of requester and approver. The tool runs on behalf of the requester.
 
 use super::{acme, office, rule};
 use crate::support::token::with_tokens;
@@ -6,7 +6,7 @@ use crate::support::{Embedded, call};
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use serde_json::{Value, json};
 
-/// Says on whose behalf it runs.
+/// A tool that returns the user on whose behalf it runs.
 struct Whose<const ASKS: bool>;
 
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
@@ -33,7 +33,7 @@ fn whose() -> ToolRegistry {
 }
 
 #[tokio::test]
-async fn b16_the_tool_runs_on_behalf_of_who_asked_whoever_approves() {
+async fn b16_the_tool_runs_on_behalf_of_the_requester_after_any_approval() {
     let app = Embedded::start().await;
     let app = app.redeploy_with(whose(), |config| {
         with_tokens(config);
@@ -52,7 +52,7 @@ async fn b16_the_tool_runs_on_behalf_of_who_asked_whoever_approves() {
 }
 
 #[tokio::test]
-async fn without_authentication_a_tool_runs_on_behalf_of_the_one_user() {
+async fn without_authentication_a_tool_runs_on_behalf_of_the_local_user() {
     let app = Embedded::start().await.redeploy_with(whose(), |_| {}).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p1", "whose", &json!({}))]).says("Yours.");
@@ -61,7 +61,7 @@ async fn without_authentication_a_tool_runs_on_behalf_of_the_one_user() {
 }
 
 #[tokio::test]
-async fn b16_who_asked_and_who_decided_are_both_on_record() {
+async fn b16_requester_and_decider_are_both_on_record() {
     let app = office().await;
     let chief = acme(&app, "carol", &["chief"]);
     let (thread, id) = app.held("pay", "10").await;
@@ -89,7 +89,7 @@ async fn b16_who_asked_and_who_decided_are_both_on_record() {
     let of_tenants = format!("SELECT DISTINCT tenant_id FROM events WHERE tool_call_id = '{id}'");
     assert_eq!(column(&of_tenants).await, ["acme"]);
 
-    // Who asked reads both, and the answer goes on in their thread.
+    // The requester reads both, and continues the run in their own thread.
     assert_eq!(app.client.call(&id).await["decision"]["by"], "user:carol");
     app.scene.says("Paid.");
     assert_eq!(app.client.go_on(&thread).await.text(), "Paid.");

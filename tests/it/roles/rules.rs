@@ -1,4 +1,4 @@
-//! The rules of tools: read from everywhere, refused by name.
+//! The rules of tools: their sources, and the errors that name their keys.
 
 use crate::support::{Embedded, Ledger, Process, Scene, probes};
 use holdpoint::app::App;
@@ -38,12 +38,12 @@ fn the_rules_of_a_tool_are_read_by_its_name() {
 }
 
 #[test]
-fn rules_that_cannot_be_used_are_refused_by_their_key() {
+fn invalid_rules_are_refused_by_their_key() {
     for (toml, key) in [
         ("[tools.pay]\nrun_roles = [\"clerk\", \"\"]", "tools.pay.run_roles"),
         ("[tools.pay]\nrun_roles = [\" clerk\"]", "tools.pay.run_roles"),
         ("[tools.pay]\napprove_roles = [\"chief\\t\"]", "tools.pay.approve_roles"),
-        // Neither of these may mean everybody.
+        // Neither of these two may mean every user.
         ("[tools.pay]\nrun_roles = []", "tools.pay.run_roles"),
         ("[tools.pay]\nrun_roles = \" , \"", "tools.pay.run_roles"),
         ("[tools.pay]\nrun_roles = 5", "tools.pay.run_roles"),
@@ -56,7 +56,7 @@ fn rules_that_cannot_be_used_are_refused_by_their_key() {
         ("[tools.pay]\napprove_roles = \"a\"\napprovals = 11", "tools.pay.approvals"),
         ("[tools.pay]\napprove_roles = \"a\"\napprovals = 300", "tools.pay.approvals"),
         ("[tools.pay]\napprove_roles = \"a\"\napprovals = -1", "tools.pay.approvals"),
-        // Without authentication everybody is one person.
+        // Without authentication all requests come from one user.
         ("[tools.pay]\napprove_roles = \"a\"\napprovals = 2", "tools.pay.approvals"),
         ("[tools.pay]\nroles = [\"clerk\"]", "tools.pay.roles"),
         ("[tools]\npay = 5", "tools.pay"),
@@ -71,7 +71,7 @@ fn rules_that_cannot_be_used_are_refused_by_their_key() {
 }
 
 #[tokio::test]
-async fn a_rule_that_fits_no_tool_is_refused_by_its_key_before_anything_is_opened_on_sqlite() {
+async fn a_rule_for_an_unknown_tool_is_refused_by_its_key_before_the_database_opens_on_sqlite() {
     let clerk = || vec!["clerk".to_owned()];
     let run = ToolRules { run_roles: clerk(), ..ToolRules::default() };
     let dir = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn a_rule_that_fits_no_tool_is_refused_by_its_key_before_anything_is_opene
 }
 
 #[tokio::test]
-async fn rules_come_by_the_environment_too() {
+async fn rules_are_read_from_the_environment_too() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(
         dir.path(),
@@ -105,18 +105,18 @@ async fn rules_come_by_the_environment_too() {
     assert_eq!(
         names,
         [json!("list_files"), json!("read_file"), json!("write_file")],
-        "nobody has a role here"
+        "the local user has no role"
     );
 
     let thread = server.client.thread().await;
     let turn = server.client.say(&thread, "write hello to a.txt").await;
     let [call] = &turn.pending()[..] else { panic!("one call is held: {}", turn.raw) };
-    assert_eq!(server.client.approve(call).await.status, 403, "another person is wanted");
+    assert_eq!(server.client.approve(call).await.status, 403, "the rule requires another person");
     assert_eq!(server.client.reject(call).await.body["state"], "rejected");
 }
 
 #[tokio::test]
-async fn without_authentication_nobody_has_a_role() {
+async fn without_authentication_the_local_user_has_no_role() {
     let app = Embedded::with(|config| {
         let rules = ToolRules { run_roles: vec!["clerk".to_owned()], ..ToolRules::default() };
         config.tools.rules.insert("look".to_owned(), rules);

@@ -1,4 +1,4 @@
-//! `run_roles`: for who has none of them the tool is not there.
+//! `run_roles`: a tool does not exist for users without one of its roles.
 
 use super::{acme, is_not_there, office, office_with, rule};
 use crate::support::{Client, Turn, call};
@@ -14,7 +14,7 @@ fn results(turn: &Turn) -> Vec<&Value> {
 }
 
 #[tokio::test]
-async fn a_tool_that_needs_a_role_is_for_who_lacks_it_as_one_that_does_not_exist() {
+async fn a_tool_looks_nonexistent_to_a_user_without_its_role() {
     let app = office().await;
     let thread = app.client.thread().await;
     let note = json!({ "note": "a" });
@@ -30,7 +30,7 @@ async fn a_tool_that_needs_a_role_is_for_who_lacks_it_as_one_that_does_not_exist
     assert_eq!(**look, json!({ "error": "There is no tool named \"look\". It did not run." }));
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
     let differ = "SELECT DISTINCT state, held, risk_level, schema_hash, idempotent FROM tool_calls";
-    assert_eq!(app.rows.all(differ).await.len(), 1, "nor do the rows tell them apart");
+    assert_eq!(app.rows.all(differ).await.len(), 1, "the rows do not differ either");
 
     let listed = app.client.get("/tools").await;
     assert!(!names(&listed.body).contains(&"look"), "{}", listed.body);
@@ -45,7 +45,7 @@ async fn a_tool_that_needs_a_role_is_for_who_lacks_it_as_one_that_does_not_exist
 }
 
 #[tokio::test]
-async fn who_has_the_role_has_it_run() {
+async fn a_user_with_the_role_runs_the_tool() {
     let app = office().await;
     let clerk = acme(&app, "bob", &["guest", "clerk", "clerk"]);
     let thread = clerk.thread().await;
@@ -58,7 +58,7 @@ async fn who_has_the_role_has_it_run() {
 }
 
 #[tokio::test]
-async fn a_role_is_a_role_by_its_whole_name_alone() {
+async fn roles_match_by_their_whole_name_only() {
     let app = office_with(|config| rule(config, "break", &["chief clerk"], &[], false)).await;
     let sees = async |roles: &[&str]| {
         let client = acme(&app, "bob", roles);
@@ -78,12 +78,12 @@ async fn a_role_is_a_role_by_its_whole_name_alone() {
     ] {
         assert_eq!(sees(roles).await, (false, false), "{roles:?}");
     }
-    assert_eq!(sees(&["chief clerk"]).await, (false, true), "a list names roles, spaces and all");
+    assert_eq!(sees(&["chief clerk"]).await, (false, true), "role names in a list may contain spaces");
     assert_eq!(sees(&["chief", "clerk"]).await, (true, false));
 }
 
 #[tokio::test]
-async fn who_goes_on_with_fewer_roles_goes_on_without_their_tools_and_never_with_more() {
+async fn a_continuation_with_fewer_roles_loses_their_tools_and_more_roles_add_none() {
     let app = office().await;
     let clerk = acme(&app, "alice", &["clerk"]);
     let offered = |n: usize| -> Vec<String> {
@@ -112,7 +112,7 @@ async fn who_goes_on_with_fewer_roles_goes_on_without_their_tools_and_never_with
     }
     assert_eq!(app.ledger.lines(), ["look a", "look a", "look a"]);
 
-    // A run that lost a tool does not get it back; the next one has it.
+    // A run that lost a tool does not get it back. The next run has it.
     let thread = clerk.thread().await;
     assert_eq!(app.client.say(&thread, "look").await.all('3').len(), 1, "the scene is over");
     app.scene.calls(&[call("p1", "look", &json!({ "note": "c" }))]).says("No.");
@@ -123,7 +123,7 @@ async fn who_goes_on_with_fewer_roles_goes_on_without_their_tools_and_never_with
 }
 
 #[tokio::test]
-async fn a_page_that_comes_back_with_fewer_roles_goes_on_without_their_tools() {
+async fn an_attach_that_continues_with_fewer_roles_loses_their_tools() {
     let mut app = office().await;
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
@@ -136,7 +136,7 @@ async fn a_page_that_comes_back_with_fewer_roles_goes_on_without_their_tools() {
 }
 
 #[tokio::test]
-async fn who_waits_with_fewer_roles_for_a_call_under_way_goes_on_without_their_tools() {
+async fn a_continuation_that_waits_for_a_running_call_with_fewer_roles_loses_their_tools() {
     let mut app = office().await;
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
@@ -145,7 +145,7 @@ async fn who_waits_with_fewer_roles_for_a_call_under_way_goes_on_without_their_t
     let going_on = async {
         app.ledger.wait_begun().await;
         let stream = alice.http.post(alice.url(&format!("/qa/chat_streamed/{thread}"))).send().await.unwrap();
-        // Its head comes at once; the rest when the call has ended.
+        // The response head arrives at once, the rest after the call has ended.
         assert_eq!(stream.status(), 200);
         app.ledger.go.add_permits(1);
         stream.text().await.unwrap()
@@ -161,7 +161,7 @@ async fn attach(client: &Client, thread: &str) -> Turn {
 }
 
 #[tokio::test]
-async fn b11_who_lost_the_role_cannot_approve_what_was_asked_in_their_name_and_can_take_it_back() {
+async fn b11_a_requester_who_lost_the_run_role_cannot_approve_but_can_reject() {
     let mut app = office_with(|config| rule(config, "pay", &["clerk"], &["chief"], false)).await;
     let alice = app.client.clone();
     app.client = acme(&app, "alice", &["clerk"]);
@@ -169,7 +169,7 @@ async fn b11_who_lost_the_role_cannot_approve_what_was_asked_in_their_name_and_c
     let before = super::all_of(&app, &id).await;
     let refused = alice.approve(&id).await;
     assert_eq!((refused.status, refused.code()), (403, "forbidden"));
-    // Nor does a role for the calls of others make up for it.
+    // A role to approve calls of others does not replace the run role.
     assert_eq!(acme(&app, "alice", &["chief"]).approve(&id).await.body, refused.body);
     assert_eq!(super::all_of(&app, &id).await, before);
     assert_eq!(alice.reject(&id).await.body["state"], "rejected");

@@ -1,4 +1,4 @@
-//! `POST /runs/{id}/approve` and `/reject`: what they answer.
+//! The answers of `POST /runs/{id}/approve` and `/reject`.
 
 use super::{approve, reject, run_becomes, run_of};
 use crate::support::token::with_tokens;
@@ -6,7 +6,7 @@ use crate::support::{Answer, Client, Embedded, call};
 use holdpoint::config::ToolRules;
 use serde_json::{Value, json};
 
-/// No id of anything.
+/// An id that names nothing.
 const NOBODYS: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 /// A thread in which the model asked for these calls of `pay` in one step.
@@ -23,7 +23,7 @@ async fn post(client: &Client, run: &str, what: &str, body: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_decision_is_answered_as_soon_as_it_stands_and_the_same_again_with_what_came_of_it() {
+async fn a_decision_is_answered_at_once_and_a_repeat_gets_the_outcome() {
     let app = Embedded::start().await;
     let (_, id) = app.held("wait_for_me", "1").await;
     let run = run_of(&app.client, &id).await;
@@ -49,7 +49,7 @@ async fn a_decision_is_answered_as_soon_as_it_stands_and_the_same_again_with_wha
 }
 
 #[tokio::test]
-async fn edited_inputs_run_and_those_that_do_not_fit_leave_the_call_pending() {
+async fn edited_inputs_run_and_invalid_ones_leave_the_call_pending() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
     let run = run_of(&app.client, &id).await;
@@ -74,8 +74,7 @@ async fn edited_inputs_run_and_those_that_do_not_fit_leave_the_call_pending() {
 }
 
 #[tokio::test]
-async fn while_the_run_waits_another_decision_is_refused_by_the_calls_own_word_and_later_because_of_the_run()
-{
+async fn a_contrary_decision_gets_the_calls_error_while_the_run_waits_and_run_not_waiting_later() {
     let app = Embedded::start().await;
     let (_, ids) = held(&app, &["1", "2", "3"]).await;
     let [yes, overdue, no] = &ids[..] else { panic!("{ids:?}") };
@@ -108,7 +107,7 @@ async fn while_the_run_waits_another_decision_is_refused_by_the_calls_own_word_a
 }
 
 #[tokio::test]
-async fn a_call_that_was_cancelled_with_its_run_is_one_of_a_run_that_does_not_wait() {
+async fn a_decision_about_a_call_of_a_cancelled_run_gets_run_not_waiting() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
     let run = run_of(&app.client, &id).await;
@@ -121,7 +120,7 @@ async fn a_call_that_was_cancelled_with_its_run_is_one_of_a_run_that_does_not_wa
 }
 
 #[tokio::test]
-async fn a_call_of_another_run_one_that_asks_nobody_and_one_that_is_none_are_not_there() {
+async fn calls_of_another_run_unheld_calls_and_unknown_calls_get_404() {
     let app = Embedded::start().await;
     let (thread, first) = app.held("pay", "1").await;
     let second = app.hold_in(&thread, "pay", "2").await;
@@ -152,7 +151,7 @@ async fn a_call_of_another_run_one_that_asks_nobody_and_one_that_is_none_are_not
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_by_its_field_and_decides_nothing() {
+async fn a_malformed_decision_is_refused_by_its_field_and_decides_nothing() {
     let app = Embedded::start().await;
     let (_, id) = app.held("pay", "1").await;
     let run = run_of(&app.client, &id).await;
@@ -173,7 +172,7 @@ async fn what_cannot_be_read_is_refused_by_its_field_and_decides_nothing() {
 }
 
 #[tokio::test]
-async fn who_approves_for_others_decides_at_a_run_that_is_not_theirs_and_the_user_may_only_reject() {
+async fn an_approver_decides_at_a_run_of_another_user_and_the_user_may_only_reject() {
     let mut app = Embedded::with(|config| {
         with_tokens(config);
         let roles = ["chief".to_owned()].into();
@@ -194,7 +193,7 @@ async fn who_approves_for_others_decides_at_a_run_that_is_not_theirs_and_the_use
     let say = json!({ "tool_call_id": id });
     assert_eq!(post(&bob, &run, "approve", &say).await.status, 404);
     assert_eq!(post(&app.client, &run, "approve", &say).await.status, 403);
-    assert_eq!(carol.get(&format!("/runs/{run}")).await.status, 404, "the run is not hers");
+    assert_eq!(carol.get(&format!("/runs/{run}")).await.status, 404, "an approver does not see the run");
 
     app.scene.says("Paid.");
     let yes = post(&carol, &run, "approve", &say).await;
@@ -202,7 +201,7 @@ async fn who_approves_for_others_decides_at_a_run_that_is_not_theirs_and_the_use
     run_becomes(&app.client, &run, "completed").await;
     let late = post(&carol, &run, "reject", &say).await;
     assert_eq!((late.status, late.code()), (409, "run_not_waiting"));
-    // On behalf of whom it is, with the roles that she had.
+    // The run keeps the requester's roles.
     let stored = app.rows.all(&format!("SELECT roles FROM runs WHERE thread_id = '{thread}'")).await;
     assert_eq!(stored, [json!({ "roles": r#"["clerk"]"# })]);
 

@@ -1,11 +1,11 @@
-//! Between a decision and the run's going on a process may end: what was decided is not forgotten.
+//! A process may die between a decision and the continuation of the run. The decision is not lost.
 
 use super::{approve, events_of, last_words, reject, run_becomes, run_of};
 use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
 use serde_json::json;
 use tokio::net::TcpStream;
 
-/// Forbids the database to let a run go on.
+/// Makes the database refuse to resume a run.
 async fn forbid_going_on(place: &Place, rows: &Rows) {
     let forbid = if place.is_postgres() {
         "CREATE OR REPLACE FUNCTION not_on() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -19,13 +19,13 @@ async fn forbid_going_on(place: &Place, rows: &Rows) {
     rows.change(forbid).await.unwrap();
 }
 
-/// Has it let them again.
+/// Allows the database to resume runs again.
 async fn allow_going_on(place: &Place, rows: &Rows) {
     let on = if place.is_postgres() { " ON runs" } else { "" };
     rows.change(&format!("DROP TRIGGER not_on{on}")).await.unwrap();
 }
 
-/// An approved transfer whose tool has begun, and waits to be let go.
+/// An approved transfer whose tool has started, and waits for a permit.
 struct Begun {
     thread: String,
     id: String,
@@ -44,7 +44,7 @@ impl Begun {
 }
 
 #[tokio::test]
-async fn killed_between_the_outcome_and_going_on_the_next_process_goes_on_once() {
+async fn after_a_kill_between_the_outcome_and_the_continuation_the_next_process_resumes_once() {
     let place = Place::new().await;
     place.go();
     for yes in [true, false] {
@@ -76,7 +76,7 @@ async fn killed_between_the_outcome_and_going_on_the_next_process_goes_on_once()
 }
 
 #[tokio::test]
-async fn killed_while_the_approved_tool_runs_the_server_goes_on_with_what_nobody_knows() {
+async fn after_a_kill_while_the_approved_tool_runs_the_server_resumes_with_an_unknown_outcome() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let Begun { thread, id, run } = Begun::at(&place, &server.client).await;
@@ -90,7 +90,7 @@ async fn killed_while_the_approved_tool_runs_the_server_goes_on_with_what_nobody
 }
 
 #[tokio::test]
-async fn a_process_that_is_about_to_leave_leaves_the_run_to_the_next() {
+async fn a_stopping_process_leaves_the_run_to_the_next_process() {
     let place = Place::new().await;
     let mut server = place.start("0s");
     let Begun { thread, run, .. } = Begun::at(&place, &server.client).await;
@@ -99,10 +99,10 @@ async fn a_process_that_is_about_to_leave_leaves_the_run_to_the_next() {
     let refused = async || TcpStream::connect(&address).await.is_err().then_some(());
     eventually("no new connection is taken", refused).await;
     place.go();
-    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
+    assert!(eventually("the server ends", async || server.ended()).await, "and it exits without an error");
     let rows = place.rows().await;
     let stands = rows.all(&format!("SELECT status FROM runs WHERE run_id = '{run}'")).await;
-    assert_eq!(stands, [json!({ "status": "waiting" })], "its tool had time to end, and no turn was begun");
+    assert_eq!(stands, [json!({ "status": "waiting" })], "the tool ended in time, and no turn started");
 
     let server = place.start("0s");
     run_becomes(&server.client, &run, "completed").await;
@@ -110,7 +110,7 @@ async fn a_process_that_is_about_to_leave_leaves_the_run_to_the_next() {
 }
 
 #[tokio::test]
-async fn on_postgres_another_process_goes_on_with_what_a_killed_one_left() {
+async fn on_postgres_another_process_resumes_the_run_of_a_killed_one() {
     let place = Place::on_postgres().await;
     let (mut dead, other) = (place.start("0s"), place.start("0s"));
     let Begun { thread, run, .. } = Begun::at(&place, &dead.client).await;

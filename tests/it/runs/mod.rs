@@ -1,4 +1,5 @@
-//! Runs and sessions: held calls decided where no page is, the server going on by itself, and everything stopped.
+//! Runs and sessions: decisions about held calls without a page, resumption by the server, and cancels of
+//! whole sessions.
 
 mod deciding;
 mod left_behind;
@@ -9,7 +10,7 @@ mod sessions;
 use crate::support::{Answer, Client, Embedded, Rows, eventually};
 use serde_json::{Value, json};
 
-/// What happens in a run whose one call is held, approved and runs, and that goes on to its end.
+/// The events of a run whose one call is held, approved and runs, and which then completes.
 pub(crate) const HELD_AND_APPROVED: [&str; 9] = [
     "run.started",
     "tool.called",
@@ -26,13 +27,13 @@ pub(crate) async fn run_of(client: &Client, call: &str) -> String {
     client.call(call).await["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Says yes to a call at its run.
+/// Approves a call at its run.
 pub(crate) async fn approve(client: &Client, call: &str) -> Answer {
     let run = run_of(client, call).await;
     client.post(&format!("/runs/{run}/approve"), &json!({ "tool_call_id": call })).await
 }
 
-/// Says no to a call at its run, for this reason.
+/// Rejects a call at its run, for this reason.
 pub(crate) async fn reject(client: &Client, call: &str, reason: &str) -> Answer {
     let run = run_of(client, call).await;
     client.post(&format!("/runs/{run}/reject"), &json!({ "tool_call_id": call, "reason": reason })).await
@@ -43,7 +44,7 @@ pub(crate) async fn decide_in(client: &Client, session: &str, call: &str, decisi
     client.post(&format!("/sessions/{session}/approvals/{call}"), &json!({ "decision": decision })).await
 }
 
-/// The run, once it stands so.
+/// The run, once it has this status.
 pub(crate) async fn run_becomes(client: &Client, run: &str, status: &str) -> Value {
     let found = async || {
         let run = client.get(&format!("/runs/{run}")).await;
@@ -53,21 +54,21 @@ pub(crate) async fn run_becomes(client: &Client, run: &str, status: &str) -> Val
     eventually(&format!("the run becomes {status}"), found).await
 }
 
-/// What the assistant said in the last message of the thread.
+/// The text of the last message of the thread.
 pub(crate) async fn last_words(client: &Client, thread: &str) -> String {
     let last = client.messages(thread).await.pop().unwrap();
     let parts = last["parts"].as_array().unwrap().iter();
     parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
 }
 
-/// The types of a run's events, in their order.
+/// The types of a run's events, in order.
 pub(crate) async fn events_of(rows: &Rows, run: &str) -> Vec<String> {
     let sql = format!("SELECT type FROM events WHERE run_id = '{run}' ORDER BY event_id");
     let found = rows.all(&sql).await;
     found.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How often the model was asked.
+/// The number of requests to the model.
 pub(crate) fn asked(app: &Embedded) -> usize {
     app.scene.requests().len()
 }

@@ -1,4 +1,5 @@
-//! However many decide the last calls of a run at once, wherever, and whoever goes on meanwhile: it goes on once.
+//! Concurrent decisions of the last calls of a run, at any process, beside continuations by clients: the run
+//! resumes once.
 
 use super::{approve, asked, decide_in, last_words, run_becomes, run_of};
 use crate::support::{Embedded, call, postgres};
@@ -7,7 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 
 const ROUNDS: usize = 8;
-/// What the model says behind the outcomes.
+/// The words of the model after the outcomes.
 const WORDS: &str = "All told.";
 
 fn watchful(config: &mut Config) {
@@ -30,7 +31,7 @@ async fn side_by_side() -> [Embedded; 2] {
     [start().await, start().await]
 }
 
-/// Whether a page that posted saw the answer, came too late for it, or came before the last decision.
+/// Asserts that a page that posted saw the answer, came too late for it, or came before the last decision.
 fn told_late_or_asked(turn: &crate::support::Turn) {
     match turn.status {
         200 => assert!(

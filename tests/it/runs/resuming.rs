@@ -1,4 +1,5 @@
-//! The server goes on with a run by itself, where the last word about its calls left it to the server.
+//! Runs that the server resumes, because the last decision about their calls left the continuation to the
+//! server.
 
 use super::{HELD_AND_APPROVED, approve, asked, events_of, last_words, reject, run_becomes, run_of};
 use crate::support::token::with_tokens;
@@ -7,7 +8,7 @@ use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A server that looks again and again.
+/// A server with a short sweep interval.
 async fn watchful() -> Embedded {
     Embedded::with(|config| config.approval.sweep = Duration::from_millis(20)).await
 }
@@ -21,7 +22,7 @@ async fn held(app: &Embedded, notes: &[&str]) -> (String, Vec<String>) {
     (thread, turn.pending())
 }
 
-/// What the model was told last of calls.
+/// The tool results in the last request to the model.
 fn told(app: &Embedded) -> Vec<String> {
     let messages = app.scene.requests().pop().unwrap().messages;
     let told = messages.into_iter().filter_map(|message| match message {
@@ -31,7 +32,8 @@ fn told(app: &Embedded) -> Vec<String> {
     told.collect()
 }
 
-/// Comes back once the server has looked for runs to go on with: it has gone on with one that began later than any other.
+/// Completes once the server has looked for runs to resume: it has resumed a run that began later than any
+/// other.
 async fn the_server_has_looked(app: &Embedded) {
     let (_, id) = app.held("pay", "of another").await;
     app.scene.says("Paid, of another.");
@@ -40,7 +42,7 @@ async fn the_server_has_looked(app: &Embedded) {
 }
 
 #[tokio::test]
-async fn an_approved_call_runs_and_the_run_goes_on_to_its_answer() {
+async fn an_approved_call_runs_and_the_run_resumes_to_its_answer() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app.client, &id).await;
@@ -51,13 +53,13 @@ async fn an_approved_call_runs_and_the_run_goes_on_to_its_answer() {
     assert_eq!(last_words(&app.client, &thread).await, "Paid.");
     assert_eq!(app.ledger.lines(), ["pay 10"]);
     assert_eq!(told(&app), ["{\"paid\":\"10\"}"]);
-    assert_eq!(asked(&app), 2, "nobody asked the model for the call again");
+    assert_eq!(asked(&app), 2, "the model is not asked for the call again");
     assert_eq!(events_of(&app.rows, &run).await, HELD_AND_APPROVED);
     assert_eq!(app.client.messages(&thread).await.len(), 2, "in the same message");
 }
 
 #[tokio::test]
-async fn a_rejection_goes_on_too_and_the_model_reads_the_reason() {
+async fn the_run_resumes_after_a_rejection_and_the_model_reads_the_reason() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("As you like.");
@@ -69,7 +71,7 @@ async fn a_rejection_goes_on_too_and_the_model_reads_the_reason() {
 }
 
 #[tokio::test]
-async fn of_several_calls_the_run_goes_on_behind_the_last_and_may_hold_again() {
+async fn the_run_resumes_after_the_last_of_several_decisions_and_may_hold_again() {
     let app = watchful().await;
     let (thread, ids) = held(&app, &["1", "2", "3"]).await;
     let run = run_of(&app.client, &ids[0]).await;
@@ -80,7 +82,7 @@ async fn of_several_calls_the_run_goes_on_behind_the_last_and_may_hold_again() {
     let waits = app.client.get(&format!("/runs/{run}")).await.body;
     assert_eq!((&waits["status"], &waits["pending"]), (&json!("waiting"), &json!([ids[2]])));
 
-    // It asks for another in its next step, and goes on with that as well.
+    // The model asks for another call in its next step, and the server resumes that hold too.
     app.scene.calls(&[call("4", "pay", &json!({ "note": "4" }))]);
     approve(&app.client, &ids[2]).await;
     let next = async || {
@@ -101,7 +103,7 @@ async fn of_several_calls_the_run_goes_on_behind_the_last_and_may_hold_again() {
 }
 
 #[tokio::test]
-async fn what_is_said_last_about_the_calls_of_a_run_says_who_goes_on() {
+async fn the_last_decision_about_the_calls_of_a_run_determines_its_resumer() {
     let app = watchful().await;
     let validate = async |id: &str, resume: Value| {
         let mut body = json!({ "toolCallId": id, "isValidated": true });
@@ -111,7 +113,7 @@ async fn what_is_said_last_about_the_calls_of_a_run_says_who_goes_on() {
         let answer = app.client.validate(&body).await;
         assert_eq!((answer.status, &answer.body["state"]), (200, &json!("succeeded")), "{:?}", answer.body);
     };
-    // A page decides last, or says that it goes on itself.
+    // A page makes the last decision, without `resume` or with `resume: false`.
     for resume in [Value::Null, json!(false)] {
         let (thread, ids) = held(&app, &["1", "2"]).await;
         assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
@@ -123,7 +125,7 @@ async fn what_is_said_last_about_the_calls_of_a_run_says_who_goes_on() {
         app.scene.says("By the page.");
         assert_eq!(app.client.go_on(&thread).await.text(), "By the page.");
     }
-    // Who has no page decides last; or a page that leaves it to the server.
+    // A client without a page makes the last decision, or a page with `resume: true`.
     for by_page in [false, true] {
         let (thread, ids) = held(&app, &["1", "2"]).await;
         validate(&ids[0], json!(false)).await;
@@ -136,7 +138,7 @@ async fn what_is_said_last_about_the_calls_of_a_run_says_who_goes_on() {
         run_becomes(&app.client, &run_of(&app.client, &ids[0]).await, "completed").await;
         assert_eq!(last_words(&app.client, &thread).await, "By the server.");
     }
-    // Of several at once each says it for itself.
+    // In a batch each decision has its own `resume`.
     let (thread, ids) = held(&app, &["1", "2"]).await;
     app.scene.says("By the server.");
     let decisions = [
@@ -153,21 +155,21 @@ async fn what_is_said_last_about_the_calls_of_a_run_says_who_goes_on() {
 }
 
 #[tokio::test]
-async fn a_call_that_ends_by_itself_says_nothing_about_who_goes_on() {
+async fn a_call_that_ends_without_a_decision_does_not_change_the_resumer() {
     let app = watchful().await;
     let expire = async |id: &str| {
         let end = format!("UPDATE tool_calls SET expires_at = created_at WHERE tool_call_id = '{id}'");
         assert_eq!(app.rows.change(&end).await, Ok(1));
         app.client.becomes(id, "expired").await;
     };
-    // Nobody had said that the server does.
+    // No decision has left the continuation to the server.
     let (_, alone) = app.held("pay", "1").await;
     expire(&alone).await;
     the_server_has_looked(&app).await;
     let run = run_of(&app.client, &alone).await;
     assert_eq!(app.client.get(&format!("/runs/{run}")).await.body["status"], "waiting");
 
-    // Somebody had, about the other call; and so for one that is cancelled.
+    // The decision about the other call left the continuation to the server. A cancel counts like an expiry.
     for cancelled in [false, true] {
         let (thread, ids) = held(&app, &["2", "3"]).await;
         assert_eq!(approve(&app.client, &ids[0]).await.status, 200);
@@ -185,7 +187,7 @@ async fn a_call_that_ends_by_itself_says_nothing_about_who_goes_on() {
 }
 
 #[tokio::test]
-async fn where_the_user_went_on_nobody_else_does_and_the_outcome_becomes_a_note() {
+async fn after_a_newer_message_the_run_is_not_resumed_and_the_outcome_becomes_a_note() {
     let app = watchful().await;
     let (thread, id) = app.held("pay", "10").await;
     let run = run_of(&app.client, &id).await;
@@ -196,7 +198,7 @@ async fn where_the_user_went_on_nobody_else_does_and_the_outcome_becomes_a_note(
     app.client.becomes(&id, "succeeded").await;
     let before = asked(&app);
     the_server_has_looked(&app).await;
-    assert_eq!(asked(&app), before + 2, "those of the other");
+    assert_eq!(asked(&app), before + 2, "the two requests of the other run");
     app.scene.says("I see.");
     app.client.say(&thread, "well?").await;
     let messages = app.scene.requests().pop().unwrap().messages;
@@ -208,7 +210,7 @@ async fn where_the_user_went_on_nobody_else_does_and_the_outcome_becomes_a_note(
 }
 
 #[tokio::test]
-async fn a_cancelled_run_does_not_go_on_whoever_decided_before() {
+async fn a_cancelled_run_does_not_resume_after_earlier_decisions() {
     let app = watchful().await;
     let (thread, ids) = held(&app, &["1", "2"]).await;
     let run = run_of(&app.client, &ids[0]).await;
@@ -222,7 +224,7 @@ async fn a_cancelled_run_does_not_go_on_whoever_decided_before() {
 }
 
 #[tokio::test]
-async fn in_a_thread_that_was_deleted_nobody_goes_on() {
+async fn a_run_in_a_deleted_thread_does_not_resume() {
     let app = watchful().await;
     let (thread, id) = app.held("wait_for_me", "1").await;
     let run = run_of(&app.client, &id).await;
@@ -240,7 +242,7 @@ async fn in_a_thread_that_was_deleted_nobody_goes_on() {
 }
 
 #[tokio::test]
-async fn who_has_as_many_turns_as_they_may_goes_on_when_one_has_ended() {
+async fn a_run_of_a_user_at_the_turn_limit_resumes_when_another_turn_ends() {
     let mut app = Embedded::with(|config| {
         with_tokens(config);
         config.approval.sweep = Duration::from_millis(20);
@@ -270,7 +272,7 @@ async fn who_has_as_many_turns_as_they_may_goes_on_when_one_has_ended() {
 }
 
 #[tokio::test]
-async fn what_is_decided_while_the_turn_still_runs_goes_on_when_that_has_paused() {
+async fn a_run_decided_while_its_turn_still_runs_resumes_after_the_turn() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     app.scene
@@ -284,13 +286,13 @@ async fn what_is_decided_while_the_turn_still_runs_goes_on_when_that_has_paused(
     app.client.becomes(id, "succeeded").await;
     app.ledger.go.add_permits(1);
     let turn = app.client.read_on(turn).await;
-    assert_eq!(turn.pending(), Vec::<String>::new(), "nobody is asked any more: {}", turn.raw);
+    assert_eq!(turn.pending(), Vec::<String>::new(), "no call is pending any more: {}", turn.raw);
     run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
     assert_eq!(last_words(&app.client, &thread).await, "Both done.");
 }
 
 #[tokio::test]
-async fn a_page_reads_along_with_what_the_server_goes_on_with() {
+async fn a_page_attaches_to_a_turn_that_the_server_resumed() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.scene.says("Paid.");

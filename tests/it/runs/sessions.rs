@@ -1,4 +1,4 @@
-//! A session as a whole: its held calls decided in whichever thread they are, and all of it stopped.
+//! Whole sessions: decisions about calls in any thread of a session, and the cancel of a session.
 
 use super::{decide_in, events_of, last_words, run_becomes, run_of};
 use crate::support::token::with_tokens;
@@ -16,7 +16,7 @@ async fn cancel(client: &Client, session: &str) -> crate::support::Answer {
 }
 
 #[tokio::test]
-async fn a_call_is_decided_in_its_session_whichever_thread_it_is_in_and_the_server_goes_on() {
+async fn a_call_in_any_thread_is_decided_in_its_session_and_the_server_resumes_the_run() {
     let app = Embedded::start().await;
     let root = app.client.thread().await;
     let child = child_of(&app.client, &root).await;
@@ -44,7 +44,7 @@ async fn a_call_is_decided_in_its_session_whichever_thread_it_is_in_and_the_serv
 }
 
 #[tokio::test]
-async fn a_yes_for_the_session_frees_what_waits_in_its_other_threads_and_the_server_goes_on_with_those_too() {
+async fn allow_session_approves_the_pending_calls_of_all_threads_and_the_server_resumes_their_runs() {
     let app = Embedded::start().await;
     let root = app.client.thread().await;
     let child = child_of(&app.client, &root).await;
@@ -63,7 +63,7 @@ async fn a_yes_for_the_session_frees_what_waits_in_its_other_threads_and_the_ser
     let source = app.client.call(&below).await["decision"]["source"].as_str().unwrap().to_owned();
     assert!(source.starts_with("remembered:"), "{source}");
     assert_eq!(app.client.call(&elsewhere).await["state"], "pending");
-    // The next of the session asks nobody.
+    // The next call of the session needs no approval.
     app.scene.calls(&[crate::support::call("p", "pay", &json!({ "note": "4" }))]).says("At once.");
     assert_eq!(app.client.say(&child, "again").await.text(), "At once.");
     let mut ran = app.ledger.lines();
@@ -72,7 +72,7 @@ async fn a_yes_for_the_session_frees_what_waits_in_its_other_threads_and_the_ser
 }
 
 #[tokio::test]
-async fn a_reason_is_told_and_a_word_that_nobody_knows_decides_nothing() {
+async fn a_reason_reaches_the_model_and_an_unknown_decision_is_refused() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "1").await;
     let path = format!("/sessions/{thread}/approvals/{id}");
@@ -95,7 +95,7 @@ async fn a_reason_is_told_and_a_word_that_nobody_knows_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_of_another_session_is_not_there_and_a_session_has_the_id_of_its_root() {
+async fn a_call_of_another_session_gets_404_and_a_session_has_the_id_of_its_root() {
     let mut app = Embedded::with(with_tokens).await;
     let nobody = app.client.clone();
     app.client = nobody.as_user("acme", "alice", &[]);
@@ -137,7 +137,7 @@ async fn a_call_of_another_session_is_not_there_and_a_session_has_the_id_of_its_
 }
 
 #[tokio::test]
-async fn cancelling_a_session_stops_what_runs_and_withdraws_what_waits_in_all_its_threads_and_in_no_other() {
+async fn cancelling_a_session_cancels_the_runs_and_pending_calls_of_its_threads_and_of_no_other() {
     let app = Embedded::start().await;
     let (root, waits) = app.held("pay", "1").await;
     let child = child_of(&app.client, &root).await;
@@ -178,7 +178,7 @@ async fn cancelling_a_session_stops_what_runs_and_withdraws_what_waits_in_all_it
 }
 
 #[tokio::test]
-async fn a_tool_that_runs_when_its_session_is_cancelled_settles_and_nobody_goes_on() {
+async fn a_tool_running_when_its_session_is_cancelled_settles_and_the_run_does_not_resume() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("wait_for_me", "1").await;
     let run = run_of(&app.client, &id).await;
@@ -193,5 +193,5 @@ async fn a_tool_that_runs_when_its_session_is_cancelled_settles_and_nobody_goes_
     assert_eq!(types[types.len() - 2..], expected);
     app.scene.says("Hello.");
     let next = async || Some(app.client.say(&thread, "hello").await).filter(|turn| turn.status == 200);
-    assert_eq!(eventually("the thread goes on", next).await.text(), "Hello.");
+    assert_eq!(eventually("the thread takes the next message", next).await.text(), "Hello.");
 }

@@ -1,4 +1,4 @@
-//! What is stored can be read, and a row that cannot be read stops nothing else.
+//! Stored values can be read back, and an unreadable row affects no other row.
 
 mod outputs;
 mod rows;

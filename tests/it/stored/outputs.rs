@@ -1,4 +1,4 @@
-//! What a tool gives is measured before it is stored.
+//! Tool outputs are measured before they are stored.
 
 use crate::support::{Embedded, call};
 use futures::FutureExt;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The deepest output that is kept as it is.
+/// The maximum depth of an output that is stored unchanged.
 const DEEPEST: usize = 100;
-/// What is kept of a deeper one.
+/// The text that is stored in place of a deeper output.
 const TOO_DEEP: &str =
     "The tool succeeded, but its output is nested more than 100 levels deep and was not kept.";
 
@@ -21,7 +21,7 @@ struct Depth {
     depth: usize,
 }
 
-/// So many arrays, each in the one before.
+/// This many nested arrays.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!("core"), |inner, _| Value::Array(vec![inner]))
 }
@@ -48,7 +48,7 @@ macro_rules! gives {
     };
 }
 
-/// A list of lists, by its own type.
+/// A list of lists with its own type.
 struct Chain(Option<Box<Chain>>);
 
 impl Serialize for Chain {
@@ -60,7 +60,7 @@ impl Serialize for Chain {
     }
 }
 
-/// What another server said, in an envelope.
+/// A response of another server, in an envelope.
 #[derive(Serialize)]
 struct Page {
     body: Value,
@@ -98,7 +98,7 @@ async fn with_deep_tools() -> Embedded {
     Embedded::start().await.redeploy(tools).await
 }
 
-/// Has the model call a tool that gives something so deep, and read it: the call.
+/// Has the model call a tool whose output has this depth, and read the result. Returns the call.
 async fn given(app: &Embedded, thread: &str, tool: &str, depth: usize) -> Value {
     app.scene.calls(&[call(&format!("{tool}-{depth}"), tool, &json!({ "depth": depth }))]).says("I see.");
     let turn = app.client.say(thread, "go").await;
@@ -111,7 +111,7 @@ async fn given(app: &Embedded, thread: &str, tool: &str, depth: usize) -> Value 
 }
 
 #[tokio::test]
-async fn an_output_that_is_too_deep_is_kept_as_words_that_say_so() {
+async fn a_too_deep_output_is_replaced_by_a_text_that_states_it() {
     let app = with_deep_tools().await;
     let thread = app.client.thread().await;
     for tool in ["gives_value", "gives_page", "gives_chain", "gives_anything"] {
@@ -132,7 +132,7 @@ async fn an_output_that_is_too_deep_is_kept_as_words_that_say_so() {
 }
 
 #[tokio::test]
-async fn an_output_deeper_than_any_stack_takes_nothing_with_it() {
+async fn an_output_deeper_than_the_stack_does_not_crash_the_server() {
     let app = with_deep_tools().await;
     let thread = app.client.thread().await;
     for tool in ["gives_value", "gives_anything"] {
@@ -141,7 +141,7 @@ async fn an_output_deeper_than_any_stack_takes_nothing_with_it() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_output_is_no_json_has_succeeded_and_the_result_says_why_it_is_missing() {
+async fn a_call_whose_output_is_not_json_succeeds_and_the_result_contains_the_reason() {
     let app = with_deep_tools().await;
     let thread = app.client.thread().await;
     for (tool, why) in [("gives_pairs", "key must be a string"), ("gives_much", "number out of range")] {
@@ -153,7 +153,7 @@ async fn a_tool_whose_output_is_no_json_has_succeeded_and_the_result_says_why_it
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_may_have_had_its_effect() {
+async fn a_panicking_tool_leaves_its_call_interrupted() {
     let app = Embedded::start().await;
     let (_, id) = app.held("break", "10").await;
     let answer = app.client.approve(&id).await;

@@ -1,23 +1,24 @@
-//! Rows that cannot be read, as an earlier version or a hand at a prompt left them.
+//! Unreadable rows, as an earlier version or a manual edit leaves them.
 
 use crate::support::{Embedded, Rows, Socket, Sse, Watched};
 use serde_json::{Value, json};
 
-/// One level more than is read.
+/// One level deeper than the server reads.
 const DEEP: usize = 128;
 
 fn deep() -> String {
     format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP))
 }
 
-/// Sets a column of rows that no server would set so.
+/// Sets a column to a value that no server writes.
 async fn spoil(rows: &Rows, table: &str, column: &str, value: &str, of: &str) {
     rows.drop_guards(table).await;
     let change = format!("UPDATE {table} SET {column} = '{value}' WHERE {of}");
     assert!(rows.change(&change).await.unwrap() > 0, "{change}");
 }
 
-/// A conversation in which one call ran and another waits, the run of each, and who sees all of it.
+/// A conversation in which one call ran and another is pending, the run of each, and clients for every list
+/// and feed.
 struct Story {
     app: Embedded,
     thread: String,
@@ -46,8 +47,8 @@ impl Story {
         found.body["results"].as_array().unwrap().clone()
     }
 
-    /// Every list and feed has all its rows, and the conversation goes on.
-    async fn goes_on(&self) {
+    /// Asserts that every list and feed contains all of its rows, and that the conversation continues.
+    async fn assert_continues(&self) {
         let Self { app, thread, ran, waits } = self;
         let has = |found: &[Value], id: &str| found.iter().any(|it| it.to_string().contains(id));
         for path in [
@@ -94,7 +95,7 @@ impl Story {
 }
 
 #[tokio::test]
-async fn a_call_whose_output_cannot_be_read_is_listed_with_words_that_say_so() {
+async fn a_call_with_an_unreadable_output_is_listed_with_a_replacement_text() {
     for output in [deep(), "{".to_owned(), String::new()] {
         let story = Story::begin().await;
         story.spoil("tool_calls", "output", &output, &format!("tool_call_id = '{}'", story.ran)).await;
@@ -107,16 +108,16 @@ async fn a_call_whose_output_cannot_be_read_is_listed_with_words_that_say_so() {
         assert_eq!(call.get("unreadable"), None);
         let again = story.app.client.approve(&story.ran).await;
         assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
-        story.goes_on().await;
+        story.assert_continues().await;
     }
 }
 
 #[tokio::test]
-async fn a_call_whose_inputs_cannot_be_read_is_listed_and_never_runs() {
+async fn a_call_with_unreadable_inputs_is_listed_and_never_runs() {
     for inputs in [format!(r#"{{"note":{}}}"#, deep()), "{".to_owned(), "[]".to_owned()] {
         let story = Story::begin().await;
         story.spoil("tool_calls", "arguments", &inputs, &format!("thread_id = '{}'", story.thread)).await;
-        story.goes_on().await;
+        story.assert_continues().await;
         let (client, waits) = (&story.app.client, &story.waits);
         let call = client.call(waits).await;
         assert_eq!(
@@ -133,7 +134,7 @@ async fn a_call_whose_inputs_cannot_be_read_is_listed_and_never_runs() {
 }
 
 #[tokio::test]
-async fn an_approved_call_whose_inputs_cannot_be_read_is_not_begun_and_can_be_cancelled() {
+async fn an_approved_call_with_unreadable_inputs_is_not_begun_and_can_be_cancelled() {
     let story = Story::begin().await;
     let (app, waits) = (&story.app, &story.waits);
     let far = "created_at + 100000000000";
@@ -143,17 +144,17 @@ async fn an_approved_call_whose_inputs_cannot_be_read_is_not_begun_and_can_be_ca
     assert_eq!((repeat.status, repeat.code()), (409, "already_decided"), "{:?}", repeat.body);
     let cancelled = app.client.post(&format!("/tool_calls/{waits}/cancel"), &Value::Null).await;
     assert_eq!((cancelled.status, &cancelled.body["state"]), (200, &json!("cancelled")));
-    story.goes_on().await;
+    story.assert_continues().await;
     assert_eq!(app.ledger.lines(), ["pay 1"]);
 }
 
 #[tokio::test]
-async fn a_step_whose_words_cannot_be_read_keeps_its_calls() {
+async fn a_step_with_unreadable_parts_keeps_its_calls() {
     for parts in [deep(), "{".to_owned(), r#"[{"type":"hologram"}]"#.to_owned()] {
         let story = Story::begin().await;
         story.spoil("message_steps", "parts", &parts, "n >= 0").await;
         story.spoil("message_steps", "provider_state", &parts, "n >= 0").await;
-        story.goes_on().await;
+        story.assert_continues().await;
         let messages = story.app.client.messages(&story.thread).await;
         let words = json!({ "type": "text", "text": "[What was said here cannot be read.]" });
         assert_eq!(messages[1]["parts"][1], words, "{messages:#?}");
@@ -162,7 +163,7 @@ async fn a_step_whose_words_cannot_be_read_keeps_its_calls() {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_is_told_with_what_is_known_of_it() {
+async fn an_unreadable_event_is_listed_with_its_readable_fields() {
     for (column, value) in [
         ("data", deep()),
         ("data", "{".to_owned()),
@@ -173,7 +174,7 @@ async fn an_event_that_cannot_be_read_is_told_with_what_is_known_of_it() {
         let story = Story::begin().await;
         let of = format!("tool_call_id = '{}'", story.ran);
         story.spoil("events", column, &value, &of).await;
-        story.goes_on().await;
+        story.assert_continues().await;
         let told = story.results(&format!("/tool_calls/{}/events", story.ran)).await;
         let shown = &told[0][column];
         if column == "data" {
@@ -185,17 +186,17 @@ async fn an_event_that_cannot_be_read_is_told_with_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn a_thread_whose_id_cannot_be_read_is_left_out_of_the_list() {
+async fn a_thread_with_an_unreadable_id_is_omitted_from_the_list() {
     let story = Story::begin().await;
     let none =
         "INSERT INTO threads (thread_id, tenant_id, user_id, session_id, title, created_at, updated_at)
         SELECT 'none', tenant_id, user_id, 'none', title, created_at, updated_at FROM threads";
     assert_eq!(story.app.rows.change(none).await, Ok(1));
-    story.goes_on().await;
+    story.assert_continues().await;
 }
 
 #[tokio::test]
-async fn an_open_feed_goes_on_behind_a_row_that_cannot_be_read() {
+async fn an_open_feed_continues_after_an_unreadable_row() {
     let app = Embedded::start().await;
     let mut feed = Sse::open(&app.client, "/events").await;
     let mut socket = Socket::open(&app.client, "/ws", &[]).await.unwrap();
@@ -221,7 +222,7 @@ async fn an_open_feed_goes_on_behind_a_row_that_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_is_logged_as_an_error_with_its_ids() {
+async fn an_unreadable_row_is_logged_as_an_error_with_its_ids() {
     let settings = [("HOLDPOINT_LOG__FORMAT", "json"), ("HOLDPOINT_LOG__LEVEL", "info")];
     let watched = Watched::start(&settings).await;
     let ann = watched.server.client.as_user("acme", "ann", &[]);

@@ -1,12 +1,13 @@
-//! A tool struct has a flag. Its call is stored with `validated` NULL, an annotation in the stream tells the page, the
-//! stream ends; `validate_tool` runs or rejects it, and the next POST goes on.
+//! A tool struct has a flag. Its call is stored with `validated` NULL, an annotation in the stream informs
+//! the page, and the stream ends. `validate_tool` runs or rejects the call, and the next POST resumes the
+//! turn.
 
 use super::asks_for;
 use crate::support::Embedded;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_tool_with_the_flag_is_validated_with_other_inputs_and_the_next_turn_reads_what_it_gave() {
+async fn a_flagged_tool_is_approved_with_edited_inputs_and_the_next_turn_reads_the_output() {
     let app = Embedded::start().await;
     assert_eq!(app.client.get("/tools/pay").await.body["hil"], true);
     assert_eq!(app.client.get("/tools/look").await.body["hil"], false);
@@ -14,12 +15,12 @@ async fn a_tool_with_the_flag_is_validated_with_other_inputs_and_the_next_turn_r
     let (thread, turn) = asks_for(&app, &[("pay", json!({ "note": "1000" }))]).await;
     let id = turn.one('9')["toolCallId"].as_str().unwrap().to_owned();
     assert_eq!(turn.one('8'), &json!([{ "toolCallId": id, "validated": "pending" }]));
-    assert!(turn.codes().ends_with("8ed"), "it ends behind the annotation: {}", turn.codes());
+    assert!(turn.codes().ends_with("8ed"), "it ends after the annotation: {}", turn.codes());
     let stored = format!("SELECT validated, result FROM tool_calls WHERE tool_call_id = '{id}'");
     assert_eq!(app.rows.all(&stored).await, [json!({ "validated": null, "result": null })]);
     assert_eq!(app.ledger.lines(), Vec::<String>::new());
 
-    // What does not fit leaves it as it was.
+    // Invalid inputs leave the call pending.
     let edited = |inputs: Value| json!({ "toolCallId": id, "isValidated": true, "validatedInputs": inputs });
     assert_eq!(app.client.validate(&edited(json!({ "note": 10 }))).await.status, 422);
     let yes = app.client.validate(&edited(json!({ "note": "10" }))).await;
@@ -50,7 +51,7 @@ async fn a_tool_with_the_flag_is_validated_with_other_inputs_and_the_next_turn_r
 }
 
 #[tokio::test]
-async fn what_is_rejected_is_a_result_too_and_the_page_finds_its_badge_after_a_reload() {
+async fn a_rejection_is_a_result_and_the_reloaded_page_shows_its_badge() {
     let app = Embedded::start().await;
     let (thread, turn) = asks_for(&app, &[("pay", json!({ "note": "1000" }))]).await;
     let [id] = &turn.pending()[..] else { panic!("{:?}", turn.lines) };

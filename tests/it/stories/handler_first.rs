@@ -1,6 +1,6 @@
-//! A tool is confirmed before it runs, by whatever front the app has: it is given when the app is made. What it says is
-//! approved, denied or cancelled; it has its time, and what it is told to remember it is not asked again in the session.
-//! Where somebody has to be asked and nobody can be, the app does not start.
+//! A tool is confirmed before it runs by the frontend of the app, through a handler that is given when the
+//! app is built. The handler approves, denies or cancels the call within its timeout, and a choice that it
+//! remembers is not requested again in the session. In manual mode without a handler the app does not start.
 
 use super::{asks_for, cards};
 use crate::handlers::{desk, pays};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A step with one payment, and a thread that hears of it.
+/// Has the model request one payment in a new thread.
 async fn pay(app: &Embedded, note: &str) -> (String, Turn) {
     asks_for(app, &[("pay", json!({ "note": note }))]).await
 }
@@ -40,7 +40,7 @@ async fn a_tool_is_confirmed_by_the_handler_and_other_tabs_close_their_card() {
     let confirms = async {
         let question = questions.next().await;
         app.scene.says("Paid.");
-        // A tab that was loaded meanwhile shows the card.
+        // A tab that is loaded meanwhile shows the card.
         let thread = question.request.session_id.to_string();
         let inbox = app.client.get(&format!("/sessions/{thread}/approvals")).await.body;
         assert_eq!(inbox["results"][0]["tool_call_id"], json!(question.id()), "{inbox}");
@@ -49,7 +49,7 @@ async fn a_tool_is_confirmed_by_the_handler_and_other_tabs_close_their_card() {
         question.say(HandlerAnswer::approved());
     };
     let ((thread, turn), ()) = tokio::join!(pay(&app, "10"), confirms);
-    assert_eq!(turn.text(), "Paid.", "the run goes on by itself");
+    assert_eq!(turn.text(), "Paid.", "the run continues by itself");
     let inbox = app.client.get(&format!("/sessions/{thread}/approvals?state=pending")).await.body;
     assert_eq!(inbox["results"], json!([]), "no card is left open");
     assert_eq!(cards(&app.client, &thread).await[0]["state"], "output-available");
@@ -58,12 +58,12 @@ async fn a_tool_is_confirmed_by_the_handler_and_other_tabs_close_their_card() {
     assert_eq!(
         heard,
         [json!({ "type": "tool.approved", "actor": "handler:desk" })],
-        "and every tab hears of it"
+        "every tab receives the event"
     );
 }
 
 #[tokio::test]
-async fn denied_cancelled_and_too_late_are_three_ends_and_the_model_reads_each() {
+async fn the_model_distinguishes_denied_cancelled_and_timed_out_calls() {
     let (desk, questions) = desk();
     let hurry = |config: &mut Config| config.approval.handler_timeout = Duration::from_millis(300);
     let app = Embedded::asking(desk, hurry).await;
@@ -92,10 +92,10 @@ async fn denied_cancelled_and_too_late_are_three_ends_and_the_model_reads_each()
 }
 
 #[tokio::test]
-async fn a_remembered_choice_holds_in_its_session_and_nowhere_else_and_frees_what_matches_it() {
+async fn a_remembered_choice_applies_to_matching_calls_of_its_session_only() {
     let (desk, questions) = desk();
     let app = Embedded::asking(desk, |_| {}).await;
-    // Two of one tool and one of another wait at once.
+    // Two calls of one tool and one call of another are pending at once.
     let asked = [
         ("pay", json!({ "note": "1" })),
         ("pay", json!({ "note": "2" })),
@@ -120,11 +120,11 @@ async fn a_remembered_choice_holds_in_its_session_and_nowhere_else_and_frees_wha
         cards(&app.client, &thread).await.iter().map(|card| card["state"].clone()).collect();
     assert_eq!(states, ["output-available", "output-available", "output-denied"]);
 
-    // The same session: nobody is asked.
+    // In the same session, no confirmation is requested.
     pays(&app, &["4"], "Paid again.");
     assert_eq!(app.client.say(&thread, "and 4").await.text(), "Paid again.");
     assert!(questions.is_empty().await);
-    // Another session: somebody is.
+    // In another session, a confirmation is requested.
     let confirms = async {
         let question = questions.next().await;
         app.scene.says("No.");

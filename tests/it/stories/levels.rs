@@ -1,12 +1,14 @@
-//! Every tool has a level: what is low runs, what is high has the run wait. It is approved, rejected or cancelled at the
-//! run, which then goes on by itself with what really came of the call; the events tell all of it.
+//! Every tool has a risk level: a low-risk call runs, a high-risk call makes the run wait. The run is
+//! approved, rejected or cancelled, and then continues with the outcome of the call; the events record every
+//! step.
 
 use crate::runs::{approve, asked, events_of, last_words, reject, run_becomes};
 use crate::support::{Embedded, call};
 use holdpoint::llm::ModelMessage;
 use serde_json::{Value, json};
 
-/// A run in which what is low in risk ran, and what is high waits, and the run with it: the thread, the run, the call.
+/// A run in which a low-risk call ran and a high-risk call is pending, so that the run waits. Returns the
+/// thread, the run and the call.
 async fn run_that_waits(app: &Embedded, note: &str) -> (String, String, String) {
     let thread = app.client.thread().await;
     app.scene.calls(&[
@@ -23,12 +25,12 @@ async fn run_that_waits(app: &Embedded, note: &str) -> (String, String, String) 
 }
 
 #[tokio::test]
-async fn a_waiting_run_is_approved_with_the_very_arguments_and_goes_on_with_the_result() {
+async fn an_approved_run_executes_the_shown_arguments_and_continues_with_the_result() {
     let app = Embedded::start().await;
     let (thread, run, id) = run_that_waits(&app, "reports/q3.csv").await;
     let asked_before = asked(&app);
     app.scene.says("Exported.");
-    // The approver is faster than anybody who could wait for them.
+    // The approver decides before any client waits for the decision.
     let decided = approve(&app.client, &id).await;
     let expected = json!({ "success": true, "run_id": run, "tool_call_id": id, "state": "approved" });
     assert_eq!((decided.status, decided.body), (200, expected));
@@ -69,7 +71,7 @@ async fn a_waiting_run_is_approved_with_the_very_arguments_and_goes_on_with_the_
 }
 
 #[tokio::test]
-async fn a_rejected_call_is_told_with_its_reason_and_the_model_finds_another_way() {
+async fn the_model_reads_the_reason_of_a_rejection_and_takes_another_way() {
     let app = Embedded::start().await;
     let (thread, run, id) = run_that_waits(&app, "/etc/passwd").await;
     app.scene.calls(&[call("again", "look", &json!({ "note": "a draft" }))]).says("I only looked.");
@@ -81,7 +83,7 @@ async fn a_rejected_call_is_told_with_its_reason_and_the_model_finds_another_way
     let told = app.client.call(&id).await["result"].clone();
     assert_eq!(told, "Tool execution rejected by user. Reason: never outside of reports/");
     assert_eq!(events_of(&app.rows, &run).await.iter().filter(|event| *event == "tool.rejected").count(), 1);
-    // Another word about it comes too late, and another's call is no call of this run.
+    // A second decision on the call comes too late, and a call of another run is not found in this run.
     assert_eq!(approve(&app.client, &id).await.code(), "run_not_waiting");
     let (_, _, other) = run_that_waits(&app, "x").await;
     let foreign = app.client.post(&format!("/runs/{run}/approve"), &json!({ "tool_call_id": other })).await;
@@ -90,7 +92,7 @@ async fn a_rejected_call_is_told_with_its_reason_and_the_model_finds_another_way
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_while_it_waits_withdraws_its_call_and_never_goes_on() {
+async fn a_run_cancelled_while_waiting_withdraws_its_call_and_never_resumes() {
     let app = Embedded::start().await;
     let (thread, run, id) = run_that_waits(&app, "reports/q3.csv").await;
     let cancelled = app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;

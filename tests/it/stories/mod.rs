@@ -1,4 +1,4 @@
-//! Five ways in which systems in the field ask a person, each played to its end, in its own words.
+//! Five ways in which existing systems request an approval, each played to its end.
 
 mod annotation;
 mod handler_first;
@@ -9,7 +9,7 @@ mod several_at_once;
 use crate::support::{Client, Embedded, Turn, call};
 use serde_json::Value;
 
-/// A step of the model with these calls, and a thread that hears of it.
+/// Has the model request these calls in one step of a new thread. Returns the thread and the turn.
 async fn asks_for(app: &Embedded, calls: &[(&str, Value)]) -> (String, Turn) {
     let thread = app.client.thread().await;
     let calls = calls.iter().enumerate();
@@ -19,7 +19,7 @@ async fn asks_for(app: &Embedded, calls: &[(&str, Value)]) -> (String, Turn) {
     (thread, turn)
 }
 
-/// The parts of the last message, as a page of AI SDK 6 loads it anew, that are calls.
+/// The tool parts of the last message, as a reloaded page of AI SDK 6 receives it.
 async fn cards(client: &Client, thread: &str) -> Vec<Value> {
     let page = client.get(&format!("/threads/{thread}/messages?format=ui-v6")).await.body;
     let last = page["results"].as_array().unwrap().last().unwrap().clone();

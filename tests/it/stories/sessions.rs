@@ -1,5 +1,5 @@
-//! Approvals belong to a session of several agents, each in a thread of its own: a decision reaches the thread that it is
-//! for, however alike their models name their calls.
+//! Approvals belong to a session of several agents, each with its own thread: a decision reaches its thread,
+//! even if the models use the same provider ids.
 
 use crate::runs::{decide_in, last_words, run_becomes, run_of};
 use crate::support::{Embedded, call, eventually};
@@ -15,7 +15,7 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
         assert_eq!(made["session_id"], json!(coordinator));
         agents.push(made["thread_id"].as_str().unwrap().to_owned());
     }
-    // Both models name their call alike, and ask for the same at once.
+    // Both models use the same provider id and request the call at the same time.
     let step = || app.scene.calls(&[call("call_1", "pay", &json!({ "note": "build" }))]);
     step();
     step();
@@ -39,14 +39,14 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
         run_becomes(&app.client, &run_of(&app.client, id).await, "completed").await;
         assert_eq!(last_words(&app.client, agent).await, "One.");
     }
-    assert_eq!(app.ledger.lines(), ["pay build"], "once, and only for who was allowed");
+    assert_eq!(app.ledger.lines(), ["pay build"], "once, and only for the approved call");
     assert_eq!(app.client.call(&ids[0]).await["state"], "succeeded");
     let denied = app.client.call(&ids[1]).await;
     assert_eq!(
         (&denied["state"], &denied["result"]),
         (&json!("rejected"), &json!("Tool execution rejected by user."))
     );
-    // Each agent's model read its own outcome, and nothing of the other's.
+    // Each agent's model read the outcome of its own call only.
     for (agent, outcome) in agents.iter().zip(["{\"paid\":\"build\"}", "Tool execution rejected by user."]) {
         let answers = format!(
             "SELECT text FROM sent_answers WHERE tool_call_id IN
@@ -62,7 +62,7 @@ async fn two_agents_of_a_session_race_on_one_provider_id_and_each_decision_reach
 }
 
 #[tokio::test]
-async fn what_waited_when_the_server_was_started_anew_is_decided_and_goes_on() {
+async fn a_call_pending_at_a_restart_is_decided_and_its_turn_resumes() {
     let app = Embedded::start().await;
     let (session, id) = app.held("pay", "build").await;
     let tools = crate::support::probes(&app.ledger);

@@ -1,12 +1,13 @@
-//! An agent asks for several things in one step. A person answers all of them in one message, each by its id; a missing
-//! answer is no approval, a rejection may say why, and who loads the page anew finds each card as it was left.
+//! An agent requests several calls in one step. A person answers all of them in one message, each by its id.
+//! A missing answer is no approval, a rejection may have a reason, and a reloaded page shows each card in its
+//! current state.
 
 use super::{asks_for, cards};
 use crate::support::Embedded;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn several_are_answered_together_each_by_its_id_and_the_page_finds_them_so() {
+async fn several_calls_are_decided_together_by_id_and_a_reloaded_page_shows_them_so() {
     let app = Embedded::start().await;
     let steps = [
         ("look", json!({ "note": "the pods" })),
@@ -16,7 +17,7 @@ async fn several_are_answered_together_each_by_its_id_and_the_page_finds_them_so
     ];
     let (thread, turn) = asks_for(&app, &steps).await;
     let [first, second, third] = &turn.pending()[..] else { panic!("{:?}", turn.lines) };
-    assert_eq!(app.ledger.lines(), ["look the pods"], "what asks nobody has run");
+    assert_eq!(app.ledger.lines(), ["look the pods"], "the ungated call has run");
 
     let decisions = json!({ "decisions": [
         { "toolCallId": first, "isValidated": true },
@@ -29,14 +30,14 @@ async fn several_are_answered_together_each_by_its_id_and_the_page_finds_them_so
     let why = "Tool execution rejected by user. Reason: it is the wrong cluster";
     assert_eq!(results[1]["result"], why);
 
-    // Two tabs that load it anew.
+    // Two tabs that reload the page.
     for tab in [&app.client, &app.client.clone()] {
         let cards = cards(tab, &thread).await;
         let states: Vec<&Value> = cards.iter().map(|card| &card["state"]).collect();
         assert_eq!(states, ["output-available", "output-available", "output-denied", "approval-requested"]);
         assert_eq!(cards[3]["approval"], json!({ "id": third }), "the third was not answered");
     }
-    // To go on asks about the rest again, and the model is not asked.
+    // Resuming requests the remaining approvals again and calls no model.
     let requests = app.scene.requests().len();
     assert_eq!(app.client.go_on(&thread).await.pending(), std::slice::from_ref(third));
     assert_eq!(app.scene.requests().len(), requests);
@@ -56,7 +57,7 @@ async fn several_are_answered_together_each_by_its_id_and_the_page_finds_them_so
 }
 
 #[tokio::test]
-async fn an_answer_that_names_a_call_twice_or_none_decides_nothing() {
+async fn a_batch_that_names_a_call_twice_or_no_call_decides_nothing() {
     let app = Embedded::start().await;
     let (_, turn) = asks_for(&app, &[("pay", json!({ "note": "1" })), ("pay", json!({ "note": "2" }))]).await;
     let [first, second] = &turn.pending()[..] else { panic!("{:?}", turn.lines) };

@@ -1,4 +1,4 @@
-//! What comes while nobody says anything, so that nobody between takes a stream for dead.
+//! Keep-alives in silent streams, so that no intermediary closes them.
 
 use super::{DIALECTS, Heard, PATIENCE, asks, chunks};
 use crate::support::{Embedded, Place, call, eventually, http2};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 const OFTEN: Duration = Duration::from_millis(20);
 
-/// How often a stream of this dialect has shown that it is alive.
+/// The number of keep-alives in a stream of this dialect.
 fn signs(dialect: &str, raw: &str) -> usize {
     if dialect == "data-v1" {
         raw.lines().filter(|line| line.is_empty()).count()
@@ -20,7 +20,7 @@ fn signs(dialect: &str, raw: &str) -> usize {
 }
 
 impl Heard {
-    /// Reads until the stream has shown so often that it is alive.
+    /// Reads until the stream has sent this many keep-alives.
     async fn until_signs(&mut self, dialect: &str, times: usize) {
         while signs(dialect, &self.raw) < times {
             assert!(self.reads().await, "{}", self.raw);
@@ -33,7 +33,7 @@ async fn lively() -> Embedded {
 }
 
 #[tokio::test]
-async fn a_stream_shows_that_it_is_alive_while_the_model_is_silent() {
+async fn a_stream_sends_keep_alives_while_the_model_is_silent() {
     let app = lively().await;
     let gate = app.scene.gate();
     for (dialect, ..) in DIALECTS {
@@ -67,7 +67,7 @@ async fn a_stream_shows_that_it_is_alive_while_the_model_is_silent() {
 }
 
 #[tokio::test]
-async fn a_stream_shows_that_it_is_alive_while_a_tool_runs() {
+async fn a_stream_sends_keep_alives_while_a_tool_runs() {
     let app = lively().await;
     for (dialect, ..) in DIALECTS {
         let thread = app.client.thread().await;
@@ -83,7 +83,7 @@ async fn a_stream_shows_that_it_is_alive_while_a_tool_runs() {
 }
 
 #[tokio::test]
-async fn without_a_time_no_stream_shows_that_it_is_alive_on_sqlite() {
+async fn a_stream_sends_no_keep_alives_with_an_interval_of_zero_on_sqlite() {
     let app = Embedded::with(|config| config.stream.keep_alive = Duration::ZERO).await;
     let gate = app.scene.gate();
     for (dialect, ..) in DIALECTS {
@@ -100,7 +100,7 @@ async fn without_a_time_no_stream_shows_that_it_is_alive_on_sqlite() {
 }
 
 #[tokio::test]
-async fn who_takes_the_signs_of_life_is_not_let_go_on_sqlite() {
+async fn a_client_that_reads_the_keep_alives_stays_connected_on_sqlite() {
     let taking = 5 * OFTEN;
     let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = taking;
     let app = Embedded::hurried(hurry, |config| config.stream.keep_alive = OFTEN).await;
@@ -108,34 +108,34 @@ async fn who_takes_the_signs_of_life_is_not_let_go_on_sqlite() {
     let thread = app.client.thread().await;
     app.scene.says("Hello.");
     let mut heard = Heard::of(asks(&app.client, &thread, "ui-v6")).await;
-    // Each takes as long as there is silence before it.
+    // The stream runs several times longer than the write deadline.
     heard.until_signs("ui-v6", 20).await;
     gate.add_permits(2);
     assert!(heard.all().await.contains("Hello."));
 }
 
 #[tokio::test]
-async fn who_does_not_take_the_signs_of_life_is_let_go_and_the_turn_goes_on_on_sqlite() {
+async fn a_client_that_does_not_read_the_keep_alives_is_disconnected_and_the_turn_continues_on_sqlite() {
     let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = 5 * OFTEN;
     let app = Embedded::hurried(hurry, |config| config.stream.keep_alive = OFTEN).await;
     let gate = app.scene.gate();
     let thread = app.client.thread().await;
     app.scene.says("Hello.");
     let mut stranger = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
-    // SETTINGS_INITIAL_WINDOW_SIZE: there is room for the beginning, and for a few signs of life.
+    // SETTINGS_INITIAL_WINDOW_SIZE: the window has room for the start of the stream and a few keep-alives.
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 60]);
     let head = http2::head("POST", &format!("/qa/chat_streamed/{thread}"), "localhost");
     let head = http2::frame(http2::HEADERS, http2::END_HEADERS, http2::FIRST, &head);
     let body = http2::frame(http2::DATA, http2::END_STREAM, http2::FIRST, br#"{"content":"hi"}"#);
     stranger.write_all(&[http2::PREFACE, &settings, &head, &body].concat()).await.unwrap();
     let mut read = Vec::new();
-    while timeout(PATIENCE, stranger.read_buf(&mut read)).await.expect("it is let go").unwrap_or(0) > 0 {}
+    while timeout(PATIENCE, stranger.read_buf(&mut read)).await.expect("disconnected").unwrap_or(0) > 0 {}
     let data: Vec<u8> = http2::frames(&read)
         .into_iter()
         .filter(|frame| frame.kind == http2::DATA)
         .flat_map(|frame| frame.payload.to_vec())
         .collect();
-    assert_eq!(data.len(), 60, "all that there was room for: {:?}", String::from_utf8_lossy(&data));
+    assert_eq!(data.len(), 60, "the stream filled the window: {:?}", String::from_utf8_lossy(&data));
     gate.add_permits(2);
     let ended = async || {
         let message = app.client.messages(&thread).await.pop().unwrap();
@@ -145,7 +145,7 @@ async fn who_does_not_take_the_signs_of_life_is_let_go_and_the_turn_goes_on_on_s
 }
 
 #[tokio::test]
-async fn a_stream_that_shows_that_it_is_alive_does_not_keep_a_server_that_leaves() {
+async fn a_stream_with_keep_alives_does_not_delay_a_stopping_server() {
     let place = Place::new().await;
     let variables = [("HOLDPOINT_SERVER__GRACE", "300ms"), ("HOLDPOINT_STREAM__KEEP_ALIVE", "20ms")];
     let mut server = place.start_with("30s", &variables);
@@ -163,5 +163,5 @@ async fn a_stream_that_shows_that_it_is_alive_does_not_keep_a_server_that_leaves
         let all = heard.all().await;
         assert!(all.contains("\"interrupted: The server stopped"), "{all}");
     }
-    assert!(eventually("the server ends", async || server.ended()).await, "and it ends well");
+    assert!(eventually("the server ends", async || server.ended()).await, "and it exits without an error");
 }

@@ -1,4 +1,4 @@
-//! Heads of streams, and of what is answered in place of one.
+//! Response heads of streams, and of answers in place of a stream.
 
 use super::{DIALECTS, Heard, asks};
 use crate::support::ui::{ui_submit, ui_user};
@@ -8,7 +8,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{RequestBuilder, Version};
 use serde_json::{Value, json};
 
-/// What proxies, browsers and clients go by.
+/// The headers that matter to proxies, browsers and clients.
 fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
     const READ: [&str; 5] = [
         "content-type",
@@ -21,7 +21,7 @@ fn told(headers: &HeaderMap) -> Vec<(&str, &str)> {
     found.collect()
 }
 
-/// A stream's head.
+/// The response head of a stream.
 fn of_a_stream(content_type: &'static str, protocol: &'static str) -> [(&'static str, &'static str); 4] {
     [
         ("content-type", content_type),
@@ -32,7 +32,7 @@ fn of_a_stream(content_type: &'static str, protocol: &'static str) -> [(&'static
 }
 
 #[tokio::test]
-async fn a_streams_head_names_its_protocol_and_keeps_proxies_from_holding_it_back() {
+async fn a_streams_head_names_its_protocol_and_disables_proxy_buffering() {
     let app = Embedded::start().await;
     let over_http2 = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     for (http, version) in [(app.client.http.clone(), Version::HTTP_11), (over_http2, Version::HTTP_2)] {
@@ -53,7 +53,7 @@ async fn a_streams_head_names_its_protocol_and_keeps_proxies_from_holding_it_bac
 }
 
 #[tokio::test]
-async fn who_reads_along_is_answered_with_the_same_head() {
+async fn an_attached_reader_gets_the_same_head() {
     let app = Embedded::start().await;
     let gate = app.scene.gate();
     for (dialect, content_type, protocol) in DIALECTS {
@@ -73,7 +73,7 @@ async fn who_reads_along_is_answered_with_the_same_head() {
 }
 
 #[tokio::test]
-async fn nothing_to_read_along_is_an_empty_stream_or_no_content() {
+async fn an_attach_without_a_running_turn_gets_an_empty_stream_or_no_content() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for (dialect, content_type, protocol) in DIALECTS {
@@ -92,7 +92,7 @@ async fn nothing_to_read_along_is_an_empty_stream_or_no_content() {
 }
 
 #[tokio::test]
-async fn what_fails_before_a_stream_begins_is_no_stream_in_any_dialect() {
+async fn an_error_before_the_stream_starts_is_a_json_answer_in_every_dialect() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for (dialect, ..) in DIALECTS {
@@ -121,7 +121,7 @@ async fn what_fails_before_a_stream_begins_is_no_stream_in_any_dialect() {
 }
 
 #[tokio::test]
-async fn a_dialect_that_nobody_speaks_is_refused_by_the_headers_name_on_sqlite() {
+async fn an_unknown_dialect_is_refused_by_the_name_of_the_header_on_sqlite() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     for dialect in ["ui-v7", "v4", "data-v2", "UI-V6", "ui-v5, ui-v6", ""] {
@@ -160,7 +160,7 @@ async fn the_routes_of_ui_pages_answer_with_the_same_heads() {
 }
 
 #[tokio::test]
-async fn a_page_that_does_not_say_which_it_is_is_told_what_is_configured() {
+async fn a_page_without_a_protocol_header_gets_the_configured_dialect() {
     let (asked, data) = ("\"type\":\"tool-approval-request\"", "\"type\":\"data-tool-validation\"");
     for (configured, header, told, untold) in [
         (UiDialect::V6, None, asked, data),
@@ -185,7 +185,7 @@ async fn a_page_that_does_not_say_which_it_is_is_told_what_is_configured() {
             let raw = stream.all().await;
             assert!(raw.contains(told) && !raw.contains(untold), "{configured:?}, {header:?}: {raw}");
         }
-        // Pages of AI SDK 4 are known by what they post.
+        // The server recognizes pages of AI SDK 4 by their bodies.
         gate.add_permits(2);
         app.scene.says("Hello.");
         let turn = app.client.turn_by_id(&json!({ "id": "chat-2", "content": "hi" })).await;

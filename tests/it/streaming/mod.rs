@@ -1,4 +1,4 @@
-//! Streams in every dialect: their heads, what a model gives beside words, and what comes while nobody says anything.
+//! Streams in every dialect: their heads, sources and files from the model, and keep-alives.
 
 mod alive;
 mod heads;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a server may be silent that has something to say.
+/// The maximum time that a server may stay silent when it has data to send.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The dialects, with the head of their streams: content type, and the header that names the protocol.
+/// The dialects with the heads of their streams: content type, and the header that names the protocol.
 const DIALECTS: [(&str, &str, &str); 3] = [
     ("data-v1", "text/plain; charset=utf-8", "x-vercel-ai-data-stream"),
     ("ui-v5", "text/event-stream", "x-vercel-ai-ui-message-stream"),
@@ -26,7 +26,7 @@ fn asks(client: &Client, thread: &str, dialect: &str) -> RequestBuilder {
     request.header("x-stream-protocol", dialect).json(&json!({ "content": "hi" }))
 }
 
-/// A stream as its bytes come.
+/// A stream and the bytes read from it.
 struct Heard {
     response: reqwest::Response,
     raw: String,
@@ -39,15 +39,15 @@ impl Heard {
         Self { response, raw: String::new() }
     }
 
-    /// Reads a piece; false at the end.
+    /// Reads a chunk. Returns false at the end.
     async fn reads(&mut self) -> bool {
-        let piece = timeout(PATIENCE, self.response.chunk()).await.expect("the stream goes on, or ends");
+        let piece = timeout(PATIENCE, self.response.chunk()).await.expect("the stream continues, or ends");
         let piece = piece.unwrap();
         self.raw.push_str(std::str::from_utf8(piece.as_deref().unwrap_or_default()).unwrap());
         piece.is_some()
     }
 
-    /// Reads until these words have come so often.
+    /// Reads until these words have arrived this often.
     async fn until(&mut self, words: &str, times: usize) {
         while self.raw.matches(words).count() < times {
             assert!(self.reads().await, "{words:?}: {}", self.raw);
@@ -67,7 +67,7 @@ fn chunks(raw: &str) -> Vec<Value> {
     data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// A thread's messages in this form.
+/// The messages of a thread in this format.
 async fn reloaded(app: &Embedded, thread: &str, format: &str) -> Vec<Value> {
     let found = app.client.get(&format!("/threads/{thread}/messages?format={format}")).await;
     assert_eq!(found.status, 200, "{:?}", found.body);

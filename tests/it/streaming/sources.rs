@@ -1,4 +1,4 @@
-//! Sources and files that a model gives.
+//! Sources and files in the answers of a model.
 
 use super::{Heard, asks, chunks, reloaded};
 use crate::support::{Embedded, call};
@@ -21,20 +21,20 @@ fn file(media_type: &str, data: &[u8]) -> ModelEvent {
     ModelEvent::File { media_type: media_type.to_owned(), data: data.to_vec() }
 }
 
-/// Next the model says this, and is done.
+/// Adds a step to the scene in which the model emits these events and stops.
 fn says(app: &Embedded, said: impl IntoIterator<Item = ModelEvent>) {
     let end = ModelEvent::Finished { reason: FinishReason::Stop, usage: None, provider_state: None };
     app.scene.then(said.into_iter().chain([end]).map(Ok).collect());
 }
 
-/// The parts of the last message, as they are kept.
+/// The stored parts of the last message, without the first one.
 async fn kept(app: &Embedded, thread: &str) -> Vec<Value> {
     let message = app.client.messages(thread).await.pop().unwrap();
     message["parts"].as_array().unwrap()[1..].to_vec()
 }
 
 #[tokio::test]
-async fn sources_and_files_are_told_in_every_dialect() {
+async fn sources_and_files_are_streamed_in_every_dialect() {
     let app = Embedded::start().await;
     let said = || [words("See "), source("https://example.com/", "Example"), file("image/png", b"\x89PNG")];
     for dialect in ["ui-v5", "ui-v6"] {
@@ -71,7 +71,7 @@ async fn sources_and_files_are_told_in_every_dialect() {
 }
 
 #[tokio::test]
-async fn a_source_does_not_cut_the_words_that_it_comes_in_the_midst_of() {
+async fn a_source_does_not_split_the_text_around_it() {
     let app = Embedded::start().await;
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| format!("https://{name}.example/"));
     let said = || {
@@ -123,7 +123,7 @@ async fn a_source_does_not_cut_the_words_that_it_comes_in_the_midst_of() {
 }
 
 #[tokio::test]
-async fn sources_stand_before_the_calls_behind_them_and_are_told_where_an_answer_breaks_off() {
+async fn sources_precede_later_calls_and_are_streamed_even_if_the_answer_breaks_off() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let (id, tool, arguments) = call("a", "pay", &json!({ "note": "1" }));
@@ -151,11 +151,11 @@ async fn sources_stand_before_the_calls_behind_them_and_are_told_where_an_answer
     let last = kept(&app, &thread).await.pop().unwrap();
     assert_eq!(last, json!({ "type": "source", "url": "https://b.example/", "title": "B" }));
     app.scene.says("Whole.");
-    assert_eq!(app.client.go_on(&thread).await.codes(), "a8ef0ed", "none of the step that broke off");
+    assert_eq!(app.client.go_on(&thread).await.codes(), "a8ef0ed", "no source of the step that broke off");
 }
 
 #[tokio::test]
-async fn a_source_that_leads_anywhere_but_to_the_web_is_left_out() {
+async fn a_source_without_a_valid_http_url_is_dropped() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let long = |bytes: usize| format!("https://example.com/{}", "a".repeat(bytes - 20));
@@ -194,7 +194,7 @@ async fn a_source_that_leads_anywhere_but_to_the_web_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_title_is_told_as_it_is_kept_and_none_is_none() {
+async fn a_title_is_streamed_as_it_is_stored_and_an_empty_one_is_omitted() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let long = "é".repeat(1000);
@@ -214,7 +214,7 @@ async fn a_title_is_told_as_it_is_kept_and_none_is_none() {
 }
 
 #[tokio::test]
-async fn a_step_has_so_many_sources_and_its_words_go_on() {
+async fn the_sources_of_a_step_are_limited_and_its_text_continues() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let many = (0..1000).map(|n| source(&format!("https://{n}.example/"), "T"));
@@ -225,7 +225,7 @@ async fn a_step_has_so_many_sources_and_its_words_go_on() {
 }
 
 #[tokio::test]
-async fn files_of_no_kind_or_with_nothing_in_them_are_left_out() {
+async fn files_without_a_valid_media_type_or_content_are_dropped() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let odd = ["", "png", "/", "image/", "/png", "image/png/x", "image/p ng", "image/\"png", "im\0age/png"];
@@ -239,7 +239,7 @@ async fn files_of_no_kind_or_with_nothing_in_them_are_left_out() {
 }
 
 #[tokio::test]
-async fn the_files_of_a_step_have_a_bound_with_its_words() {
+async fn the_files_and_the_text_of_a_step_share_one_size_limit() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let mebibyte = vec![7; 1 << 20];
@@ -254,7 +254,7 @@ async fn the_files_of_a_step_have_a_bound_with_its_words() {
 }
 
 #[tokio::test]
-async fn the_model_reads_neither_sources_nor_files_again() {
+async fn later_requests_to_the_model_contain_neither_sources_nor_files() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     says(

@@ -1,14 +1,15 @@
-//! A process may end at any moment of a sub-agent's life: nothing of it is lost, and nothing happens twice.
+//! A process may die at any moment of a sub-agent's life: nothing is lost, and nothing happens twice.
 
 use super::{child_of, hold_in, resumed};
 use crate::runs::{approve, last_words, run_becomes, run_of};
 use crate::support::{Client, Place, Rows, UNKNOWN, eventually};
 use serde_json::{Value, json};
 
-/// What the model says behind a transfer.
+/// The words of the model after a transfer.
 const DONE: &str = "{\"transferred\":\"10\"}";
 
-/// Has `helper` transfer 10 in a fresh thread, up to its child's hold: the thread, the call and the hold.
+/// Has `helper` transfer 10 in a new thread, up to the hold of its child. Returns the thread, the call and
+/// the hold.
 async fn held(client: &Client) -> (String, String, String) {
     let thread = client.thread().await;
     let turn = client.say(&thread, "helper transfer 10").await;
@@ -17,7 +18,7 @@ async fn held(client: &Client) -> (String, String, String) {
     (thread, call, hold)
 }
 
-/// Forbids the database to let a call of this kind become this.
+/// Makes the database refuse updates of calls that match this condition.
 pub(super) async fn forbid(rows: &Rows, when: &str) {
     let sql = if rows.is_postgres() {
         format!(
@@ -44,7 +45,7 @@ const SETTLES: &str = "OLD.child_run_id IS NOT NULL AND OLD.state = 'executing' 
 pub(super) const DELEGATES: &str = "OLD.child_run_id IS NULL AND NEW.child_run_id IS NOT NULL";
 
 #[tokio::test]
-async fn killed_while_the_child_holds_the_next_process_takes_both_to_their_ends() {
+async fn after_a_kill_while_the_child_holds_the_next_process_completes_both_runs() {
     let place = Place::new().await;
     place.go();
     let mut server = place.start("30s");
@@ -55,7 +56,7 @@ async fn killed_while_the_child_holds_the_next_process_takes_both_to_their_ends(
 
     let server = place.start("30s");
     let client = &server.client;
-    assert_eq!(client.call(&call).await["state"], "executing", "no start and no lease ends it");
+    assert_eq!(client.call(&call).await["state"], "executing", "neither a restart nor a lease ends it");
     assert_eq!(approve(client, &hold).await.status, 200);
     let run = run_of(client, &call).await;
     run_becomes(client, &run, "completed").await;
@@ -71,7 +72,7 @@ async fn a_delegated_call_outlives_any_number_of_leases() {
     let place = Place::new().await;
     let server = place.start("0s");
     let (_, call, _) = held(&server.client).await;
-    // Another call is taken for dead meanwhile: so the sweeper has looked.
+    // The sweeper reaps another call in the meantime, so it has looked at the delegated call too.
     let rows = place.rows().await;
     let other = server.client.thread().await;
     let turn = server.client.begin(&other, &json!({ "content": "sync 1" })).await;
@@ -88,11 +89,11 @@ async fn a_delegated_call_outlives_any_number_of_leases() {
 }
 
 #[tokio::test]
-async fn killed_before_the_child_is_there_the_call_is_begun_again() {
+async fn after_a_kill_before_the_child_exists_the_call_is_started_again() {
     let place = Place::new().await;
     place.go();
     let rows = {
-        // The schema has to be there.
+        // Creates the schema.
         place.start("0s").finish();
         place.rows().await
     };
@@ -101,10 +102,10 @@ async fn killed_before_the_child_is_there_the_call_is_begun_again() {
     let thread = server.client.thread().await;
     let turn = server.client.begin(&thread, &json!({ "content": "helper transfer 10" })).await;
     let claimed = async || (rows.count("tool_calls WHERE state = 'executing'").await > 0).then_some(());
-    eventually("the call is somebody's", claimed).await;
+    eventually("the call is claimed", claimed).await;
     server.kill();
     drop(turn);
-    assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 0, "nothing of a child is there");
+    assert_eq!(rows.count("threads WHERE parent_id IS NOT NULL").await, 0, "no part of a child exists");
     allow(&rows).await;
 
     let server = place.start("0s");
@@ -122,7 +123,7 @@ async fn killed_before_the_child_is_there_the_call_is_begun_again() {
 }
 
 #[tokio::test]
-async fn killed_between_the_childs_end_and_the_calls_the_next_process_settles_once() {
+async fn after_a_kill_between_the_ends_of_child_and_call_the_next_process_settles_once() {
     let place = Place::new().await;
     place.go();
     let mut server = place.start("30s");
@@ -149,7 +150,7 @@ async fn settled_once(rows: &Rows, call: &str, run: &str) {
 }
 
 #[tokio::test]
-async fn on_postgres_the_other_process_settles_what_a_killed_one_left_and_both_never_twice() {
+async fn on_postgres_the_other_process_settles_the_call_of_a_killed_one_exactly_once() {
     let place = Place::on_postgres().await;
     place.go();
     let (mut dead, other) = (place.start("30s"), place.start("30s"));
@@ -166,7 +167,7 @@ async fn on_postgres_the_other_process_settles_what_a_killed_one_left_and_both_n
     assert_eq!(last_words(&other.client, &thread).await, DONE);
     settled_once(&rows, &call, &run).await;
 
-    // Side by side, whoever decides: each goes on with each once.
+    // With two processes side by side, a decision at either one resumes each run once.
     let third = place.start("30s");
     for round in 0..4 {
         let (at, by) = if round % 2 == 0 { (&other, &third) } else { (&third, &other) };
@@ -176,12 +177,12 @@ async fn on_postgres_the_other_process_settles_what_a_killed_one_left_and_both_n
         run_becomes(&at.client, &run, "completed").await;
         settled_once(&rows, &call, &run).await;
         let child = child_of(&at.client, &call).await;
-        assert_eq!(resumed(&rows, &child).await, 2, "begun, and gone on with");
+        assert_eq!(resumed(&rows, &child).await, 2, "started once, and resumed once");
     }
 }
 
 #[tokio::test]
-async fn on_postgres_a_wish_to_stop_reaches_a_child_that_another_process_runs() {
+async fn on_postgres_a_cancel_reaches_a_child_that_another_process_runs() {
     let place = Place::on_postgres().await;
     let (one, other) = (place.start("0s"), place.start("0s"));
     let thread = one.client.thread().await;
@@ -214,7 +215,7 @@ async fn a_child_whose_process_dies_in_its_turn_ends_its_call_with_an_unknown_ou
 }
 
 #[tokio::test]
-async fn a_fence_ends_the_call_and_its_child_goes_on_no_more() {
+async fn a_fence_ends_the_call_and_its_child_does_not_resume() {
     let place = Place::new().await;
     place.go();
     let server = place.start("0s");
@@ -234,7 +235,7 @@ async fn a_fence_ends_the_call_and_its_child_goes_on_no_more() {
     let client = &server.client;
     assert_eq!(client.call(&call).await["state"], "interrupted");
     assert_eq!(client.call(&hold).await["state"], "cancelled");
-    // Another goes from its beginning to its end: so the server has looked.
+    // Another call runs from its start to its end, so the server has looked.
     let (_, other, again) = held(client).await;
     approve(client, &again).await;
     client.becomes(&other, "succeeded").await;
@@ -245,17 +246,17 @@ async fn a_fence_ends_the_call_and_its_child_goes_on_no_more() {
 }
 
 #[tokio::test]
-async fn a_child_whose_turn_broke_behind_its_hold_goes_on_whoever_decides() {
+async fn a_child_whose_turn_broke_after_its_hold_resumes_after_the_decision() {
     let app = super::watchful().await;
     let (errand, hold) = super::Errand::held(&app).await;
     let child = errand.child(&app.client).await;
     run_becomes(&app.client, &child, "waiting").await;
-    // As a process leaves it that dies between the hold and the end of the turn.
+    // The state that a process leaves if it dies between the hold and the end of the turn.
     let dead =
         format!("UPDATE runs SET status = 'running', owner = 'x', lease_until = 1 WHERE run_id = '{child}'");
     assert_eq!(app.rows.change(&dead).await, Ok(1));
     run_becomes(&app.client, &child, "failed").await;
-    assert_eq!(app.client.call(&errand.call).await["state"], "executing", "its hold stands");
+    assert_eq!(app.client.call(&errand.call).await["state"], "executing", "its hold is still pending");
     app.scene.says("Paid below.").says("All is paid.");
     assert_eq!(app.client.approve(&hold).await.status, 200);
     run_becomes(&app.client, &errand.run, "completed").await;
@@ -263,19 +264,19 @@ async fn a_child_whose_turn_broke_behind_its_hold_goes_on_whoever_decides() {
 }
 
 #[tokio::test]
-async fn an_execution_that_was_taken_for_dead_begins_no_child_beside_the_next_ones() {
+async fn a_reaped_execution_starts_no_child_beside_the_child_of_the_next_attempt() {
     let app = super::start().await;
     forbid(&app.rows, DELEGATES).await;
     app.scene.calls(&[super::helper("p", "x")]).says("Meanwhile.");
     let thread = app.client.thread().await;
     let turn = app.client.begin(&thread, &json!({ "content": "get help" })).await;
-    // Another process takes it for dead, and begins the call again.
+    // Simulates another process that reaps the execution and claims the call again.
     let far = "253370764800000000";
     let lost = format!(
         "UPDATE tool_calls SET state = 'approved', lease_until = NULL, start_deadline = {far} WHERE state = 'executing'"
     );
     let lost = async || (app.rows.change(&lost).await == Ok(1)).then_some(());
-    eventually("the call was somebody's", lost).await;
+    eventually("the call was claimed", lost).await;
     let again = format!(
         "UPDATE tool_calls SET state = 'executing', exec_attempt = 2, exec_owner = 'other', lease_until = {far},
              exec_id = '01890a5d-ac96-774b-bcce-b302099a8057' WHERE state = 'approved'"
@@ -283,7 +284,7 @@ async fn an_execution_that_was_taken_for_dead_begins_no_child_beside_the_next_on
     assert_eq!(app.rows.change(&again).await, Ok(1));
     allow(&app.rows).await;
     let told = turn.text().await.unwrap();
-    assert!(told.contains("Meanwhile."), "the turn waits for the other no longer: {told}");
+    assert!(told.contains("Meanwhile."), "the turn does not wait for the other execution: {told}");
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
     assert_eq!(app.rows.count("tool_calls WHERE state = 'executing' AND exec_attempt = 2").await, 1);
 }

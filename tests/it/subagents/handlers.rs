@@ -1,4 +1,4 @@
-//! Sub-agents where a handler of the process is asked first.
+//! Sub-agents with an in-process handler.
 
 use super::{answers, helper, run_of_becomes, unwatchful};
 use crate::handlers::{Questions, desk};
@@ -25,7 +25,7 @@ fn call_of(turn: &Turn, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_child_holds_is_asked_of_the_handler_too() {
+async fn the_handler_is_asked_about_a_childs_calls_too() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[helper("p", "pay 10")]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);
@@ -43,14 +43,14 @@ async fn what_a_child_holds_is_asked_of_the_handler_too() {
 }
 
 #[tokio::test]
-async fn a_turn_whose_handler_has_a_child_begin_does_not_wait_for_it() {
+async fn a_turn_does_not_wait_for_the_child_that_its_handler_approved() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p", "errand", &json!({ "note": "look" }))]);
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
     let (turn, id) = tokio::join!(app.client.say(&thread, "go"), questions.answer(YES));
     assert_eq!(turn.codes().chars().last(), Some('d'), "{}", turn.raw);
-    // The turn is over, and the child asks.
+    // The turn is over, and the child's call reaches the handler.
     let question = questions.next().await;
     app.scene.says("Paid below.").says("Paid.");
     question.say(YES);
@@ -61,7 +61,7 @@ async fn a_turn_whose_handler_has_a_child_begin_does_not_wait_for_it() {
 }
 
 #[tokio::test]
-async fn beside_what_a_child_does_the_handler_answers_and_the_turn_goes_on_once_both_have_ended() {
+async fn the_run_resumes_after_both_the_child_and_the_call_that_the_handler_approved() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[helper("one", "look for it"), call("two", "pay", &json!({ "note": "10" }))]);
@@ -77,7 +77,7 @@ async fn beside_what_a_child_does_the_handler_answers_and_the_turn_goes_on_once_
 }
 
 #[tokio::test]
-async fn a_child_that_breaks_behind_its_handlers_yes_is_not_tried_again() {
+async fn a_child_that_fails_after_its_handlers_approval_is_not_retried() {
     let (app, questions) = office().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[helper("p", "pay 10")]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);

@@ -1,4 +1,5 @@
-//! Sub-agents: a call that a child thread does, whose holds show in its session, and whose end is the call's.
+//! Sub-agents: a child thread executes the call, its holds show in the call's session, and its end is the end
+//! of the call.
 
 mod crashes;
 mod handlers;
@@ -23,7 +24,7 @@ async fn with_agents(change: impl FnOnce(&mut Config)) -> Embedded {
     app.redeploy_with(tools, change).await
 }
 
-/// One that does not look again and again: whatever happens in it is seen at once.
+/// A server without periodic sweeps: these tests rely on immediate wakes only.
 pub(crate) async fn start() -> Embedded {
     with_agents(unwatchful).await
 }
@@ -32,24 +33,24 @@ fn unwatchful(config: &mut Config) {
     config.approval.sweep = Duration::from_secs(3600);
 }
 
-/// One that looks again and again.
+/// A server with a short sweep interval.
 async fn watchful() -> Embedded {
     with_agents(|config| config.approval.sweep = Duration::from_millis(20)).await
 }
 
-/// A call that a child does.
+/// A call that a child executes.
 struct Errand {
     /// The thread of the call, which is the root of its session.
     thread: String,
     /// The call.
     call: String,
-    /// Its run.
+    /// The run of the call.
     run: String,
 }
 
 impl Errand {
-    /// Has the model ask `helper` to do this in a fresh thread; what the child's model says is for the test, and stands in
-    /// the scene by then.
+    /// Has the model call `helper` with this task in a new thread. The test has already set the steps of the
+    /// child's model in the scene.
     async fn begin(app: &Embedded, task: &str) -> Self {
         let thread = app.client.thread().await;
         let turn = app.client.say(&thread, task).await;
@@ -58,7 +59,7 @@ impl Errand {
         Self { thread, call, run }
     }
 
-    /// One whose child holds a call of `pay`, and that call.
+    /// An errand whose child holds a call of `pay`, and that call.
     async fn held(app: &Embedded) -> (Self, String) {
         app.scene.calls(&[helper("p", "pay 10")]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);
         let errand = Self::begin(app, "get help").await;
@@ -66,7 +67,7 @@ impl Errand {
         (errand, hold)
     }
 
-    /// The child's run, once there is one.
+    /// The child's run, once it exists.
     async fn child(&self, client: &Client) -> String {
         child_of(client, &self.call).await
     }
@@ -78,18 +79,18 @@ impl Errand {
     }
 }
 
-/// A call of `helper` that has it do this.
+/// A call of `helper` with this task.
 fn helper(id: &str, task: &str) -> (String, String, String) {
     call(id, "helper", &json!({ "note": task }))
 }
 
-/// The child's run of a call, once there is one.
+/// The child run of a call, once it exists.
 async fn child_of(client: &Client, call: &str) -> String {
     let found = async || client.call(call).await["child_run_id"].as_str().map(str::to_owned);
-    eventually("a child does the call", found).await
+    eventually("a child executes the call", found).await
 }
 
-/// The one call that waits in the session of this root thread, once there is one.
+/// The one pending call in the session of this root thread, once it exists.
 pub(crate) async fn hold_in(client: &Client, session: &str) -> String {
     let found = async || {
         let held = client.get(&format!("/sessions/{session}/approvals?state=pending")).await.body;
@@ -98,7 +99,7 @@ pub(crate) async fn hold_in(client: &Client, session: &str) -> String {
     eventually("a call waits in the session", found).await
 }
 
-/// What the model was told in this request of the calls before it.
+/// The tool results in this request to the model.
 fn answers(request: &ModelRequest) -> Vec<String> {
     let told = request.messages.iter().filter_map(|message| match message {
         ModelMessage::Tool { text, .. } => Some(text.clone()),
@@ -107,12 +108,12 @@ fn answers(request: &ModelRequest) -> Vec<String> {
     told.collect()
 }
 
-/// The run of a call, once it stands so.
+/// The run of a call, once it has this status.
 async fn run_of_becomes(client: &Client, call: &str, status: &str) -> Value {
     run_becomes(client, &run_of(client, call).await, status).await
 }
 
-/// How often a run went on.
+/// The number of times that a run was resumed.
 async fn resumed(rows: &Rows, run: &str) -> i64 {
     rows.count(&format!("events WHERE run_id = '{run}' AND type = 'run.resumed'")).await
 }

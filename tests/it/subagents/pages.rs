@@ -1,4 +1,4 @@
-//! What pages and people do while a child does a call.
+//! Actions of pages and people while a child executes a call.
 
 use super::{Errand, answers, hold_in, resumed, start, watchful};
 use crate::runs::{asked, last_words, run_becomes};
@@ -8,7 +8,7 @@ use holdpoint::llm::ModelMessage;
 use serde_json::json;
 
 #[tokio::test]
-async fn a_delegating_turn_ends_as_a_hold_does_and_tells_nobody_that_it_waits() {
+async fn a_delegating_turn_ends_like_a_hold_without_an_approval_request() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     let thread = &errand.thread;
@@ -17,7 +17,7 @@ async fn a_delegating_turn_ends_as_a_hold_does_and_tells_nobody_that_it_waits() 
     assert_eq!((&invocation["state"], invocation.get("result")), (&json!("call"), None), "{stored}");
     assert_eq!(stored["results"][1].get("annotations"), None, "{stored}");
 
-    // Who goes on meanwhile is told that there is nothing, and the model is not asked.
+    // A continuation in the meantime gets an empty turn, and the model is not called.
     let before = asked(&app);
     let early = app.client.go_on(thread).await;
     assert_eq!((early.status, early.text()), (200, String::new()), "{}", early.raw);
@@ -25,7 +25,7 @@ async fn a_delegating_turn_ends_as_a_hold_does_and_tells_nobody_that_it_waits() 
     assert!(early.all('8').is_empty() && early.all('a').is_empty(), "{}", early.raw);
     assert_eq!(asked(&app), before);
 
-    // The turn that goes on begins with the outcome.
+    // The resumed turn starts with the outcome.
     let gate = app.scene.gate();
     app.scene.says("Paid below.").says("All is paid.");
     gate.add_permits(2);
@@ -46,7 +46,7 @@ async fn a_delegating_turn_ends_as_a_hold_does_and_tells_nobody_that_it_waits() 
 }
 
 #[tokio::test]
-async fn in_a_childs_thread_nobody_writes_on_before_its_end() {
+async fn a_childs_thread_takes_no_message_before_its_end() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     let below = errand.child_thread(&app.client).await;
@@ -70,7 +70,7 @@ async fn in_a_childs_thread_nobody_writes_on_before_its_end() {
 }
 
 #[tokio::test]
-async fn who_writes_on_above_gets_the_outcome_told_later_and_nobody_goes_on_behind_them() {
+async fn after_a_newer_message_in_the_parents_thread_the_outcome_arrives_later_as_a_note() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
     app.scene.says("Still at it.");
@@ -92,7 +92,7 @@ async fn who_writes_on_above_gets_the_outcome_told_later_and_nobody_goes_on_behi
 }
 
 #[tokio::test]
-async fn a_page_of_the_ui_stream_reads_the_outcome_in_the_turn_that_goes_on() {
+async fn a_page_of_the_ui_stream_reads_the_outcome_after_the_run_resumed() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     app.scene.says("Paid below.").says("All is paid.");
@@ -112,7 +112,7 @@ async fn a_page_of_the_ui_stream_reads_the_outcome_in_the_turn_that_goes_on() {
 }
 
 #[tokio::test]
-async fn a_page_that_says_yes_to_a_sub_agent_in_its_post_reads_on_up_to_the_answer() {
+async fn a_page_that_approves_a_sub_agent_in_its_post_reads_up_to_the_answer() {
     let app = start().await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("p", "errand", &json!({ "note": "pay 10" }))]);
@@ -133,7 +133,7 @@ async fn a_page_that_says_yes_to_a_sub_agent_in_its_post_reads_on_up_to_the_answ
 }
 
 #[tokio::test]
-async fn a_page_of_4_is_told_at_once_that_the_sub_agent_is_under_way() {
+async fn a_page_of_4_reads_at_once_that_the_sub_agent_is_running() {
     let app = start().await;
     let (thread, id) = app.held("errand", "pay 10").await;
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
@@ -142,5 +142,5 @@ async fn a_page_of_4_is_told_at_once_that_the_sub_agent_is_under_way() {
     let turn = app.client.go_on(&thread).await;
     assert_eq!(turn.codes(), "8ed", "{}", turn.raw);
     assert_eq!(turn.one('8'), &json!([{ "toolCallId": id, "validated": "approved" }]));
-    assert_eq!(app.scene.requests().len(), 2, "nobody asked the model meanwhile");
+    assert_eq!(app.scene.requests().len(), 2, "the model is not called in the meantime");
 }

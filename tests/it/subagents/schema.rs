@@ -1,10 +1,10 @@
-//! The database itself refuses what must not be of delegated calls, whoever writes.
+//! The database refuses invalid states of delegated calls, whatever the writer.
 
 use super::{Errand, start, with_agents};
 use crate::support::{Embedded, postgres, sqlite};
 use std::time::Duration;
 
-/// What is refused, and in which words where both databases have the same.
+/// A refused statement, and the error text where both databases have the same.
 type Attack = (String, Option<&'static str>);
 
 const ONCE: &str = "a running call is delegated once, to a child thread of its own";
@@ -14,12 +14,12 @@ async fn attack(app: &Embedded) {
     let (second, _) = Errand::held(app).await;
     let child = errand.child(&app.client).await;
     let other = second.child(&app.client).await;
-    // One that a tool does.
+    // A call that a tool executes.
     let (_, running) = app.held("wait_for_me", "1").await;
     app.client.validate(&serde_json::json!({ "toolCallId": running, "isValidated": true })).await;
     app.ledger.wait_begun().await;
     let thread = app.client.call(&running).await["thread_id"].as_str().unwrap().to_owned();
-    // A child thread of its own, in whose run a turn was.
+    // A child thread with a completed turn in its run.
     let below = app.client.post("/threads", &serde_json::json!({ "parent_id": thread })).await.body;
     let below = below["thread_id"].as_str().unwrap();
     app.scene.says("Done.");
@@ -27,20 +27,21 @@ async fn attack(app: &Embedded) {
 
     let call = |id: &str, set: &str| format!("UPDATE tool_calls SET {set} WHERE tool_call_id = '{id}'");
     let attacks: Vec<Attack> = vec![
-        // Set once.
+        // `child_run_id` is set once.
         (call(&errand.call, &format!("child_run_id = '{other}'")), Some(ONCE)),
         (call(&errand.call, "child_run_id = NULL, lease_until = 1"), Some(ONCE)),
-        // Only of a call that runs, and to a run that waits in a child thread of its own.
+        // Only a running call has a child run, and the child run waits in a child thread of the call's own
+        // thread.
         (call(&hold, &format!("child_run_id = '{ended}'")), Some(ONCE)),
         (call(&running, &format!("lease_until = NULL, child_run_id = '{other}'")), Some(ONCE)),
         (call(&running, &format!("lease_until = NULL, child_run_id = '{child}'")), Some(ONCE)),
         (call(&running, &format!("lease_until = NULL, child_run_id = '{ended}'")), Some(ONCE)),
         (call(&running, &format!("lease_until = NULL, child_run_id = '{}'", errand.run)), Some(ONCE)),
         (call(&running, "lease_until = NULL, child_run_id = 'x'"), Some(ONCE)),
-        // Who runs it says that they live, or a child does it: one of both.
+        // A running call has either a lease or a child run.
         (call(&running, "lease_until = NULL"), None),
         (call(&errand.call, "lease_until = 1"), None),
-        // It is not begun again, and has an end only.
+        // A delegated call is not started again. It can only end.
         (call(&errand.call, "state = 'approved', start_deadline = 1"), None),
         (call(&errand.call, "state = 'approved', start_deadline = 1, child_run_id = NULL"), Some(ONCE)),
         (call(&errand.call, "state = 'pending', validated = NULL"), None),
@@ -48,7 +49,7 @@ async fn attack(app: &Embedded) {
     let everything = async || {
         let mut all = Vec::new();
         for table in ["tool_calls", "runs", "threads"] {
-            // What runs is renewed.
+            // Running calls and runs get new leases.
             let sql = format!("SELECT * FROM {table} ORDER BY 1");
             let mut rows = app.rows.all(&sql).await;
             rows.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("lease_until")));
@@ -63,7 +64,7 @@ async fn attack(app: &Embedded) {
         assert!(words.is_none_or(|words| refused.contains(words)), "{sql}: {refused}");
     }
     assert_eq!(everything().await, before);
-    // Born with one.
+    // A call is not inserted with a child run.
     let copy = format!(
         "INSERT INTO tool_calls (tool_call_id, thread_id, tenant_id, message_id, step, ordinal, run_id, provider_call_id,
              wire_call_id, name, arguments, schema_hash, held, idempotent, risk_level, state, validated, decided_by,
@@ -73,7 +74,7 @@ async fn attack(app: &Embedded) {
          FROM tool_calls WHERE tool_call_id = '{}'",
         errand.call
     );
-    let refused = app.rows.change(&copy).await.expect_err("a call is not born with a child");
+    let refused = app.rows.change(&copy).await.expect_err("a call is not inserted with a child");
     assert!(refused.contains(ONCE), "{refused}");
     app.ledger.go.add_permits(1);
 }

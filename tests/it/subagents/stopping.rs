@@ -1,4 +1,4 @@
-//! Whoever stops the call of a sub-agent, or what it is a part of, stops the child.
+//! Cancels of a sub-agent's call, or of anything that contains the call, stop the child.
 
 use super::crashes::{DELEGATES, allow, forbid};
 use super::{Errand, child_of, helper, hold_in, run_of_becomes, start, watchful};
@@ -6,7 +6,7 @@ use crate::runs::{asked, run_becomes, run_of};
 use crate::support::{Embedded, UNKNOWN, call, eventually};
 use serde_json::{Value, json};
 
-/// Comes back once the child, what it held and the call have ended, and nobody goes on.
+/// Completes once the child, its hold and the call have ended.
 async fn has_stopped(app: &Embedded, errand: &Errand, hold: &str) {
     let child = child_run(app, &errand.call).await;
     let stopped = async || {
@@ -29,7 +29,7 @@ async fn child_run(app: &Embedded, call: &str) -> String {
 }
 
 #[tokio::test]
-async fn cancelling_the_parents_run_stops_the_child_that_holds() {
+async fn cancelling_the_parents_run_stops_a_child_that_holds() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     let before = asked(&app);
@@ -41,7 +41,7 @@ async fn cancelling_the_parents_run_stops_the_child_that_holds() {
 }
 
 #[tokio::test]
-async fn cancelling_the_parents_run_stops_the_child_that_runs() {
+async fn cancelling_the_parents_run_stops_a_child_that_runs() {
     let app = start().await;
     app.scene.calls(&[helper("p", "dawdle")]).calls(&[call("p", "dawdle", &json!({ "note": "1" }))]);
     let errand = Errand::begin(&app, "get help").await;
@@ -55,7 +55,7 @@ async fn cancelling_the_parents_run_stops_the_child_that_runs() {
 }
 
 #[tokio::test]
-async fn cancelling_the_parents_running_turn_stops_the_child_beside_it() {
+async fn cancelling_the_parents_running_turn_stops_its_child() {
     let app = start().await;
     let (helper, dawdle) = (helper("p", "pay"), call("d", "dawdle", &json!({ "note": "1" })));
     app.scene.calls(&[helper, dawdle]).calls(&[call("p", "pay", &json!({ "note": "10" }))]);
@@ -74,7 +74,7 @@ async fn cancelling_the_parents_running_turn_stops_the_child_beside_it() {
 }
 
 #[tokio::test]
-async fn cancelling_the_session_the_call_or_the_child_stops_all_that_is_below() {
+async fn cancelling_the_session_the_call_or_the_child_stops_everything_below_it() {
     let app = start().await;
     for what in ["session", "call"] {
         let (errand, hold) = Errand::held(&app).await;
@@ -89,13 +89,13 @@ async fn cancelling_the_session_the_call_or_the_child_stops_all_that_is_below() 
         assert_eq!(cancelled.status, 200, "{what}: {:?}", cancelled.body);
         if what == "call" {
             let stands = (&cancelled.body["success"], &cancelled.body["state"]);
-            assert_eq!(stands, (&json!(false), &json!("interrupted")), "its end was waited for");
+            assert_eq!(stands, (&json!(false), &json!("interrupted")), "the answer waits for its end");
         }
         has_stopped(&app, &errand, &hold).await;
         let ends = if what == "session" { "cancelled" } else { "completed" };
         run_becomes(&app.client, &errand.run, ends).await;
     }
-    // The child alone: its call ends with it, and the parent goes on.
+    // After a cancel of the child alone, its call ends and the parent resumes.
     let (errand, hold) = Errand::held(&app).await;
     app.scene.says("They stopped it.");
     let child = errand.child(&app.client).await;
@@ -106,7 +106,7 @@ async fn cancelling_the_session_the_call_or_the_child_stops_all_that_is_below() 
 }
 
 #[tokio::test]
-async fn deleting_the_parents_thread_stops_the_child_and_deleting_the_childs_ends_the_call() {
+async fn deleting_the_parents_thread_stops_the_child_and_deleting_the_childs_thread_ends_the_call() {
     let app = start().await;
     let (errand, hold) = Errand::held(&app).await;
     let before = asked(&app);
@@ -123,7 +123,7 @@ async fn deleting_the_parents_thread_stops_the_child_and_deleting_the_childs_end
 }
 
 #[tokio::test]
-async fn cutting_off_the_parents_answer_stops_the_child() {
+async fn superseding_the_parents_answer_stops_the_child() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
     app.scene.says("Otherwise, then.");
@@ -170,7 +170,7 @@ async fn stopping_the_root_stops_the_childs_child() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_before_its_child_is_there_begins_none_and_says_so() {
+async fn a_call_stopped_before_its_child_exists_starts_none_and_reports_it() {
     let app = start().await;
     forbid(&app.rows, DELEGATES).await;
     app.scene.calls(&[helper("p", "x")]);
@@ -181,7 +181,7 @@ async fn what_is_stopped_before_its_child_is_there_begins_none_and_says_so() {
         let found = app.rows.all("SELECT tool_call_id FROM tool_calls WHERE state = 'executing'").await;
         found.first().map(|call| call["tool_call_id"].as_str().unwrap().to_owned())
     };
-    let call = eventually("the call is somebody's", call).await;
+    let call = eventually("the call is claimed", call).await;
     app.client.post(&format!("/runs/{run}/cancel"), &Value::Null).await;
     run_becomes(&app.client, &run, "cancelled").await;
     allow(&app.rows).await;

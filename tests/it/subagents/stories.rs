@@ -1,4 +1,4 @@
-//! From the call of a sub-agent to its answer.
+//! Whole stories, from the call of a sub-agent to its answer.
 
 use super::{
     Errand, answers, helper, hold_in, resumed, run_of_becomes, start, unwatchful, watchful, with_agents,
@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 const LONG_AGO: &str = "1000000";
 
 #[tokio::test]
-async fn what_a_child_holds_is_decided_from_every_side_and_both_go_on_by_themselves() {
+async fn a_childs_hold_is_decided_at_every_surface_and_both_runs_resume_by_themselves() {
     let app = start().await;
     for side in ["validate_tool", "session", "run"] {
         let (errand, hold) = Errand::held(&app).await;
@@ -24,7 +24,7 @@ async fn what_a_child_holds_is_decided_from_every_side_and_both_go_on_by_themsel
         run_becomes(&app.client, &errand.run, "waiting").await;
         run_becomes(&app.client, &child, "waiting").await;
 
-        // The child is a thread of the session, with the task as its question, and its hold in every inbox.
+        // The child is a thread of the session, with the task as its question. Its hold shows in every inbox.
         let thread = app.client.get(&format!("/threads/{below}")).await.body;
         assert_eq!(thread["parent_id"], json!(errand.thread), "{thread}");
         assert_eq!(thread["session_id"], json!(errand.thread), "{thread}");
@@ -35,7 +35,7 @@ async fn what_a_child_holds_is_decided_from_every_side_and_both_go_on_by_themsel
         assert_eq!(inbox["results"][0]["thread_id"], json!(below), "{inbox}");
         assert_eq!(inbox["results"].as_array().unwrap().len(), 1, "{inbox}");
         let parent = app.client.get(&format!("/runs/{}", errand.run)).await.body;
-        assert_eq!(parent["pending"], json!([]), "the parent itself asks nobody");
+        assert_eq!(parent["pending"], json!([]), "the parent itself holds no call");
 
         app.scene.says("I paid 10.").says("All is paid.");
         let decided = match side {
@@ -83,7 +83,7 @@ async fn what_a_child_holds_is_decided_from_every_side_and_both_go_on_by_themsel
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_asks_begins_on_a_yes_and_who_says_it_is_not_kept_waiting() {
+async fn a_sub_agent_that_asks_starts_on_approval_and_the_approver_gets_202_at_once() {
     let app = start().await;
     let (thread, id) = app.held("errand", "look").await;
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 0);
@@ -104,7 +104,7 @@ async fn a_sub_agent_that_asks_begins_on_a_yes_and_who_says_it_is_not_kept_waiti
 }
 
 #[tokio::test]
-async fn a14_a_yes_to_a_sub_agent_for_the_whole_session_is_none_to_what_it_asks_for() {
+async fn a14_a_session_grant_for_a_sub_agent_does_not_cover_the_calls_of_its_child() {
     let app = start().await;
     let (thread, id) = app.held("errand", "pay 10").await;
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
@@ -116,7 +116,7 @@ async fn a14_a_yes_to_a_sub_agent_for_the_whole_session_is_none_to_what_it_asks_
         (json!("pay"), 0)
     );
 
-    // Nor is a yes to that one call, which another asks for again.
+    // The approval of that one call does not cover the same call made again.
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
     assert_eq!(app.client.approve(&hold).await.status, 200);
     let again = hold_in(&app.client, &thread).await;
@@ -128,7 +128,7 @@ async fn a14_a_yes_to_a_sub_agent_for_the_whole_session_is_none_to_what_it_asks_
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_is_refused_never_begins() {
+async fn a_rejected_sub_agent_never_starts() {
     let app = start().await;
     let (thread, id) = app.held("errand", "look").await;
     app.scene.says("As you like.");
@@ -140,7 +140,7 @@ async fn a_sub_agent_that_is_refused_never_begins() {
 }
 
 #[tokio::test]
-async fn an_edited_task_is_what_the_child_is_asked_and_the_parent_is_told_so() {
+async fn an_edited_task_reaches_the_child_and_the_parents_model_reads_the_change() {
     let app = start().await;
     let (_, id) = app.held("errand", "look everywhere").await;
     app.scene.says("Seen here.").says("Told.");
@@ -156,7 +156,7 @@ async fn an_edited_task_is_what_the_child_is_asked_and_the_parent_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_child_goes_on_behind_a_no_and_behind_what_nobody_answered() {
+async fn a_child_resumes_after_a_rejection_and_after_an_expiry() {
     let app = watchful().await;
     let (errand, hold) = Errand::held(&app).await;
     app.scene.says("They would not.").says("So be it.");
@@ -175,7 +175,7 @@ async fn a_child_goes_on_behind_a_no_and_behind_what_nobody_answered() {
 }
 
 #[tokio::test]
-async fn a_child_that_breaks_fails_its_call_and_the_parent_goes_on_with_that() {
+async fn a_child_that_fails_fails_its_call_and_the_parent_resumes() {
     let app = start().await;
     app.scene.calls(&[helper("p", "x")]).then(vec![Err("down".to_owned())]).says("It broke.");
     let errand = Errand::begin(&app, "get help").await;
@@ -188,7 +188,7 @@ async fn a_child_that_breaks_fails_its_call_and_the_parent_goes_on_with_that() {
 }
 
 #[tokio::test]
-async fn a_task_that_cannot_be_made_fails_the_call_where_it_stands() {
+async fn a_task_that_cannot_be_built_fails_the_call_in_the_same_turn() {
     let app = start().await;
     app.scene.calls(&[call("p", "clumsy", &json!({ "note": "x" }))]).says("It broke.");
     let thread = app.client.thread().await;
@@ -199,7 +199,7 @@ async fn a_task_that_cannot_be_made_fails_the_call_where_it_stands() {
 }
 
 #[tokio::test]
-async fn two_children_and_a_tool_beside_them_end_before_the_parent_goes_on() {
+async fn the_parent_resumes_after_two_children_and_a_tool_have_ended() {
     let app = start().await;
     let look = call("c", "look", &json!({ "note": "3" }));
     app.scene.calls(&[helper("a", "1"), helper("b", "2"), look]);
@@ -219,7 +219,7 @@ async fn two_children_and_a_tool_beside_them_end_before_the_parent_goes_on() {
 }
 
 #[tokio::test]
-async fn beside_a_hold_the_parent_waits_for_both() {
+async fn the_parent_waits_for_both_its_child_and_its_own_hold() {
     let app = start().await;
     let pay = call("b", "pay", &json!({ "note": "2" }));
     app.scene.calls(&[helper("a", "1"), pay]);
@@ -237,7 +237,7 @@ async fn beside_a_hold_the_parent_waits_for_both() {
 }
 
 #[tokio::test]
-async fn sub_agents_are_nested_up_to_the_limit_and_beyond_it_nothing_is_begun() {
+async fn sub_agents_are_nested_up_to_the_limit_and_not_beyond_it() {
     let app = with_agents(|config| {
         unwatchful(config);
         config.limits.agent_depth = NonZeroU32::new(2).unwrap();
@@ -251,13 +251,13 @@ async fn sub_agents_are_nested_up_to_the_limit_and_beyond_it_nothing_is_begun() 
     assert_eq!(app.client.call(&errand.call).await["result"], "They could not.");
     assert_eq!(app.rows.count("threads WHERE parent_id IS NOT NULL").await, 2);
     let sessions = app.rows.count(&format!("threads WHERE session_id = '{}'", errand.thread)).await;
-    assert_eq!(sessions, 3, "all of one session");
+    assert_eq!(sessions, 3, "all threads belong to one session");
     let told = answers(&app.scene.requests().into_iter().nth(3).unwrap());
     let too_deep = "The tool failed: sub-agents may not be nested any deeper here (limits.agent_depth); nothing was begun";
     assert_eq!(told, [too_deep]);
 }
 
-/// Has a run have so many sub-agents at most.
+/// A server that allows a run at most this many sub-agents.
 async fn with_few_agents(most: u32) -> Embedded {
     with_agents(|config| {
         unwatchful(config);
@@ -270,11 +270,11 @@ const TOO_MANY: &str =
     "The tool failed: this run may begin no more sub-agents (limits.agents_per_run); nothing was begun";
 
 #[tokio::test]
-async fn a_run_has_no_more_sub_agents_than_the_limit_its_sub_agents_begin_included() {
+async fn the_limit_of_a_runs_sub_agents_includes_nested_ones() {
     let app = with_few_agents(2).await;
     app.scene.calls(&[helper("p", "1")]).calls(&[helper("p", "2")]).calls(&[helper("p", "3")]);
     app.scene.says("Too many.").says("They could not.");
-    // Those of earlier steps count.
+    // Sub-agents of earlier steps count.
     app.scene.calls(&[helper("q", "4")]).says("So be it.");
     let errand = Errand::begin(&app, "get help").await;
     run_becomes(&app.client, &errand.run, "completed").await;
@@ -284,7 +284,7 @@ async fn a_run_has_no_more_sub_agents_than_the_limit_its_sub_agents_begin_includ
     assert_eq!(answers(&requests[3]), [TOO_MANY]);
     assert_eq!(answers(&requests[6]), ["They could not.", TOO_MANY]);
 
-    // The next message of the user is another run.
+    // The user's next message starts another run.
     app.scene.calls(&[helper("r", "5")]).says("Done.").says("All done.");
     let turn = app.client.say(&errand.thread, "again").await;
     run_becomes(&app.client, turn.headers["x-run-id"].to_str().unwrap(), "completed").await;
@@ -292,9 +292,9 @@ async fn a_run_has_no_more_sub_agents_than_the_limit_its_sub_agents_begin_includ
 }
 
 #[tokio::test]
-async fn sub_agents_that_are_begun_at_once_in_several_threads_do_not_exceed_the_limit() {
+async fn sub_agents_started_concurrently_in_several_threads_do_not_exceed_the_limit() {
     let app = with_few_agents(5).await;
-    // Three below the root, and each of those asks for three at the same time.
+    // The root asks for three sub-agents, and each of those asks for three at the same time.
     let three = [helper("a", "1"), helper("b", "2"), helper("c", "3")];
     for _ in 0..4 {
         app.scene.calls(&three);
@@ -310,7 +310,7 @@ async fn sub_agents_that_are_begun_at_once_in_several_threads_do_not_exceed_the_
 }
 
 #[tokio::test]
-async fn what_the_innermost_child_holds_is_in_the_session_of_the_root() {
+async fn a_hold_of_the_innermost_child_shows_in_the_session_of_the_root() {
     let app = start().await;
     app.scene.calls(&[helper("p", "1")]).calls(&[helper("p", "2")]);
     app.scene.calls(&[call("p", "pay", &json!({ "note": "10" }))]);
@@ -334,7 +334,7 @@ async fn a_child_has_its_own_instructions_and_no_tool_that_its_parent_lacks() {
     assert_eq!(names, ["look"]);
     assert_eq!((&first.system, &first.tools), (&last.system, &last.tools));
 
-    // What the parent's run was not given the child does not get.
+    // The child gets no tool that the parent's run was not given.
     app.scene.calls(&[call("q", "clerk", &json!({ "note": "x" }))]).says("Nothing.").says("Pity.");
     let thread = app.client.thread().await;
     let turn =
@@ -346,7 +346,7 @@ async fn a_child_has_its_own_instructions_and_no_tool_that_its_parent_lacks() {
 }
 
 #[tokio::test]
-async fn what_was_allowed_for_the_session_the_child_does_unasked() {
+async fn a_session_grant_covers_the_calls_of_a_child() {
     let app = start().await;
     let thread = app.client.thread().await;
     let first = app.hold_in(&thread, "pay", "1").await;
@@ -361,7 +361,7 @@ async fn what_was_allowed_for_the_session_the_child_does_unasked() {
 }
 
 #[tokio::test]
-async fn nobody_else_sees_a_child_and_its_calls_run_in_its_users_name() {
+async fn a_child_is_hidden_from_other_users_and_its_calls_run_for_its_own_user() {
     let mut app = with_agents(with_tokens).await;
     let (mallory, bob) = (app.client.as_user("other", "alice", &[]), app.client.as_user("acme", "bob", &[]));
     app.client = app.client.as_user("acme", "alice", &[]);
@@ -393,7 +393,7 @@ async fn nobody_else_sees_a_child_and_its_calls_run_in_its_users_name() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_is_a_tool_like_any_other_to_who_lists_them() {
+async fn a_sub_agent_is_listed_like_any_other_tool() {
     let app = start().await;
     let helper = app.client.get("/tools/helper").await.body;
     assert_eq!((&helper["hil"], &helper["idempotent"]), (&json!(false), &json!(true)), "{helper}");

@@ -1,15 +1,15 @@
-//! Sub-agents: what they are given to do is the note of the call.
+//! Sub-agents. Their task is the note of the call.
 
 use super::Probe;
 use holdpoint::tools::{SubAgent, ToolRegistry};
 
-/// Begins by itself, and has all tools.
+/// Starts without an approval, and has all tools.
 struct Helper;
-/// Asks before it begins.
+/// Requires an approval before it starts.
 struct Errand;
-/// Has one tool, `look`, and is told what it is.
+/// Has one tool, `look`, and a system prompt.
 pub(crate) struct Clerk;
-/// Breaks before it begins.
+/// Panics before it starts.
 struct Clumsy;
 
 impl SubAgent for Helper {
@@ -58,7 +58,7 @@ impl SubAgent for Clumsy {
     }
 }
 
-/// Adds those that need no tool of their own: `helper`, `errand` and `clumsy`.
+/// Adds the agents that need no tool of their own: `helper`, `errand` and `clumsy`.
 pub(crate) fn add_agents(tools: &mut ToolRegistry) {
     tools.register_sub_agent(Helper).unwrap();
     tools.register_sub_agent(Errand).unwrap();

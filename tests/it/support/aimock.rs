@@ -1,4 +1,4 @@
-//! A model's server that nobody here wrote: npm's `@copilotkit/aimock`, with the fixtures of `tests/wire`.
+//! A third-party model server: npm's `@copilotkit/aimock`, with the fixtures of `tests/wire`.
 
 use super::{Asked, Client, Upstream};
 use futures::FutureExt;
@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A running aimock, behind somebody who reads along: its own journal has requests in its own words only.
-/// Dropping it kills it.
+/// A running aimock, reached through an [`Upstream`] that records the requests: aimock's own journal has them
+/// only in its own format. Dropping it kills the process.
 pub(crate) struct Aimock {
     front: Option<Upstream>,
     child: Child,
@@ -23,7 +23,7 @@ impl Aimock {
         let mut child = Command::new("node")
             .current_dir(dir)
             .args([program, "-p", "0", "-h", "127.0.0.1", "-f", "fixtures/holdpoint.json"])
-            // Pieces of 8 characters, 5 ms apart; what no fixture matches is an error.
+            // Chunks of 8 characters, 5 ms apart; a request that matches no fixture is an error.
             .args(["-c", "8", "-l", "5", "--strict"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -42,12 +42,12 @@ impl Aimock {
         Self { front: Some(front), child }
     }
 
-    /// What `model.base_url` has to be, with the path of the wire.
+    /// The `model.base_url` of this server, with the path of the wire.
     pub(crate) fn base_url(&self, path: &str) -> String {
         format!("{}{path}", self.front.as_ref().unwrap().base)
     }
 
-    /// Every request there was, each of them valid; just these, by their place, were answered with an error.
+    /// Returns every request. Each was valid, and only those at these indices were answered with an error.
     pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<Asked> {
         self.front.take().unwrap().finish(refused)
     }
@@ -55,13 +55,13 @@ impl Aimock {
 
 impl Drop for Aimock {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }
 }
 
-/// The answer comes as it is made, piece for piece.
+/// Forwards a request; the response is streamed chunk by chunk.
 async fn forward(behind: Client, asked: Asked) -> Response {
     let Asked { path, mut headers, raw, .. } = asked;
     headers.remove(HOST);

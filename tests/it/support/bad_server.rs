@@ -1,7 +1,8 @@
-//! A model's server that does what a test tells it to, byte by byte, and remembers who asked what and who left.
+//! A model server with scripted responses, byte by byte. It records the requests and the clients that
+//! disconnect.
 //!
-//! It writes its bytes itself: no library answers as badly as a bad server. Each answer is chunked and has its
-//! connection to itself, and each piece is a chunk, so the other side reads the pieces as they were sent.
+//! It writes its bytes itself, because no library responds as badly as a bad server. Each response is chunked
+//! and has its own connection, and each piece is one chunk, so the client reads the pieces as they were sent.
 
 use super::{Said, Wire, eventually, valid_request};
 use holdpoint::config::Model;
@@ -15,27 +16,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-/// One thing that the server does in an answer.
+/// One action of the server in a response.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
-    /// A piece of the body.
+    /// Sends a piece of the body.
     Send(Vec<u8>),
-    /// Nothing, until the test adds a permit to `go`.
+    /// Sends nothing until the test adds a permit to `go`.
     Wait,
-    /// Nothing, for ever.
+    /// Sends nothing more.
     Hang,
-    /// The same piece, so many times, one in each such time.
+    /// Sends the same piece this many times, once per interval.
     Every(Duration, usize, &'static str),
-    /// The connection vanishes.
+    /// Resets the connection.
     Reset,
-    /// The connection is closed, and the body had no end.
+    /// Closes the connection before the end of the body.
     Cut,
 }
 
-/// How the server answers one request.
+/// The response to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
-    /// Not even a head, if there is none.
+    /// The response head. Without it the server sends no head at all.
     head: Option<String>,
     acts: Vec<Act>,
 }
@@ -46,12 +47,12 @@ impl Reply {
         Self::streams(said.wire, said.pieces().into_iter().map(Act::Send).collect())
     }
 
-    /// What the wire streams.
+    /// A response with status 200 and the content type of the wire.
     pub(crate) fn streams(wire: Wire, acts: Vec<Act>) -> Self {
         Self::answers(200, wire.content_type(), acts)
     }
 
-    /// These pieces, and the body's end.
+    /// These pieces, followed by the end of the body.
     pub(crate) fn sends(wire: Wire, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let pieces = pieces.into_iter().map(|piece| Act::Send(piece.as_ref().to_vec()));
         Self::streams(wire, pieces.collect())
@@ -67,12 +68,12 @@ impl Reply {
         Self { head: Some(head), acts }.with("content-type", content_type)
     }
 
-    /// Not a byte, but this.
+    /// No byte, only this action.
     pub(crate) fn without_a_byte(act: Act) -> Self {
         Self { head: None, acts: vec![act] }
     }
 
-    /// With this header too.
+    /// Adds this header.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         if let Some(head) = &mut self.head {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -81,7 +82,7 @@ impl Reply {
     }
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) path: String,
@@ -90,16 +91,16 @@ pub(crate) struct Asked {
     pub(crate) stands: Stands,
 }
 
-/// How a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stands {
-    /// The answer has more to come.
+    /// The response is not complete.
     Open,
-    /// All was sent.
+    /// The whole response was sent.
     Sent,
-    /// All was sent, and then the client let go.
+    /// The whole response was sent, and then the client disconnected.
     Done,
-    /// The client let go before all was sent.
+    /// The client disconnected before the whole response was sent.
     Left,
 }
 
@@ -107,17 +108,17 @@ pub(crate) enum Stands {
 struct Log {
     replies: VecDeque<Reply>,
     asked: Vec<Asked>,
-    /// What no request may be, and where the script did not fit.
+    /// Invalid requests, and requests that the script did not expect.
     faults: Vec<String>,
 }
 
-/// The server. When it is dropped, all that was to be said has to be said, and every request has to have been one
-/// that a provider takes.
+/// The server. When it is dropped, its script must be used up, and every request must have been one that a
+/// provider accepts.
 pub(crate) struct BadServer {
     wire: Wire,
     base: String,
     log: Arc<Mutex<Log>>,
-    /// A waiting answer goes on once for each permit.
+    /// A waiting response continues once for each permit.
     pub(crate) go: Arc<Semaphore>,
     accepts: AbortHandle,
 }
@@ -133,7 +134,7 @@ impl Drop for BadServer {
     }
 }
 
-/// A place that refuses connections until a server is started there.
+/// An address that refuses connections until a server is started there.
 pub(crate) struct Closed {
     socket: tokio::net::TcpSocket,
     base: String,
@@ -147,7 +148,7 @@ impl Closed {
         Self { socket, base }
     }
 
-    /// What `[model]` says for a server here.
+    /// The `[model]` section for a server at this address.
     pub(crate) fn model(&self, wire: Wire, more: &Value) -> Model {
         model(&self.base, wire, more)
     }
@@ -157,7 +158,7 @@ impl Closed {
     }
 }
 
-/// What `[model]` says for a server at this address, with these keys too.
+/// The `[model]` section for a server at this base URL, with these additional keys.
 fn model(base: &str, wire: Wire, more: &Value) -> Model {
     let base_url = format!("{base}{}", wire.base_path());
     let mut keys =
@@ -167,7 +168,7 @@ fn model(base: &str, wire: Wire, more: &Value) -> Model {
     serde_json::from_value(keys).unwrap()
 }
 
-/// Which nobody but the server may ever read.
+/// The API key; only the model server may ever receive it.
 pub(crate) const KEY: &str = "sk-never-tell";
 
 impl BadServer {
@@ -189,23 +190,23 @@ impl BadServer {
         Self { wire, base, log, go, accepts: accepts.abort_handle() }
     }
 
-    /// What `[model]` says for this server, with these keys too.
+    /// The `[model]` section for this server, with these additional keys.
     pub(crate) fn model(&self, more: &Value) -> Model {
         model(&self.base, self.wire, more)
     }
 
-    /// Next, this.
+    /// Appends this reply to the script.
     pub(crate) fn then(&self, reply: Reply) -> &Self {
         self.log.lock().unwrap().replies.push_back(reply);
         self
     }
 
-    /// Next, this answer.
+    /// Appends this answer to the script.
     pub(crate) fn says(&self, said: &Said) -> &Self {
         self.then(Reply::says(said))
     }
 
-    /// Next, these words.
+    /// Appends an answer with this text to the script.
     pub(crate) fn words(&self, words: &str) -> &Self {
         self.says(&Said::words_on(self.wire, words))
     }
@@ -220,13 +221,13 @@ impl BadServer {
         self.asked().pop().unwrap().body
     }
 
-    /// Waits until there are so many requests.
+    /// Waits until this number of requests has arrived.
     pub(crate) async fn is_asked(&self, times: usize) {
         let enough = async || (self.asked().len() >= times).then_some(());
         eventually(&format!("request {times} comes"), enough).await;
     }
 
-    /// Waits until the last request stands so.
+    /// Waits until the last request has this state.
     pub(crate) async fn last_stands(&self, stands: Stands) {
         let there = async || self.asked().last().is_some_and(|asked| asked.stands == stands).then_some(());
         eventually(&format!("the last request is {stands:?}"), there).await;
@@ -265,7 +266,7 @@ impl Connection {
         stands(Stands::Sent);
         match played {
             Ok(Then::Close) => drop(write),
-            // Half of a connection that is dropped would say its own farewell.
+            // Dropping one half would close the connection cleanly.
             Ok(Then::Vanish) => return write.forget(),
             Err(_) => return stands(Stands::Left),
         }
@@ -297,14 +298,14 @@ impl Connection {
     }
 }
 
-/// What becomes of a connection once the answer is over.
+/// The end of a connection after its response.
 enum Then {
     Close,
     Vanish,
 }
 
 async fn chunk(write: &mut OwnedWriteHalf, piece: &[u8]) -> std::io::Result<()> {
-    // A chunk of nothing would be the end.
+    // An empty chunk would end the body.
     if piece.is_empty() {
         return Ok(());
     }
@@ -312,12 +313,12 @@ async fn chunk(write: &mut OwnedWriteHalf, piece: &[u8]) -> std::io::Result<()> 
     write.write_all(&[head.as_bytes(), piece, b"\r\n"].concat()).await
 }
 
-/// Reads until the client has let go.
+/// Reads until the client has disconnected.
 async fn gone(read: &mut OwnedReadHalf) {
     while read.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
 }
 
-/// The head and the body of a request; none if the client leaves before its end.
+/// The head and the body of a request, or `None` if the client disconnects before the end.
 async fn read_request(socket: &mut TcpStream) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     loop {

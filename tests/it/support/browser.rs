@@ -12,13 +12,14 @@ use tokio::sync::oneshot;
 const MISSING: &str = "run `npm ci --ignore-scripts` in tests/browser and in examples/page, and install Debian's \
                        package chromium; what went wrong stands above";
 
-/// Who waits for which answer.
+/// The pending orders and the receivers of their answers.
 type Waiting = HashMap<u64, oneshot::Sender<Value>>;
 
-/// The process, which all tests of this one share: it ends when this one is gone, and its stdin with it.
+/// The driver process. All tests of this test process share it; it ends when its stdin is closed with this
+/// process.
 struct Driver {
     stdin: Mutex<ChildStdin>,
-    /// Nobody can wait any more once the process has ended.
+    /// `None` after the process has ended: no order can be answered then.
     waiting: Arc<Mutex<Option<Waiting>>>,
     ids: AtomicU64,
 }
@@ -43,7 +44,7 @@ impl Driver {
                 let answer: Value = serde_json::from_str(&line).unwrap();
                 let mut waiting = answered.lock().unwrap();
                 let who = waiting.as_mut().unwrap().remove(&answer["id"].as_u64().unwrap());
-                // Whoever failed does not wait.
+                // A test that has failed no longer waits.
                 let _gone = who.unwrap().send(answer);
             }
             *answered.lock().unwrap() = None;
@@ -52,7 +53,7 @@ impl Driver {
         Self { stdin, waiting, ids: AtomicU64::new(0) }
     }
 
-    /// Gives the order; the answer comes when it is carried out.
+    /// Sends the order; the receiver gets the answer when the order is carried out.
     fn give(&self, mut order: Value) -> oneshot::Receiver<Value> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -69,38 +70,38 @@ impl Driver {
     }
 }
 
-/// A browser of a test's own. It has to be closed; of a test that fails before, what its tabs show is put into
-/// `target/tmp/browser`.
+/// A browser of one test. It has to be closed. If the test fails before that, the contents of its tabs are
+/// written to `target/tmp/browser`.
 pub(crate) struct Browser {
     test: &'static str,
 }
 
-/// A tab of it.
+/// A tab of a browser.
 pub(crate) struct Tab {
     test: &'static str,
     name: &'static str,
 }
 
 impl Browser {
-    /// One whose pages talk to the server at this address. The test's name is its own.
+    /// Starts a browser whose pages talk to the server at this address, under the test's unique name.
     pub(crate) async fn start(server: &str, test: &'static str) -> Self {
         Driver::shared().order(json!({ "do": "start", "test": test, "server": server })).await;
         Self { test }
     }
 
-    /// A tab with the page, which makes a chat of its own.
+    /// Opens a tab with the page, which creates its own chat.
     pub(crate) async fn tab(&self, name: &'static str) -> Tab {
         self.tab_at(name, "/").await
     }
 
-    /// A tab with the page at this path.
+    /// Opens a tab with the page at this path.
     pub(crate) async fn tab_at(&self, name: &'static str, path: &str) -> Tab {
         let tab = Tab { test: self.test, name };
         tab.order("open", json!({ "at": path })).await;
         tab
     }
 
-    /// Closes it.
+    /// Closes the browser.
     pub(crate) async fn close(self) {
         Driver::shared().order(json!({ "do": "close", "test": self.test })).await;
     }
@@ -111,7 +112,7 @@ impl Drop for Browser {
         if std::thread::panicking() {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser").join(self.test);
             let order = json!({ "do": "fail", "test": self.test, "folder": folder });
-            // The driver does that while the test goes down.
+            // The driver does this while the test unwinds.
             let _answer = Driver::shared().give(order);
         }
     }
@@ -125,7 +126,7 @@ impl Tab {
         Driver::shared().order(order).await
     }
 
-    /// The id of its chat, which its URL has.
+    /// The id of the tab's chat, from the URL.
     pub(crate) async fn chat(&self) -> String {
         let url = self.order("url", json!({})).await;
         url.as_str().unwrap().strip_prefix("/?chat=").unwrap().to_owned()
@@ -135,22 +136,22 @@ impl Tab {
         self.order("say", json!({ "text": words })).await;
     }
 
-    /// Waits until the conversation is shown with just these lines, and nothing is under way.
+    /// Waits until the conversation has exactly these lines, and the page is idle.
     pub(crate) async fn shows(&self, lines: &[&str]) {
         self.order("shows", json!({ "lines": lines, "busy": false })).await;
     }
 
-    /// The same, while the page waits for more.
+    /// Waits until the conversation has exactly these lines, while the page waits for more.
     pub(crate) async fn shows_so_far(&self, lines: &[&str]) {
         self.order("shows", json!({ "lines": lines, "busy": true })).await;
     }
 
-    /// Says yes to a call of this tool: the first has the place 0.
+    /// Approves a call of this tool; place 0 is the first.
     pub(crate) async fn approves(&self, tool: &str, place: usize) {
         self.order("approve", json!({ "tool": tool, "place": place })).await;
     }
 
-    /// Says no to it, and why.
+    /// Rejects a call of this tool, with a reason.
     pub(crate) async fn denies(&self, tool: &str, place: usize, reason: &str) {
         self.order("deny", json!({ "tool": tool, "place": place, "reason": reason })).await;
     }
@@ -164,7 +165,7 @@ impl Tab {
         self.order("reload", json!({})).await;
     }
 
-    /// Loads the page anew up to where it asks for the turn under way, which waits until it is let go.
+    /// Reloads the page up to its request for the running turn, which is held until it is released.
     pub(crate) async fn reloads_held(&self) {
         self.order("reloadHeld", json!({})).await;
     }
@@ -173,12 +174,12 @@ impl Tab {
         self.order("letGo", json!({})).await;
     }
 
-    /// What went wrong, as the page tells it.
+    /// The error that the page shows.
     pub(crate) async fn alert(&self) -> String {
         self.order("alert", json!({})).await.as_str().unwrap().to_owned()
     }
 
-    /// What it asked of the server and how that was answered, oldest first, with `{chat}` in the place of the chat's id.
+    /// The page's requests and their statuses, oldest first, with `{chat}` in place of the chat's id.
     pub(crate) async fn asked(&self) -> Vec<String> {
         let chat = self.chat().await;
         let asked = self.order("requests", json!({})).await;
@@ -186,7 +187,7 @@ impl Tab {
         asked.as_array().unwrap().iter().map(line).collect()
     }
 
-    /// What was reported as an error in its console.
+    /// The errors in the page's console.
     pub(crate) async fn errors(&self) -> Vec<String> {
         let errors = self.order("errors", json!({})).await;
         errors.as_array().unwrap().iter().map(|error| error.as_str().unwrap().to_owned()).collect()

@@ -11,7 +11,7 @@ pub(crate) struct Client {
     pub(crate) base: String,
 }
 
-/// An answer with a JSON body (null if it has none).
+/// A response with a JSON body (null if it has none).
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -20,12 +20,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The message of the one error shape.
+    /// The message of the error shape.
     pub(crate) fn message(&self) -> &str {
         self.body["error"]["message"].as_str().unwrap_or_default()
     }
 
-    /// The code of the one error shape.
+    /// The code of the error shape.
     pub(crate) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }
@@ -48,7 +48,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The turn with this body.
+    /// Parses a turn from its body.
     pub(crate) fn of(status: u16, headers: reqwest::header::HeaderMap, raw: String) -> Self {
         let parse = |line: &str| {
             let (code, json) = line.split_once(':').unwrap_or_else(|| panic!("no line: {line:?}"));
@@ -69,7 +69,7 @@ impl Turn {
         codes
     }
 
-    /// What the lines say, however their words are cut: words that follow each other are one line.
+    /// The lines with their text merged: consecutive text lines are one line.
     pub(crate) fn told(&self) -> Vec<Line> {
         let mut told: Vec<Line> = Vec::new();
         for (code, value) in &self.lines {
@@ -91,7 +91,7 @@ impl Turn {
         self.joined('0')
     }
 
-    /// The texts of the lines with this code, as one.
+    /// The texts of the lines with this code, concatenated.
     pub(crate) fn joined(&self, code: char) -> String {
         self.all(code).iter().map(|text| text.as_str().unwrap()).collect()
     }
@@ -100,7 +100,7 @@ impl Turn {
         self.lines.iter().filter(|(found, _)| *found == code).map(|(_, value)| value).collect()
     }
 
-    /// The status and the code of the one error shape, where the turn was refused.
+    /// The status and the error code of a refused turn.
     pub(crate) fn refused(&self) -> (u16, String) {
         let body: Value = serde_json::from_str(&self.raw).unwrap_or_default();
         (self.status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
@@ -112,7 +112,7 @@ impl Turn {
         all[0]
     }
 
-    /// The ids of the calls that the `8:` lines say are pending.
+    /// The ids of the pending calls in the `8:` lines.
     pub(crate) fn pending(&self) -> Vec<String> {
         let all = self.all('8').into_iter().flat_map(|entries| entries.as_array().unwrap());
         all.filter(|entry| entry["validated"] == "pending")
@@ -123,12 +123,12 @@ impl Turn {
 
 impl Client {
     pub(crate) fn new(base: String) -> Self {
-        // Both the server under test and this client need one; the second try finds it installed.
+        // Both the server under test and this client need a provider; the second attempt finds it installed.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         Self { http: reqwest::Client::new(), base }
     }
 
-    /// The same server for somebody with this token.
+    /// A client of the same server with this token.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
@@ -136,7 +136,7 @@ impl Client {
         Self { http, base: self.base.clone() }
     }
 
-    /// The same server for this user, where it takes the tokens of these tests.
+    /// A client of the same server as this user, if the server accepts the tokens of these tests.
     pub(crate) fn as_user(&self, tenant: &str, user: &str, roles: &[&str]) -> Self {
         self.with_token(&token::token(tenant, user, roles))
     }
@@ -169,7 +169,7 @@ impl Client {
         self.send(self.http.delete(self.url(path))).await
     }
 
-    /// Posts these bytes as JSON, whatever they are.
+    /// Posts these bytes as JSON, valid or not.
     pub(crate) async fn post_raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         let request = self.http.post(self.url(path)).header("content-type", "application/json").body(body);
         self.send(request).await
@@ -181,12 +181,12 @@ impl Client {
         made.body["thread_id"].as_str().unwrap().to_owned()
     }
 
-    /// One turn with these words.
+    /// Runs one turn with this message.
     pub(crate) async fn say(&self, thread: &str, words: &str) -> Turn {
         self.turn(thread, &json!({ "content": words })).await
     }
 
-    /// Goes on with an empty body.
+    /// Resumes the thread with an empty body.
     pub(crate) async fn go_on(&self, thread: &str) -> Turn {
         self.read(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}")))).await
     }
@@ -201,19 +201,19 @@ impl Client {
         self.http.post(self.url(&path)).json(body).send().await.unwrap()
     }
 
-    /// One turn of the thread that the body names.
+    /// Runs one turn of the thread that the body names.
     pub(crate) async fn turn_by_id(&self, body: &Value) -> Turn {
         self.read(self.http.post(self.url("/qa/chat_streamed")).json(body)).await
     }
 
-    /// The thread's messages as they stand, oldest first.
+    /// The thread's current messages, oldest first.
     pub(crate) async fn messages(&self, thread: &str) -> Vec<Value> {
         let found = self.get(&format!("/threads/{thread}/messages")).await;
         assert_eq!(found.status, 200, "{:?}", found.body);
         found.body["results"].as_array().unwrap().clone()
     }
 
-    /// The words of the thread's user messages as they stand, oldest first.
+    /// The texts of the thread's current user messages, oldest first.
     pub(crate) async fn questions(&self, thread: &str) -> Vec<String> {
         let messages = self.messages(thread).await;
         let asked = messages.iter().filter(|message| message["role"] == "user");
@@ -224,7 +224,7 @@ impl Client {
         self.read_on(request.send().await.unwrap()).await
     }
 
-    /// Begins to go on: there is a response once the server has seen how the thread stands.
+    /// Begins to resume the thread: the response arrives after the server has read the thread's state.
     pub(crate) async fn begin_to_go_on(&self, thread: &str) -> reqwest::Response {
         let path = format!("/qa/chat_streamed/{thread}");
         self.http.post(self.url(&path)).send().await.unwrap()
@@ -254,7 +254,7 @@ impl Client {
         found.body
     }
 
-    /// The call, once it stands so.
+    /// Waits until the call has this state, and returns it.
     pub(crate) async fn becomes(&self, call: &str, state: &str) -> Value {
         let found = async || Some(self.call(call).await).filter(|call| call["state"] == state);
         eventually(&format!("the call becomes {state}"), found).await

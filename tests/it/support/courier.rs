@@ -1,4 +1,4 @@
-//! A tool whose service can be asked later what became of a call.
+//! A tool whose service can verify the outcome of a call later.
 
 use super::{Ledger, Payment, Probe};
 use holdpoint::tools::{IdempotencyKey, Permit, Tool, ToolError, ToolRegistry, Verified};
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
-/// What the service says of every call.
+/// The outcome that the service reports for every call.
 #[derive(Debug, Clone)]
 pub(crate) enum Says {
-    /// It does not know yet.
+    /// The outcome is not known yet.
     Nothing,
     Happened(Value),
     NeverHappened,
-    /// It cannot be reached.
+    /// The service cannot be reached.
     Fails,
-    /// Whoever asks it breaks.
+    /// The verification panics.
     Breaks,
-    /// It says that it happened, once it is let go.
+    /// The service reports that the call happened, after it is released.
     Waits(Value),
 }
 
-/// Somebody who asked: the key, and on whose behalf.
+/// A verification request: the key, and the user of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) key: String,
@@ -34,7 +34,7 @@ pub(crate) struct Question {
 pub(crate) struct Service {
     says: Arc<Mutex<Says>>,
     asked: Arc<Mutex<Vec<Question>>>,
-    /// `Says::Waits` goes on once for each permit here.
+    /// `Says::Waits` continues once for each permit here.
     pub(crate) go: Arc<Semaphore>,
 }
 
@@ -43,7 +43,7 @@ impl Service {
         Self { says: Arc::new(Mutex::new(says)), asked: Arc::default(), go: Arc::new(Semaphore::new(0)) }
     }
 
-    /// From now on it says this.
+    /// Sets the outcome that the service reports.
     pub(crate) fn now_says(&self, says: Says) {
         *self.says.lock().unwrap() = says;
     }
@@ -52,7 +52,7 @@ impl Service {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How often it was asked about this call.
+    /// The number of verification requests for this call.
     pub(crate) fn asked_about(&self, key: &str) -> usize {
         self.asked().iter().filter(|question| question.key == key).count()
     }
@@ -78,14 +78,14 @@ impl Service {
         }
     }
 
-    /// The tool after a deploy that changed it.
+    /// The tool after a deploy that changed its schema.
     pub(crate) fn changed_tools(&self) -> ToolRegistry {
         let mut tools = ToolRegistry::new();
         tools.register(ChangedCourier(self.clone())).unwrap();
         tools
     }
 
-    /// The tool, alone in a registry.
+    /// A registry with this tool only.
     pub(crate) fn tools(&self, ledger: &Ledger) -> ToolRegistry {
         let mut tools = ToolRegistry::new();
         tools.register(Courier { ledger: ledger.clone(), service: self.clone() }).unwrap();
@@ -116,7 +116,7 @@ impl Tool for Courier {
     }
 }
 
-/// `courier` with another schema, which asks the same service.
+/// `courier` with another schema, and the same service.
 struct ChangedCourier(Service);
 
 impl Tool for ChangedCourier {

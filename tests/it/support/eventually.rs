@@ -1,13 +1,13 @@
-//! Waiting for a condition, with a deadline.
+//! Polling for a condition, with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take to come true.
+/// The time after which a condition counts as never true.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long to rest between two looks.
+/// The time between two polls.
 const REST: Duration = Duration::from_millis(10);
 
-/// Looks again and again until there is something to see.
+/// Polls until `look` returns a value.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

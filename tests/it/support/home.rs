@@ -1,4 +1,4 @@
-//! The folder and the database of the server's own binary, which is started there again and again.
+//! A folder and a database for the server's own binary, which is started there repeatedly.
 
 use super::{Process, postgres_if_chosen, serve};
 use std::path::PathBuf;
@@ -17,12 +17,13 @@ impl Home {
         Self { dir, database }
     }
 
-    /// What the demo tools work on; there is one when a server has started.
+    /// A file of the demo tools; it exists after a server has started.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join("holdpoint-files").join(name)
     }
 
-    /// Starts the server; its model is at this base URL, and gets these options, as JSON, with each request.
+    /// Starts the server. Its model is at this base URL, and each request to it carries these options, as
+    /// JSON.
     pub(crate) fn start(&self, provider: &str, name: &str, base_url: &str, options: &str) -> Process {
         Process::spawn(
             Command::new(env!("CARGO_BIN_EXE_holdpoint"))

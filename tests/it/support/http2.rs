@@ -1,4 +1,4 @@
-//! As much of HTTP/2 as it takes to ask, to leave, and to be a nuisance (RFC 9113).
+//! The parts of HTTP/2 that a client needs to send requests, disconnect, and misbehave (RFC 9113).
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -17,7 +17,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 
 pub(crate) const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
-/// Streams of a client have odd numbers.
+/// Client streams have odd numbers.
 pub(crate) const FIRST: u32 = 1;
 pub(crate) const SECOND: u32 = 3;
 
@@ -34,7 +34,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The frames that are there to their end.
+/// The complete frames in these bytes.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame<'_>> {
     let mut frames = Vec::new();
     while let Some((&[a, b, c, kind, flags, s, t, u, v], rest)) = bytes.split_first_chunk() {
@@ -46,7 +46,7 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame<'_>> {
     frames
 }
 
-/// A request's head, each field written out, which needs no table (RFC 7541, 6.2.2).
+/// The head of a request. Each field is a literal, which needs no table (RFC 7541, 6.2.2).
 pub(crate) fn head(method: &str, path: &str, authority: &str) -> Vec<u8> {
     let fields = [
         (":method", method),
@@ -59,7 +59,7 @@ pub(crate) fn head(method: &str, path: &str, authority: &str) -> Vec<u8> {
     for (name, value) in fields {
         block.push(0);
         for text in [name, value] {
-            // From 127 on a length takes more than one byte.
+            // A length of 127 or more takes more than one byte.
             block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).unwrap());
             block.extend(text.as_bytes());
         }

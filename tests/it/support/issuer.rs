@@ -1,4 +1,4 @@
-//! An issuer that does to its callers what a test tells it to, and counts them. It signs with EdDSA.
+//! An issuer with scripted key responses, which counts its requests. It signs with EdDSA.
 
 use super::token;
 use holdpoint::config::{AuthMode, Config};
@@ -10,20 +10,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// How it answers whoever asks for its keys.
+/// The response to a request for its keys.
 #[derive(Debug, Clone)]
 pub(crate) enum Answers {
-    /// With these keys.
+    /// These keys.
     Keys(Vec<Value>),
-    /// With these bytes as a body.
+    /// A body with these bytes.
     Body(String),
-    /// It lets the connection go.
+    /// The connection is closed.
     Nothing,
-    /// With a body that does not end.
+    /// A body without an end.
     ForEver,
-    /// With a head, and then no more.
+    /// A head, and nothing after it.
     Slowly,
-    /// With another place.
+    /// A redirect to this URL.
     Elsewhere(String),
 }
 
@@ -31,37 +31,37 @@ pub(crate) enum Answers {
 struct State {
     answers: Answers,
     asked: usize,
-    /// Bytes of an endless body that were written when the other side let go.
+    /// Bytes of an endless body that were written before the client disconnected.
     written: Option<usize>,
 }
 
-/// The issuer; dropping it ends it.
+/// The issuer; dropping it stops it.
 pub(crate) struct Issuer {
     pub(crate) url: String,
     state: Arc<Mutex<State>>,
     serving: JoinHandle<()>,
 }
 
-/// The private key that is made of this byte (RFC 8410).
+/// The private key from this seed byte (RFC 8410).
 pub(crate) fn private(seed: u8) -> EncodingKey {
     let mut der = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
     der.extend([seed; 32]);
     EncodingKey::from_ed_der(&der)
 }
 
-/// The public one, under this name.
+/// The public key from this seed, under this key id.
 pub(crate) fn public(name: &str, seed: u8) -> Value {
     let mut jwk = Jwk::from_encoding_key(&private(seed), Algorithm::EdDSA).unwrap();
     jwk.common.key_id = Some(name.to_owned());
     serde_json::to_value(jwk).unwrap()
 }
 
-/// A header that names this key.
+/// A header with this key id.
 pub(crate) fn header(name: &str) -> Header {
     Header { kid: Some(name.to_owned()), ..Header::new(Algorithm::EdDSA) }
 }
 
-/// A token for this user, signed with the key of this name and seed.
+/// A token for this user, signed with the key of this id and seed.
 pub(crate) fn issued(name: &str, seed: u8, tenant: &str, user: &str) -> String {
     jsonwebtoken::encode(&header(name), &token::claims(tenant, user, &[]), &private(seed)).unwrap()
 }
@@ -93,22 +93,22 @@ impl Issuer {
         Self { url, state, serving }
     }
 
-    /// From here on it answers so.
+    /// Sets the response to later requests.
     pub(crate) fn answers(&self, answers: Answers) {
         self.state.lock().unwrap().answers = answers;
     }
 
-    /// How often it was asked.
+    /// The number of requests so far.
     pub(crate) fn asked(&self) -> usize {
         self.state.lock().unwrap().asked
     }
 
-    /// How much of an endless body was taken.
+    /// Bytes of an endless body that the client has read.
     pub(crate) fn written(&self) -> Option<usize> {
         self.state.lock().unwrap().written
     }
 
-    /// Has the server believe it.
+    /// Configures the server to trust this issuer.
     pub(crate) fn trusted(&self) -> impl FnOnce(&mut Config) + use<> {
         let url = self.url.clone();
         move |config| {
@@ -126,10 +126,10 @@ impl Drop for Issuer {
     }
 }
 
-/// How much of an endless body was written, if it was one.
+/// Sends the response; returns the bytes written of an endless body.
 async fn answer(mut socket: TcpStream, answers: Answers) -> Option<usize> {
     let mut request = [0; 4096];
-    // Who lets go at once has no answer to wait for.
+    // The read may fail: a client that disconnects at once needs no response.
     let _read = socket.read(&mut request).await;
     let body = match answers {
         Answers::Keys(keys) => json!({ "keys": keys }).to_string(),
@@ -146,7 +146,7 @@ async fn answer(mut socket: TcpStream, answers: Answers) -> Option<usize> {
         }
         Answers::Slowly => {
             let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{";
-            // It waits until the other side has had enough.
+            // Waits until the client disconnects.
             let _written = socket.write_all(head).await;
             let _left = socket.read(&mut request).await;
             return None;

@@ -1,5 +1,5 @@
-//! A client that goes away. It writes its bytes itself: a library would have words of its own to say at a
-//! parting, and would not tell when what it was given is on the wire.
+//! A client that disconnects. It writes its bytes itself: a library would send its own closing frames, and
+//! would not report when bytes are on the wire.
 
 use super::{Client, http2};
 use serde_json::Value;
@@ -8,21 +8,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a server may be silent that has something to say, or should let go.
+/// The time within which a server has to send data, or to close the connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a client goes away.
+/// How a client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// HTTP/1.1: it closes its end; the server is told once there is nothing left to read.
+    /// HTTP/1.1: the client closes its end; the server notices after it has read everything.
     Fin,
-    /// HTTP/1.1: it vanishes, and says so at once.
+    /// HTTP/1.1: the client resets the connection, which the server notices at once.
     Rst,
-    /// HTTP/2: it gives up this one stream; the connection stays.
+    /// HTTP/2: the client resets this one stream; the connection stays.
     StreamReset,
-    /// HTTP/2: it closes its end of the connection, without a word about the stream.
+    /// HTTP/2: the client closes its end of the connection without a frame about the stream.
     Http2Fin,
-    /// HTTP/2: the connection vanishes.
+    /// HTTP/2: the client resets the connection.
     Http2Rst,
 }
 
@@ -35,16 +35,16 @@ impl Leave {
     }
 }
 
-/// How much of a request is sent.
+/// The part of a request that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Whole,
-    /// A byte is missing. What came is whole JSON by itself, so that a server that takes it for all there is
-    /// has something to begin with.
+    /// The request without its end (its last byte, or END_STREAM). The bytes sent are valid JSON by
+    /// themselves, so a server that takes them for the whole body could start work.
     Half,
 }
 
-/// A client on a connection of its own, with one request that it will not see to its end.
+/// A client on its own connection, with one request that it abandons.
 #[derive(Debug)]
 pub(crate) struct Leaver {
     how: Leave,
@@ -54,14 +54,14 @@ pub(crate) struct Leaver {
 }
 
 impl Leaver {
-    /// Posts this and reads nothing yet.
+    /// Posts this body and reads nothing yet.
     pub(crate) async fn sends(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
         let mut leaver = Self::connects(client, how).await;
         leaver.posts(path, &body.to_string(), Part::Whole).await;
         leaver
     }
 
-    /// Posts all but the end of this, and waits until the server has begun to read it.
+    /// Posts all but the end of this body, and waits until the server has begun to read it.
     pub(crate) async fn sends_half(client: &Client, how: Leave, path: &str, body: &Value) -> Self {
         let mut leaver = Self::connects(client, how).await;
         leaver.posts(path, &body.to_string(), Part::Half).await;
@@ -71,7 +71,7 @@ impl Leaver {
     async fn connects(client: &Client, how: Leave) -> Self {
         let address = client.base.trim_start_matches("http://").to_owned();
         let socket = TcpStream::connect(&address).await.unwrap();
-        // What is written goes out now, and alone.
+        // Each write is sent at once, in its own segment.
         socket.set_nodelay(true).unwrap();
         Self { how, socket, address, read: Vec::new() }
     }
@@ -97,7 +97,7 @@ impl Leaver {
         );
         self.writes(head.as_bytes()).await;
         if part == Part::Half {
-            // The server says so when it begins to read the body.
+            // The server sends `100 Continue` when it begins to read the body.
             self.hears_head().await;
         }
         self.writes(body.as_bytes()).await;
@@ -114,7 +114,7 @@ impl Leaver {
         ];
         self.writes(&request.concat()).await;
         if part == Part::Half {
-            // Frames are read in their order: who answers this has read what was before it.
+            // Frames are read in order: a server that answers this ping has read the frames before it.
             self.writes(&http2::frame(http2::PING, 0, 0, &[0; 8])).await;
             let answer = |frame: &http2::Frame<'_>| frame.kind == http2::PING && frame.flags == http2::ACK;
             self.reads_frame("its answer to a PING", answer).await;
@@ -125,7 +125,7 @@ impl Leaver {
         self.socket.write_all(bytes).await.unwrap();
     }
 
-    /// Reads on; false at the end. After an error nothing follows either.
+    /// Reads more; false at the end. Nothing follows after an error.
     async fn reads(&mut self) -> bool {
         let read = timeout(PATIENCE, self.socket.read_buf(&mut self.read)).await;
         read.expect("the server goes on, or lets go").is_ok_and(|count| count > 0)
@@ -137,7 +137,7 @@ impl Leaver {
         }
     }
 
-    /// What came of the body of the answer to the stream; none before its head.
+    /// The body of the response to this stream so far; `None` before its head.
     fn heard(&self, stream: u32) -> Option<String> {
         if !self.how.is_http2() {
             let read = String::from_utf8_lossy(&self.read);
@@ -156,20 +156,20 @@ impl Leaver {
         heard
     }
 
-    /// Reads until the head of the answer is there.
+    /// Reads until the head of the response has arrived.
     pub(crate) async fn hears_head(&mut self) {
         self.hears("").await;
     }
 
-    /// Reads until there is this text in the body of the answer.
+    /// Reads until the body of the response contains this text.
     pub(crate) async fn hears(&mut self, text: &str) {
         while !self.heard(http2::FIRST).is_some_and(|heard| heard.contains(text)) {
             assert!(self.reads().await, "the server ended before {text:?}: {:?}", self.heard(http2::FIRST));
         }
     }
 
-    /// Goes away. After a FIN, waits until the server has let go of the connection too. A connection that
-    /// stays serves another request, and is given back.
+    /// Disconnects. After a FIN, waits until the server has closed the connection too. A connection that
+    /// stays serves another request, and is returned.
     pub(crate) async fn leaves(mut self) -> Option<TcpStream> {
         match self.how {
             Leave::Fin | Leave::Http2Fin => {

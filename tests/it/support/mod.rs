@@ -1,4 +1,4 @@
-//! What the tests stand on.
+//! Shared support of the tests.
 
 mod agents;
 mod aimock;
@@ -60,6 +60,6 @@ pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_ques
 pub(crate) use watched::{MODEL_KEY, Watched};
 pub(crate) use wire::{Ending, Said, Wire};
 
-/// What is told of a call that nobody saw the end of.
+/// The answer for a call whose outcome is unknown.
 pub(crate) const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \
                                   Do not repeat it without asking the user.";

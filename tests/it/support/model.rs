@@ -1,4 +1,4 @@
-//! A model that says what a test tells it to, and remembers what it was asked.
+//! A scripted model, which records its requests.
 
 use super::valid_question;
 use futures::StreamExt;
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
-/// What a model says in one step, or how it breaks.
+/// The events of one step of a model, or its failure.
 pub(crate) type Step = Vec<Result<ModelEvent, String>>;
 
-/// The steps a model will say, in order, and the requests it got.
+/// The scripted steps of a model, in order, and the requests it received.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scene {
     steps: Arc<Mutex<VecDeque<Step>>>,
@@ -27,7 +27,7 @@ pub(crate) fn call(id: &str, tool: &str, arguments: &Value) -> (String, String, 
     (id.to_owned(), tool.to_owned(), arguments.to_string())
 }
 
-/// A step of words alone.
+/// A step with text only.
 pub(crate) fn text(words: &str) -> Step {
     vec![Ok(ModelEvent::Text(words.to_owned())), Ok(end(FinishReason::Stop))]
 }
@@ -42,7 +42,7 @@ impl Scene {
         Self::default()
     }
 
-    /// Next, this.
+    /// Appends this step to the script.
     pub(crate) fn then(&self, step: Step) -> &Self {
         self.steps.lock().unwrap().push_back(step);
         self
@@ -52,7 +52,7 @@ impl Scene {
         self.then(text(words))
     }
 
-    /// Next, a step with these calls.
+    /// Appends a step with these calls to the script.
     pub(crate) fn calls(&self, calls: &[(String, String, String)]) -> &Self {
         let mut step = Vec::new();
         for (index, (id, tool, arguments)) in calls.iter().enumerate() {
@@ -68,12 +68,12 @@ impl Scene {
         self.then(step)
     }
 
-    /// From here on, each event of a step waits for a permit of its own.
+    /// Makes each later event of a step wait for its own permit.
     pub(crate) fn gate(&self) -> Arc<Semaphore> {
         self.gate.lock().unwrap().get_or_insert_with(|| Arc::new(Semaphore::new(0))).clone()
     }
 
-    /// What was to come does not.
+    /// Drops the remaining steps of the script.
     pub(crate) fn forget(&self) {
         self.steps.lock().unwrap().clear();
     }
@@ -83,7 +83,8 @@ impl Scene {
         self.requests.lock().unwrap().clone()
     }
 
-    /// The same, of one conversation: each says word for word what the one before it said, and goes on from there.
+    /// The requests of one conversation, each of which has to extend the previous one and repeat it word for
+    /// word.
     pub(crate) fn growing_requests(&self) -> Vec<ModelRequest> {
         let requests = self.requests();
         for pair in requests.windows(2) {

@@ -1,4 +1,4 @@
-//! An OpenID Connect server that nobody here wrote: npm's `oidc-provider`, started as `tests/oidc` says.
+//! A third-party OpenID Connect server: npm's `oidc-provider`, started by `tests/oidc`.
 
 use super::Client;
 use holdpoint::config::{AuthMode, Config};
@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Behind this stands the algorithm of a resource's tokens.
+/// The prefix of a resource; the algorithm of its tokens follows.
 const RESOURCE: &str = "https://holdpoint.example/";
 
-/// A running server, which publishes keys of all three kinds. Dropping it kills it.
+/// A running server, which publishes keys of all three kinds. Dropping it kills the process.
 pub(crate) struct Oidc {
     client: Client,
     child: Child,
@@ -25,7 +25,7 @@ impl Oidc {
             .arg("server.mjs")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // It says there that it is not made for production as it stands.
+            // Its stderr only has a warning that the setup is not for production.
             .stderr(Stdio::null())
             .spawn()
             .expect("node is installed");
@@ -39,7 +39,7 @@ impl Oidc {
         Self { client: Client::new(address), child }
     }
 
-    /// Has the server believe this issuer, by what it says of itself.
+    /// Configures the server to trust this issuer, from the issuer's discovery document.
     pub(crate) async fn trusted(&self) -> impl FnOnce(&mut Config) + use<> {
         let found = self.client.get("/.well-known/openid-configuration").await.body;
         let text = |field: &str| found[field].as_str().map(str::to_owned);
@@ -52,7 +52,7 @@ impl Oidc {
         }
     }
 
-    /// An access token for this client itself, signed so.
+    /// An access token for this client itself, signed with this algorithm.
     pub(crate) async fn token(&self, client: &str, algorithm: &str) -> String {
         let resource = format!("{RESOURCE}{algorithm}");
         let body = format!("grant_type=client_credentials&resource={resource}");
@@ -63,8 +63,8 @@ impl Oidc {
         answer.body["access_token"].as_str().unwrap_or_else(|| panic!("{:?}", answer.body)).to_owned()
     }
 
-    /// What the token endpoint gives this page when a user has signed in there: `access_token`, `id_token`,
-    /// `refresh_token`.
+    /// The response of the token endpoint to this page after a user has signed in: `access_token`,
+    /// `id_token`, `refresh_token`.
     pub(crate) async fn sign_in(&self, page: &str, user: &str, algorithm: &str) -> Value {
         let body = json!({ "client": page, "user": user, "alg": algorithm });
         let answer = self.client.post("/sign-in", &body).await;
@@ -72,13 +72,13 @@ impl Oidc {
         answer.body
     }
 
-    /// Publishes these keys and no others, each with its algorithm, and signs with the first. Gives them as PEM.
+    /// Publishes exactly these keys, each with its algorithm, and signs with the first. Returns them as PEM.
     pub(crate) async fn publish(&self, keys: &[(&str, &str)]) -> Vec<String> {
         let answer = self.client.post("/keys", &json!(keys)).await;
         keys.iter().map(|(name, _)| answer.body[name].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The keys as they are published.
+    /// The published keys.
     pub(crate) async fn published(&self) -> Vec<Value> {
         self.client.get("/jwks").await.body["keys"].as_array().unwrap().clone()
     }
@@ -86,7 +86,7 @@ impl Oidc {
 
 impl Drop for Oidc {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }

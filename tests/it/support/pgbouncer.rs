@@ -1,11 +1,12 @@
-//! A pgbouncer in transaction mode before the tests' Postgres.
+//! A pgbouncer in transaction mode in front of the tests' Postgres.
 
 use super::eventually;
 use super::postgres::{as_postgres, free_port};
 use std::process::{Child, Command, Stdio};
 use tokio::net::TcpStream;
 
-/// A pooler that gives each transaction any of few sessions. It ends with this value, and with the process.
+/// A pooler that runs each transaction on any session of a small pool. It ends when this value is dropped, or
+/// with the process.
 #[derive(Debug)]
 pub(crate) struct Pgbouncer {
     port: u16,
@@ -13,7 +14,7 @@ pub(crate) struct Pgbouncer {
 }
 
 impl Pgbouncer {
-    /// Before the server of this URL, with so many sessions there.
+    /// Starts a pooler in front of the server of this URL, with this number of sessions.
     pub(crate) async fn before(url: &str, sessions: usize) -> Self {
         let port = free_port();
         let mut shell = Command::new("sh");
@@ -28,7 +29,7 @@ impl Pgbouncer {
         pooler
     }
 
-    /// The same database, through it.
+    /// The URL of the same database through the pooler.
     pub(crate) fn url(&self, url: &str) -> String {
         url.replace(&format!(":{}/", server_port(url)), &format!(":{}/", self.port))
     }
@@ -36,7 +37,7 @@ impl Pgbouncer {
 
 impl Drop for Pgbouncer {
     fn drop(&mut self) {
-        // This closes its stdin first.
+        // `wait` closes its stdin first.
         let _ended = self.shell.wait();
     }
 }

@@ -1,5 +1,5 @@
-# A pgbouncer in transaction mode on port $1, before the Postgres on port $2, with at most $3 sessions there. It ends
-# when stdin is closed, by whatever end of who held it.
+# A pgbouncer in transaction mode on port $1, in front of the Postgres on port $2, with at most $3 sessions
+# there. It ends when stdin is closed, however its parent ends.
 
 trap '' PIPE
 folder=$(mktemp -d /var/tmp/holdpoint-pgbouncer.XXXXXX) && cd "$folder" || exit
@@ -14,7 +14,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = $3
 END
-# Debian keeps it where only root looks.
+# Debian installs it outside the usual PATH.
 PATH="$PATH:/usr/sbin" pgbouncer -q pgbouncer.ini &
 cat >/dev/null
 kill $!

@@ -1,6 +1,6 @@
-//! A folder and a database of servers that are processes of their own, started again and again.
+//! A folder and a database for server processes that are started repeatedly.
 //!
-//! The server is this very binary, run as a process that serves slow tools.
+//! The server is this test binary, run as a process that serves slow tools.
 
 use super::{
     Client, Ended, Probe, Process, Rows, add_agents, eventually, holdpoint, postgres, postgres_if_chosen,
@@ -25,16 +25,17 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Set for the child only. Not `HOLDPOINT_…`: the server refuses to start on a variable of that kind it does not know.
+/// Set in the child only. Its name does not begin with `HOLDPOINT_`, because the server refuses to start with
+/// unknown variables of that prefix.
 const CHILD: &str = "CHILD_SERVER";
-/// What happened, in the folder of the server: one line for each execution, and for each answer begun.
+/// The ledger in the server's folder: one line for each execution, and for each answer that begins.
 const LEDGER: &str = "ledger";
-/// A tool begins, once it was called, when this file is not there.
+/// Tools that are called wait while this file exists.
 const NOT_YET: &str = "not-yet";
-/// Whoever waits goes on when this file is there.
+/// Waiting tools and answers continue when this file exists.
 const GO: &str = "go";
 
-/// As long as the test wants it: there is no deadline but the test's own.
+/// Waits without a deadline; the test has its own.
 async fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -52,16 +53,16 @@ async fn record_and_wait(line: String) {
     wait_until(|| Path::new(GO).exists()).await;
 }
 
-/// What both tools do: the first line is their effect.
+/// The body of a tool without retries: the first line is its effect.
 async fn work(line: String) {
     wait_until(|| !Path::new(NOT_YET).exists()).await;
     record_and_wait(line.clone()).await;
     record(format!("{line} done"));
 }
 
-/// Asks first.
+/// Requires an approval.
 struct Transfer;
-/// Runs by itself.
+/// Runs without an approval.
 struct Sync;
 
 impl Tool for Transfer {
@@ -90,12 +91,12 @@ impl Tool for Sync {
     }
 }
 
-/// Asks first, and may be begun again.
+/// Requires an approval, and may be retried.
 struct Restock;
-/// Runs by itself, and may be begun again.
+/// Runs without an approval, and may be retried.
 struct Tidy;
 
-/// What both do: each attempt says which it is, and by which key it is known.
+/// The body of both: each attempt records its number and its idempotency key.
 async fn attempt<T>(name: &str, input: Probe, permit: Permit<T>) -> Value {
     let (attempt, key) = (permit.attempt(), permit.idempotency_key());
     work(format!("{name} {} attempt {attempt} key {key}", input.note)).await;
@@ -128,7 +129,7 @@ impl Tool for Tidy {
     }
 }
 
-/// Asks first, and knows what became of a call: it is in the ledger.
+/// Requires an approval, and verifies the outcome of a call: it is in the ledger.
 struct Deliver;
 
 impl Tool for Deliver {
@@ -152,8 +153,8 @@ impl Tool for Deliver {
     }
 }
 
-/// Calls the tool a user names, says back what a tool answered, and thinks for long when told `think`. Told to `ponder`
-/// it says nothing for long, and then does what else it was told.
+/// A model that calls the tool named by the user, repeats the answer of a tool, and answers `think` in two
+/// slow halves. On `ponder` it stays silent for long, and then follows the rest of the message.
 #[derive(Debug)]
 struct Parrot;
 
@@ -224,7 +225,8 @@ fn called(index: usize, tool_name: &str, note: &str) -> [ModelEvent; 3] {
     ]
 }
 
-/// A call of `transfer`, and in the midst of its arguments a pause; all but the end is said before that is written down.
+/// A call of `transfer` with a pause inside its arguments. The ledger line is written after every event but
+/// the last was sent.
 fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
     let [started, arguments, finished] = called(0, "transfer", &note);
     let ModelEvent::CallArguments { index, mut delta } = arguments else { unreachable!() };
@@ -241,7 +243,7 @@ fn slowly(note: String, end: ModelEvent) -> BoxStream<'static, Result<ModelEvent
     all_but_end.chain(ended).map(Ok).boxed()
 }
 
-/// Not a test: the server.
+/// Not a test: the server process.
 #[test]
 #[ignore = "serves until it is stopped; a `Place` starts it"]
 fn child_server() {
@@ -282,11 +284,11 @@ pub(crate) struct Place {
     database: String,
 }
 
-/// The lease of whoever runs something: as short as a busy machine allows.
+/// The lease of runs and calls: as short as a busy machine allows.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 impl Place {
-    /// On the database that the tests stand on.
+    /// On the database chosen for the tests.
     pub(crate) async fn new() -> Self {
         match postgres_if_chosen().await {
             Some(url) => Self::at(url),
@@ -294,13 +296,13 @@ impl Place {
         }
     }
 
-    /// On SQLite, whatever the others stand on.
+    /// On SQLite, regardless of the chosen database.
     pub(crate) fn on_sqlite() -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self { database: super::sqlite(&dir), dir }
     }
 
-    /// On Postgres, where several servers may stand side by side.
+    /// On Postgres, where several servers may run side by side.
     pub(crate) async fn on_postgres() -> Self {
         Self::at(postgres().await)
     }
@@ -310,17 +312,17 @@ impl Place {
         Self { dir: tempfile::tempdir().unwrap(), database }
     }
 
-    /// Starts a server; who decides waits for the outcome this long.
+    /// Starts a server, in which a decision waits this long for the outcome.
     pub(crate) fn start(&self, wait: &str) -> Process {
         self.start_with(wait, &[])
     }
 
-    /// The same, with more settings.
+    /// Starts a server with more settings.
     pub(crate) fn start_with(&self, wait: &str, settings: &[(&str, &str)]) -> Process {
         Process::spawn(self.command(wait).envs(settings.iter().copied()))
     }
 
-    /// What starts a server.
+    /// The command that starts a server.
     pub(crate) fn command(&self, wait: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -342,7 +344,7 @@ impl Place {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// A server that runs an approved call, with the thread and the call.
+    /// A server that is running an approved call, with the thread and the call.
     pub(crate) async fn in_mid_tool(&self) -> (Process, String, String) {
         let server = self.start("0s");
         let thread = server.client.thread().await;
@@ -352,12 +354,12 @@ impl Place {
         (server, thread, id)
     }
 
-    /// Has the model ask for one `transfer`, and gives the call's id.
+    /// Has the model request one `transfer`, and returns the call's id.
     pub(crate) async fn hold(&self, client: &Client, thread: &str, note: &str) -> String {
         self.hold_of(client, thread, &format!("transfer {note}")).await
     }
 
-    /// The same with these words: a tool and its note.
+    /// The same with this message: a tool and its note.
     pub(crate) async fn hold_of(&self, client: &Client, thread: &str, words: &str) -> String {
         let turn = client.say(thread, words).await;
         let pending = turn.pending();
@@ -369,22 +371,22 @@ impl Place {
         eventually("the ledger has these lines", async || (self.ledger() == lines).then_some(())).await;
     }
 
-    /// Lets whoever waits go on, now and later.
+    /// Releases waiting tools and answers, including later ones.
     pub(crate) fn go(&self) {
         std::fs::write(self.dir.path().join(GO), "").unwrap();
     }
 
-    /// Has tools wait before their effect.
+    /// Makes tools wait before their effect.
     pub(crate) fn not_yet(&self) {
         std::fs::write(self.dir.path().join(NOT_YET), "").unwrap();
     }
 
-    /// Has them wait no more.
+    /// Releases the tools that wait before their effect.
     pub(crate) fn now(&self) {
         std::fs::remove_file(self.dir.path().join(NOT_YET)).unwrap();
     }
 
-    /// Forbids the database to let anybody begin a call.
+    /// Makes the database refuse every start of a call.
     pub(crate) async fn forbid_claims(&self, rows: &Rows) {
         let forbid = if self.is_postgres() {
             "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -398,13 +400,13 @@ impl Place {
         rows.change(forbid).await.unwrap();
     }
 
-    /// Has it let them again.
+    /// Removes that refusal.
     pub(crate) async fn allow_claims(&self, rows: &Rows) {
         let on = if self.is_postgres() { " ON tool_calls" } else { "" };
         rows.change(&format!("DROP TRIGGER not_now{on}")).await.unwrap();
     }
 
-    /// Has whoever writes wait until `ROLLBACK` over these rows.
+    /// Makes every writer wait until this connection's `ROLLBACK`.
     pub(crate) async fn hold_writers(&self, rows: &Rows) {
         let lock = if self.is_postgres() {
             "BEGIN; LOCK TABLE threads IN EXCLUSIVE MODE"
@@ -427,12 +429,12 @@ impl Place {
         Ended::of(self.operator(args).output().unwrap())
     }
 
-    /// What does.
+    /// The command of an operator with these arguments.
     pub(crate) fn operator(&self, args: &[&str]) -> Command {
         holdpoint(self.dir.path(), &self.database, args)
     }
 
-    /// Makes a copy of the database, at which nobody may be, and gives its URL.
+    /// Copies the database, which must have no connections, and returns the URL of the copy.
     pub(crate) async fn copied(&self) -> String {
         let Some((server, name)) = self.database.rsplit_once('/').filter(|_| self.is_postgres()) else {
             let copy = self.dir.path().join("copy.db");
@@ -442,12 +444,12 @@ impl Place {
         };
         let rows = Rows::open(&format!("{server}/postgres")).await;
         let copy = format!("CREATE DATABASE {name}_copy TEMPLATE {name}");
-        // The sessions of a process that has ended may have to be noticed yet.
+        // Postgres may still have to notice that the sessions of an ended process are closed.
         eventually("nobody is there", async || rows.change(&copy).await.ok()).await;
         format!("{}_copy", self.database)
     }
 
-    /// Has what stands at this URL in place of its database: a restore.
+    /// Uses the database at this URL from here on: a restore.
     pub(crate) fn restore(&mut self, copy: String) {
         self.database = copy;
     }

@@ -1,4 +1,4 @@
-//! Postgres servers that the tests start for themselves, and that end with them.
+//! Postgres servers that the tests start for themselves, and that end with the tests.
 
 use super::Rows;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -8,13 +8,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// `postgres`: whatever does not insist on a database stands on Postgres. Anything else: on SQLite.
+/// With `postgres`, tests without a required database run on Postgres. With any other value, on SQLite.
 const CHOICE: &str = "TEST_DATABASE";
 
 const MISSING: &str =
     "these tests need Postgres (Debian: apt install postgresql); what went wrong stands above";
 
-/// The URL of an empty database, where the tests that do not insist on SQLite stand on Postgres.
+/// The URL of an empty database if the tests without a required database run on Postgres.
 #[expect(clippy::disallowed_methods, reason = "says how to test; no part of the program's configuration")]
 pub(crate) async fn postgres_if_chosen() -> Option<String> {
     match std::env::var(CHOICE) {
@@ -29,10 +29,10 @@ pub(crate) async fn postgres() -> String {
     SHARED.get_or_init(Cluster::start).database().await
 }
 
-/// A Postgres server with nothing in it, on a port of its own.
+/// An empty Postgres server on its own port.
 ///
-/// It ends with this value, and with the process however that ends (nothing in a static is ever dropped): it
-/// belongs to a shell that waits for its stdin to be closed.
+/// It ends when this value is dropped. It also ends with the process, however the process ends, although
+/// statics are never dropped: it belongs to a shell that waits until its stdin is closed.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     port: u16,
@@ -44,9 +44,9 @@ pub(crate) struct Cluster {
 /// Whether the server waits for its disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Synced {
-    /// As it does in production.
+    /// The server syncs as in production.
     Yes,
-    /// No (`fsync = off`), for speed.
+    /// The server does not sync (`fsync = off`), for speed.
     No,
 }
 
@@ -74,7 +74,7 @@ impl Cluster {
     pub(crate) fn start_with(synced: Synced) -> Self {
         let mut keeper = Keeper::spawn();
         assert!(keeper.said_ok(), "{MISSING}");
-        // Between being found and being taken, a port can be taken by another.
+        // Another process can take the port after it was found free.
         let port = (0..5)
             .map(|_| free_port())
             .find(|port| keeper.obeys(&format!("start {port} {}", synced.option())));
@@ -86,7 +86,7 @@ impl Cluster {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Makes an empty database and gives its URL.
+    /// Creates an empty database and returns its URL.
     pub(crate) async fn database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let rows = Rows::open(&self.url("postgres")).await;
@@ -99,7 +99,7 @@ impl Cluster {
         assert!(self.keeper.lock().unwrap().obeys("stop"));
     }
 
-    /// Starts it again where it was, with what was committed.
+    /// Restarts the server on the same port, with the committed data.
     pub(crate) fn start_again(&self) {
         assert!(self.keeper.lock().unwrap().obeys(&format!("start {} {}", self.port, self.synced.option())));
     }
@@ -130,21 +130,21 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // This closes its stdin first.
+        // `wait` closes its stdin first.
         let _ended = self.shell.wait();
     }
 }
 
-/// A shell that puts a server away when its stdin is closed, and that is not root: such servers refuse that.
+/// Runs the shell of a server as a user other than root, because such servers refuse root.
 pub(super) fn as_postgres(shell: &mut Command) -> &mut Command {
     if id(&["-u"]) == Some(0) {
         shell.uid(id(&["-u", "postgres"]).expect(MISSING)).gid(id(&["-g", "postgres"]).expect(MISSING));
     }
-    // What ends the tests at the terminal must not end it.
+    // A signal that ends the tests at the terminal must not end the server.
     shell.process_group(0)
 }
 
-/// A number of a user or a group, where there is one.
+/// The numeric id of a user or a group, if it exists.
 fn id(args: &[&str]) -> Option<u32> {
     let output = Command::new("id").args(args).stderr(Stdio::null()).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().parse().ok()

@@ -1,12 +1,13 @@
-# A Postgres server for whoever holds the other ends of stdin and stdout. `start <port> [-F]` and `stop` are answered
-# with `ok` or `failed`, what went wrong is told on stderr, and once stdin is closed, by whatever end of who held
-# it, the server and its folder are gone.
+# A Postgres server for the process that holds the other ends of stdin and stdout. `start <port> [-F]` and
+# `stop` are answered with `ok` or `failed`; errors are printed to stderr. When stdin is closed, however the
+# parent ends, the server and its folder are removed.
 
-# Whoever reads the answers may be gone, and what was begun still has to be put away.
+# The reader of the answers may have ended; the cleanup still has to run.
 trap '' PIPE
-# Debian keeps these programs off PATH, each version in a folder of its own. The newest is put in front last.
+# Debian installs these programs outside PATH, each version in its own folder. The newest version comes first
+# in PATH.
 for programs in $(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V); do PATH="$programs:$PATH"; done
-# Not /tmp, which may be in memory: each test leaves a database of some megabytes.
+# Not /tmp, which may be in memory: each test leaves a database of several megabytes.
 folder=$(mktemp -d /var/tmp/holdpoint-postgres.XXXXXX) && cd "$folder" || exit
 export PGDATA="$folder/data"
 
@@ -22,10 +23,10 @@ answer() {
 answer initdb --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync
 while read -r order port sync; do
     case $order in
-    # TCP alone. With -F nothing is synced: these rows may go down with the machine.
+    # Only TCP. With -F nothing is synced: these rows may be lost with the machine.
     start) answer pg_ctl start -s -l server.log \
         -o "-p $port -h 127.0.0.1 -k '' $sync -N 500 -c max_wal_size=64MB" ;;
-    # Without a word to its clients and without a checkpoint, as a crash: what it knows is in its log.
+    # As in a crash: no message to clients and no checkpoint. The committed data is in the write-ahead log.
     stop) answer pg_ctl stop -s -m immediate ;;
     esac
 done

@@ -1,4 +1,4 @@
-//! A server as a process of its own, as an operator starts it.
+//! A server as its own process, as an operator starts it.
 
 use super::{Client, Pty, eventually, postgres_if_chosen};
 use std::io::{BufRead, BufReader, Lines};
@@ -7,17 +7,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// What a process has printed so far, to stdout and to stderr.
+/// The output of a process so far, stdout and stderr.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Printed(Arc<Mutex<String>>);
 
 impl Printed {
-    /// All of it.
+    /// The whole output.
     pub(crate) fn all(&self) -> String {
         self.0.lock().unwrap().clone()
     }
 
-    /// Takes up what comes, until nothing does any more.
+    /// Collects the lines until their end.
     fn follow(&self, lines: Lines<impl BufRead + Send + 'static>) -> JoinHandle<()> {
         let printed = self.clone();
         std::thread::spawn(move || {
@@ -26,17 +26,17 @@ impl Printed {
     }
 }
 
-/// A running server. Dropping it kills it.
+/// A running server. Dropping it kills the process.
 pub(crate) struct Process {
     pub(crate) client: Client,
     child: Child,
     printed: Printed,
-    /// They end when the process has closed its ends.
+    /// They end when the process has closed its stdout and stderr.
     listeners: Vec<JoinHandle<()>>,
 }
 
 impl Process {
-    /// The server's binary, in this folder, with these variables.
+    /// Starts the server's binary, in this folder, with these variables.
     pub(crate) async fn start(dir: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
         if let Some(url) = postgres_if_chosen().await {
@@ -45,17 +45,17 @@ impl Process {
         Self::spawn(command.current_dir(dir).envs(variables.iter().copied()))
     }
 
-    /// Any command that prints the server's address as the binary does.
+    /// Starts any command that prints the server's address as the binary does.
     pub(crate) fn spawn(command: &mut Command) -> Self {
         Self::spawn_with(command, Stdio::null(), Stdio::inherit())
     }
 
-    /// The same, and what it logs is kept too.
+    /// The same, with the log captured.
     pub(crate) fn spawn_heard(command: &mut Command) -> Self {
         Self::spawn_with(command, Stdio::null(), Stdio::piped())
     }
 
-    /// The same at this terminal: it reads there and says there what goes to stderr.
+    /// The same at this terminal: the terminal is its stdin and its stderr.
     pub(crate) fn spawn_at(command: &mut Command, terminal: &Pty) -> Self {
         Self::spawn_with(command, terminal.end().into(), terminal.end().into())
     }
@@ -75,19 +75,20 @@ impl Process {
             .map(Result::unwrap)
             .find_map(|line| line.split_once("holdpoint listens on ").map(|(_, it)| it.trim().to_owned()))
             .expect("the server prints its address");
-        // Whatever else it prints is read, so that it never waits for a reader.
+        // The rest of its output is read, so that the process never blocks on a full pipe.
         let printed = Printed::default();
         let mut listeners = vec![printed.follow(lines)];
         listeners.extend(child.stderr.take().map(|logs| printed.follow(BufReader::new(logs).lines())));
         Self { client: Client::new(address), child, printed, listeners }
     }
 
-    /// What it has printed behind its address, and logged if that is kept.
+    /// The output after its address, including the log if that is captured.
     pub(crate) fn printed(&self) -> String {
         self.printed.all()
     }
 
-    /// A client of its listener for operators, once it is logged where that is: `server.metrics_bind` has to be set.
+    /// A client of its operator listener, after that is logged in the captured log. `server.metrics_bind` has
+    /// to be set.
     pub(crate) async fn operators(&self) -> Client {
         let address = async || {
             let printed = self.printed();
@@ -99,7 +100,7 @@ impl Process {
         Client::new(format!("http://{}", eventually("the address is logged", address).await))
     }
 
-    /// Asks it to stop, waits until it has, and gives all that it printed.
+    /// Asks the process to stop, waits for its end, and returns its output.
     pub(crate) fn finish(mut self) -> String {
         self.terminate();
         assert!(self.child.wait().unwrap().success(), "{}", self.printed());
@@ -109,33 +110,33 @@ impl Process {
         self.printed.all()
     }
 
-    /// Kills it at once, as `kill -9` does.
+    /// Kills the process at once, as `kill -9` does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, as an operator does.
+    /// Asks the process to stop, as an operator does.
     pub(crate) fn terminate(&self) {
         self.signal("-TERM");
     }
 
-    /// Asks it to stop, as ctrl-C in its terminal does.
+    /// Asks the process to stop, as ctrl-C in its terminal does.
     pub(crate) fn interrupt(&self) {
         self.signal("-INT");
     }
 
-    /// Has it stand still, as a machine that is suspended does.
+    /// Suspends the process, as a suspended machine would.
     pub(crate) fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Has it go on.
+    /// Resumes the process.
     pub(crate) fn resume(&self) {
         self.signal("-CONT");
     }
 
-    /// The number that the system knows it by.
+    /// The process id.
     pub(crate) fn id(&self) -> String {
         self.child.id().to_string()
     }
@@ -145,7 +146,7 @@ impl Process {
         assert!(sent.success());
     }
 
-    /// Whether it went well, once it has ended by itself.
+    /// Whether the process ended successfully; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<bool> {
         self.child.try_wait().unwrap().map(|status| status.success())
     }
@@ -153,7 +154,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _killed = self.child.kill();
         let _waited = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A wire to a Postgres server that goes silent, breaks, or loses what a test wants lost.
+//! A proxy in front of a Postgres server, which can go silent, break connections, and lose commits.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,37 +6,38 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// What becomes of a commit on its way.
+/// The fate of a commit on its way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {
-    /// It is made, and the wire breaks before anybody hears of that.
+    /// The commit is made, and the connection breaks before the client gets the response.
     Made,
-    /// It is made, and the wire is silent from then on.
+    /// The commit is made, and the connection is silent from then on.
     MadeInSilence,
-    /// The wire breaks before it arrives.
+    /// The connection breaks before the commit arrives.
     Lost,
 }
 
-/// What the connections that are there are told to do.
+/// An order to the open connections.
 enum Order {
-    /// To swallow whatever comes, from either side.
+    /// Swallow all bytes from either side.
     Swallow,
-    /// To break.
+    /// Break the connection.
     Break,
-    /// To say this to the server as if the client had, once that is at rest, and to tell when it is answered.
+    /// Send this statement to the server as the client would, once the connection is idle, and signal its
+    /// completion.
     Say(&'static str, oneshot::Sender<()>),
 }
 
-/// Passes connections on to a server, and does to them what a test says.
+/// Forwards connections to a server, and disturbs them as a test orders.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     there: Arc<Mutex<Vec<mpsc::UnboundedSender<Order>>>>,
-    /// The transaction whose commit is struck: the first in which these words go to the server.
+    /// The transaction whose commit is disturbed: the first that sends these words to the server.
     struck: Arc<Mutex<Option<(String, Commit)>>>,
 }
 
 impl Proxy {
-    /// Before the server of this URL; with the URL that leads through it.
+    /// Starts a proxy in front of the server of this URL, and returns the URL through the proxy.
     pub(crate) async fn before(url: &str) -> (Self, String) {
         let server = url.rsplit_once('/').unwrap().0.rsplit_once('@').unwrap().1;
         let proxy = Self::to(server.parse().unwrap()).await;
@@ -54,7 +55,7 @@ impl Proxy {
         tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                // While the server is away nobody gets through.
+                // While the server is down, connections are closed.
                 let Ok(server) = TcpStream::connect(server).await else { continue };
                 let (order, orders) = mpsc::unbounded_channel();
                 there.lock().unwrap().push(order);
@@ -65,18 +66,18 @@ impl Proxy {
         proxy
     }
 
-    /// From now on nothing comes through what is connected; what connects later is passed on.
+    /// From now on the open connections pass nothing; later connections are forwarded.
     pub(crate) fn swallow(&self) {
         self.order(|| Order::Swallow);
     }
 
-    /// Breaks what is connected; what connects later is passed on.
+    /// Breaks the open connections; later connections are forwarded.
     pub(crate) fn cut(&self) {
         self.order(|| Order::Break);
     }
 
-    /// Says this to the server over everything that is connected, once it is at rest, and behind the backs of the
-    /// clients. How often.
+    /// Sends this statement to the server over every open connection, once it is idle, without the knowledge
+    /// of the clients. Returns the number of connections that did.
     pub(crate) async fn say(&self, sql: &'static str) -> usize {
         let mut said = Vec::new();
         self.order(|| {
@@ -86,7 +87,7 @@ impl Proxy {
         });
         let mut count = 0;
         for told in said {
-            // Who is gone says nothing.
+            // A closed connection sends nothing.
             count += usize::from(told.await.is_ok());
         }
         count
@@ -96,18 +97,18 @@ impl Proxy {
         self.there.lock().unwrap().retain(|wire| wire.send(make()).is_ok());
     }
 
-    /// Strikes the commit of the next transaction in which these words go to the server: once.
+    /// Disturbs the commit of the next transaction that sends these words to the server: once.
     pub(crate) fn strike(&self, words: &str, commit: Commit) {
         *self.struck.lock().unwrap() = Some((words.to_owned(), commit));
     }
 
-    /// Whether that has come to pass.
+    /// Whether the commit was disturbed.
     pub(crate) fn has_struck(&self) -> bool {
         self.struck.lock().unwrap().is_none()
     }
 }
 
-/// How a wire ends that does not end by itself.
+/// The end of a connection that neither side closes.
 enum Fate {
     Break,
     Silence,
@@ -117,9 +118,9 @@ struct Wire {
     client: TcpStream,
     server: TcpStream,
     struck: Arc<Mutex<Option<(String, Commit)>>>,
-    /// What the client has said since its last commit.
+    /// The bytes from the client since its last commit or rollback.
     said: Vec<u8>,
-    /// Whether the server has answered all that it was asked.
+    /// Whether the server has answered every request.
     at_rest: bool,
 }
 
@@ -132,12 +133,12 @@ impl Wire {
                     end.set_zero_linger().unwrap();
                 }
             }
-            // Both ends stay open, and neither hears of the other again.
+            // Both ends stay open, and neither receives anything more.
             Err(Some(Fate::Silence)) => std::future::pending().await,
         }
     }
 
-    /// Passes bytes on until an end is gone, or until what is to become of it is known.
+    /// Forwards bytes until one end is closed, or until the fate of the connection is known.
     async fn until_fate(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) -> Result<(), Option<Fate>> {
         let gone = |_| None;
         let (mut up, mut down) = (vec![0; 16 << 10], vec![0; 16 << 10]);
@@ -170,7 +171,7 @@ impl Wire {
         }
     }
 
-    /// Sends on what the client says; a commit only as it is meant to fare.
+    /// Forwards the client's bytes; a commit meets its fate.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), Option<Fate>> {
         self.at_rest = false;
         self.said.extend_from_slice(bytes);
@@ -196,7 +197,7 @@ impl Wire {
         Some(commit)
     }
 
-    /// Says something to the server that the client knows nothing of.
+    /// Sends a statement to the server without the knowledge of the client.
     async fn say(&mut self, sql: &str) -> std::io::Result<()> {
         let length = u32::try_from(sql.len() + 5).unwrap();
         let message = [b"Q", &length.to_be_bytes()[..], sql.as_bytes(), b"\0"].concat();
@@ -204,7 +205,7 @@ impl Wire {
         self.answer().await
     }
 
-    /// Reads, and keeps, one answer of the server: its last message says that it is ready for the next.
+    /// Reads one response of the server up to its `ReadyForQuery`, and does not forward it.
     async fn answer(&mut self) -> std::io::Result<()> {
         let (mut all, mut read) = (Vec::new(), [0; 1 << 10]);
         while !is_ready(&all) {
@@ -218,7 +219,7 @@ impl Wire {
     }
 }
 
-/// Whether the last message of these is that the server is ready for the next question.
+/// Whether the last message is an idle `ReadyForQuery`.
 fn is_ready(answers: &[u8]) -> bool {
     answers.rchunks(6).next().is_some_and(|last| last.starts_with(b"Z\0\0\0\x05"))
 }

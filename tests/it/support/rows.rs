@@ -1,4 +1,4 @@
-//! The rows of a server's database, read beside it.
+//! The rows of a server's database, read on a separate connection.
 
 use super::eventually;
 use sea_orm::{
@@ -6,10 +6,10 @@ use sea_orm::{
 };
 use serde_json::Value;
 
-/// The sessions of this database that wait for a lock; a transaction sees them as they were when it first looked.
+/// The sessions of this database that wait for a lock. A transaction sees a snapshot from its first read.
 const LOCK_WAITS: &str = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-/// A connection of one's own to a server's database.
+/// A separate connection to a server's database.
 #[derive(Debug)]
 pub(crate) struct Rows(DatabaseConnection);
 
@@ -17,12 +17,12 @@ impl Rows {
     pub(crate) async fn open(url: &str) -> Self {
         let mut options = ConnectOptions::new(url);
         options.max_connections(1).sqlx_logging(false);
-        // A pooler may be between.
+        // A pooler may be in between.
         options.map_sqlx_postgres_opts(|postgres| postgres.extra_float_digits(None));
         Self(Database::connect(options).await.unwrap())
     }
 
-    /// Closes the connection, for what may not have another beside it.
+    /// Closes the connection, for commands that allow no other connection.
     pub(crate) async fn close(self) {
         self.0.close().await.unwrap();
     }
@@ -31,8 +31,8 @@ impl Rows {
         self.0.get_database_backend() == sea_orm::DbBackend::Postgres
     }
 
-    /// The rows of a query. On Postgres events get their numbers a moment after they are committed: whoever looks at
-    /// all of a row does not look at those.
+    /// The rows of a query. On Postgres events get their numbers shortly after their commit, so the rows of
+    /// `SELECT * FROM events` omit the number.
     pub(crate) async fn all(&self, sql: &str) -> Vec<Value> {
         let statement = Statement::from_string(self.0.get_database_backend(), sql);
         let mut found = JsonValue::find_by_statement(statement).all(&self.0).await.unwrap();
@@ -44,20 +44,21 @@ impl Rows {
         found
     }
 
-    /// How many rows there are of what stands behind `FROM`.
+    /// The number of rows of this `FROM` clause.
     pub(crate) async fn count(&self, from: &str) -> i64 {
         let sql = format!("SELECT count(*) FROM {from}");
         let statement = Statement::from_string(self.0.get_database_backend(), sql);
         self.0.query_one_raw(statement).await.unwrap().unwrap().try_get_by_index(0).unwrap()
     }
 
-    /// A statement that changes rows, as a hand at a prompt would. The error's text, if it is refused.
+    /// Executes a statement that changes rows, as an operator at a prompt would. Returns the error's text if
+    /// the statement is refused.
     pub(crate) async fn change(&self, sql: &str) -> Result<u64, String> {
         let done = self.0.execute_unprepared(sql).await;
         done.map(|result| result.rows_affected()).map_err(|error| error.to_string())
     }
 
-    /// Takes away what keeps the rows of this table from being changed.
+    /// Drops the triggers that guard the rows of this table.
     pub(crate) async fn drop_guards(&self, table: &str) {
         if self.is_postgres() {
             self.change(&format!("ALTER TABLE {table} DISABLE TRIGGER USER")).await.unwrap();
@@ -70,13 +71,13 @@ impl Rows {
         }
     }
 
-    /// Waits until somebody waits for a lock in this database, which is on Postgres.
+    /// Waits until a session waits for a lock in this database, which is on Postgres.
     pub(crate) async fn somebody_waits_for_a_lock(&self) {
         let waits = async || (self.count(LOCK_WAITS).await > 0).then_some(());
         eventually("somebody waits for a lock", waits).await;
     }
 
-    /// Waits until nobody does.
+    /// Waits until no session waits for a lock.
     pub(crate) async fn nobody_waits_for_a_lock(&self) {
         let waits = async || (self.count(LOCK_WAITS).await == 0).then_some(());
         eventually("nobody waits for a lock", waits).await;

@@ -1,4 +1,4 @@
-//! A server in this process, with tools and a model that a test brings.
+//! A server in this process, with the tools and the model of a test.
 
 use super::{Client, Ended, Ledger, Rows, Scene, holdpoint, postgres_if_chosen, probes};
 use holdpoint::app::{App, Deadlines, configured_model};
@@ -24,7 +24,7 @@ pub(crate) fn sqlite(dir: &TempDir) -> String {
     format!("sqlite://{}/holdpoint.db", dir.path().display())
 }
 
-/// A request of an endpoint in this process, over a connection from there, to a name of this machine.
+/// A request to an endpoint in this process, from this peer, with the host name `localhost`.
 pub(crate) fn asked_from(peer: &RemoteAddr, method: Method, path: &str) -> Request {
     let head = poem::http::Request::builder().method(method).uri(path).header("host", "localhost").body(());
     let (head, ()) = head.unwrap().into_parts();
@@ -32,8 +32,8 @@ pub(crate) fn asked_from(peer: &RemoteAddr, method: Method, path: &str) -> Reque
     Request::from_parts(head, Body::empty())
 }
 
-/// A server in this process, whose model is the scene unless the configuration names another. Dropping it leaves
-/// its runtime to end it.
+/// A server in this process. Its model is the scene unless the configuration names another. After a drop its
+/// runtime stops the server.
 pub(crate) struct Embedded {
     pub(crate) client: Client,
     pub(crate) scene: Scene,
@@ -45,17 +45,17 @@ pub(crate) struct Embedded {
     url: String,
 }
 
-/// A configuration with a database of its own.
+/// A configuration with its own database.
 pub(crate) fn config(dir: &TempDir) -> Config {
     let mut config = Config::default();
     config.database.url = sqlite(dir).into();
     config.server.bind = SocketAddr::from(([127, 0, 0, 1], 0));
-    // Most tools of these tests do not stop when they are asked to.
+    // Most tools of these tests ignore a cancellation.
     config.tools.cancel_grace = Duration::from_millis(50);
     config
 }
 
-/// What a server is built of.
+/// The parts of a server.
 struct Parts<H> {
     config: Config,
     deadlines: Deadlines,
@@ -68,17 +68,17 @@ impl Embedded {
         Self::with(|_| {}).await
     }
 
-    /// On SQLite, whatever the others stand on: for what is said to it in its own words.
+    /// On SQLite, regardless of the chosen database: for tests that send SQLite's own SQL.
     pub(crate) async fn on_sqlite(dir: &TempDir) -> Self {
         Self::with(|config| config.database.url = sqlite(dir).into()).await
     }
 
-    /// With the configuration changed so.
+    /// With this change to the configuration.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
         Box::pin(Self::hurried(|_| {}, change)).await
     }
 
-    /// The same, with deadlines for clients that a test can wait for.
+    /// The same, with client deadlines that are short enough for a test.
     pub(crate) async fn hurried(
         hurry: impl FnOnce(&mut Deadlines),
         change: impl FnOnce(&mut Config),
@@ -88,7 +88,7 @@ impl Embedded {
         Box::pin(Self::begun(deadlines, change, Deferred)).await
     }
 
-    /// With this approval handler, and the configuration changed so.
+    /// With this approval handler, and this change to the configuration.
     pub(crate) async fn asking(handler: impl ApprovalHandler, change: impl FnOnce(&mut Config)) -> Self {
         Box::pin(Self::begun(Deadlines::default(), change, handler)).await
     }
@@ -110,12 +110,12 @@ impl Embedded {
         Box::pin(Self::serve(dir, parts, Scene::new(), ledger)).await
     }
 
-    /// Stops the server and starts it again on the same rows, with these tools: a deploy.
+    /// Restarts the server on the same rows with these tools: a deploy.
     pub(crate) async fn redeploy(self, tools: ToolRegistry) -> Self {
         self.redeploy_with(tools, |_| {}).await
     }
 
-    /// The same, with the configuration changed so.
+    /// The same, with this change to the configuration.
     pub(crate) async fn redeploy_with(self, tools: ToolRegistry, change: impl FnOnce(&mut Config)) -> Self {
         Box::pin(self.redeploy_asking(Deferred, tools, change)).await
     }
@@ -150,33 +150,33 @@ impl Embedded {
         let (stop, stopped) = oneshot::channel();
         #[expect(clippy::disallowed_methods, reason = "the test holds the handle and waits for it")]
         let served = tokio::spawn(async move {
-            // A sender that is dropped means to stop as well.
+            // A dropped sender stops the server too.
             app.serve(listener, async { drop(stopped.await) }).await.unwrap();
         });
         let rows = Rows::open(&url).await;
         Self { client, scene, ledger, rows, stop: Some(stop), served, dir, url }
     }
 
-    /// Stops the server as an operator would, and waits for it.
+    /// Stops the server as an operator would, and waits for its end.
     pub(crate) async fn end(&mut self) {
         if self.stop.take().is_some() {
             (&mut self.served).await.unwrap();
         }
     }
 
-    /// Runs the server's own binary beside it, as an operator does.
+    /// Runs the server's own binary on its database, as an operator does.
     pub(crate) fn operate(&self, args: &[&str]) -> Ended {
         Ended::of(holdpoint(self.dir.path(), &self.url, args).output().unwrap())
     }
 
-    /// A thread in which the model has asked for one call of this tool, and the call's id.
+    /// A thread in which the model has requested one call of this tool, and the call's id.
     pub(crate) async fn held(&self, tool: &str, note: &str) -> (String, String) {
         let thread = self.client.thread().await;
         let call = self.hold_in(&thread, tool, note).await;
         (thread, call)
     }
 
-    /// Has the model ask for one call of this tool in the thread; the call's id.
+    /// Has the model request one call of this tool in the thread, and returns the call's id.
     pub(crate) async fn hold_in(&self, thread: &str, tool: &str, note: &str) -> String {
         let arguments = serde_json::json!({ "note": note });
         self.scene.calls(&[super::call(&format!("p-{note}"), tool, &arguments)]);
@@ -186,8 +186,8 @@ impl Embedded {
         pending[0].clone()
     }
 
-    /// A yes that is committed and that nobody has acted on, as a process leaves it that dies there. The times are
-    /// SQL.
+    /// Commits an approval without starting the call, as a process leaves it that dies right after the
+    /// commit. The times are SQL.
     pub(crate) async fn commit_yes(&self, id: &str, decided_at: &str, start_deadline: &str) {
         let hash = self.client.call(id).await["input_hash"].as_str().unwrap().to_owned();
         let yes = format!(

@@ -10,14 +10,14 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-/// How long a server may be silent that has something to say.
+/// The time within which a server has to send data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An open socket.
 pub(crate) struct Socket(pub(crate) WebSocketStream<TcpStream>);
 
 impl Socket {
-    /// Opens one at this path with these headers; else the status of the refusal.
+    /// Opens a socket at this path with these headers, or returns the status of the refusal.
     pub(crate) async fn open(
         client: &Client,
         path: &str,
@@ -40,7 +40,7 @@ impl Socket {
         self.0.send(Message::text(text)).await.unwrap();
     }
 
-    /// The next text; the code of a farewell; `None` if it broke off.
+    /// The next text, or the code of a close frame; `None` after a break.
     pub(crate) async fn next(&mut self) -> Option<Result<Value, u16>> {
         loop {
             let message = timeout(PATIENCE, self.0.next()).await.expect("the server says something");
@@ -52,13 +52,13 @@ impl Socket {
         }
     }
 
-    /// Sends this and gives its answer; what happens meanwhile is let pass.
+    /// Sends this decision and returns its answer; other messages are skipped.
     pub(crate) async fn ask(&mut self, id: &Value, decide: &Value) -> (u64, Value) {
         self.send(&json!({ "id": id, "decide": decide }).to_string()).await;
         self.answer(id).await
     }
 
-    /// The answer to this.
+    /// The answer to this id.
     pub(crate) async fn answer(&mut self, id: &Value) -> (u64, Value) {
         loop {
             let said = self.next().await.unwrap().unwrap();

@@ -1,23 +1,23 @@
-//! A reader of Server-Sent Events (HTML, 9.2), which keeps what a browser keeps.
+//! A reader of Server-Sent Events (HTML, 9.2), with the state of a browser.
 
 use super::Client;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a server may be silent that has something to say.
+/// The time within which a server has to send data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stream of events.
 pub(crate) struct Sse {
     response: reqwest::Response,
     raw: String,
-    /// What a browser would send after a cut.
+    /// The id that a browser would send after a disconnect.
     pub(crate) last_event_id: Option<String>,
 }
 
 impl Sse {
-    /// Reads from this path, behind this event.
+    /// Reads from this path, after this event.
     pub(crate) async fn behind(client: &Client, path: &str, last: Option<&str>) -> Self {
         let mut request = client.http.get(client.url(path)).header("accept", "text/event-stream");
         if let Some(last) = last {
@@ -59,7 +59,7 @@ impl Sse {
         }
     }
 
-    /// So many more events.
+    /// The next events, this number of them.
     pub(crate) async fn take(&mut self, many: usize) -> Vec<Value> {
         let mut all = Vec::new();
         while all.len() < many {
@@ -68,7 +68,7 @@ impl Sse {
         all
     }
 
-    /// What happens up to the first event of this type.
+    /// The events up to the first of this type.
     pub(crate) async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut all: Vec<Value> = Vec::new();
         while all.last().is_none_or(|event| event["type"] != kind) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) ok: bool,
@@ -31,14 +31,14 @@ impl Ended {
         Self { ok: output.status.success(), stdout, stderr }
     }
 
-    /// What it printed, where it went well.
+    /// The stdout of a command that succeeded.
     #[track_caller]
     pub(crate) fn said(self) -> String {
         assert!(self.ok, "{self:?}");
         self.stdout
     }
 
-    /// It did not go well, and these words say why.
+    /// Asserts that the command failed with these words on stderr.
     #[track_caller]
     pub(crate) fn refused_for(&self, why: &str) {
         assert!(!self.ok && self.stderr.contains(why), "{why}: {self:?}");
@@ -46,7 +46,7 @@ impl Ended {
     }
 }
 
-/// A terminal at which a test sits: it types, and sees what is shown, its own typing included.
+/// A terminal for a test, with input and screen. The screen echoes the input.
 pub(crate) struct Pty {
     keyboard: File,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -62,7 +62,7 @@ impl Pty {
         let seen = shown.clone();
         std::thread::spawn(move || {
             let mut piece = [0; 1024];
-            // It is an error once no process has the other end.
+            // The read fails once no process has the other end.
             while let Ok(length @ 1..) = screen.read(&mut piece) {
                 seen.lock().unwrap().extend_from_slice(&piece[..length]);
             }
@@ -70,7 +70,7 @@ impl Pty {
         Self { keyboard, shown }
     }
 
-    /// The other end, which a process has.
+    /// The other end, for a process.
     pub(super) fn end(&self) -> OwnedFd {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         ioctl_tiocgptpeer(&self.keyboard, flags).unwrap()
@@ -84,7 +84,7 @@ impl Pty {
         String::from_utf8(self.shown.lock().unwrap().clone()).unwrap()
     }
 
-    /// Comes back once this is shown so often.
+    /// Waits until this text is shown this many times.
     pub(crate) async fn shows(&self, text: &str, times: usize) {
         eventually(text, async || (self.shown().matches(text).count() >= times).then_some(())).await;
     }

@@ -1,4 +1,4 @@
-//! Tickets as the server makes them: what one says, in base64url, and its HMAC-SHA256.
+//! Tickets as the server makes them: the content in base64url, and its HMAC-SHA256.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,13 +6,13 @@ use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::Sha256;
 
-/// What this ticket says.
+/// The content of this ticket.
 pub(crate) fn content(ticket: &str) -> Value {
     let (content, _) = ticket.split_once('.').unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(content).unwrap()).unwrap()
 }
 
-/// A ticket that says this, signed with this key.
+/// A ticket with this content, signed with this key.
 pub(crate) fn signed(content: &Value, key: &str) -> String {
     let content = URL_SAFE_NO_PAD.encode(content.to_string());
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Tokens of an issuer who shares a secret with the server, and a configuration that believes them.
+//! Tokens of an issuer that shares a secret with the server, and a configuration that trusts it.
 
 use holdpoint::config::{AuthMode, Config};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -10,7 +10,7 @@ pub(crate) const SECRET: &str = "a secret that only these tests know";
 pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const AUDIENCE: &str = "holdpoint";
 
-/// Has the server know its callers by tokens signed with [`SECRET`].
+/// Configures the server to authenticate callers by tokens signed with [`SECRET`].
 pub(crate) fn with_tokens(config: &mut Config) {
     config.auth.mode = AuthMode::Jwt;
     config.auth.secret = Some(SECRET.into());
@@ -18,7 +18,7 @@ pub(crate) fn with_tokens(config: &mut Config) {
     config.auth.audience = Some(AUDIENCE.to_owned());
 }
 
-/// The same for a server that is a process of its own.
+/// The same for a server process.
 pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("HOLDPOINT_AUTH__MODE", "jwt"),
     ("HOLDPOINT_AUTH__SECRET", SECRET),
@@ -26,24 +26,24 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("HOLDPOINT_AUTH__AUDIENCE", AUDIENCE),
 ];
 
-/// A token for this user, good for an hour.
+/// A token for this user, valid for an hour.
 pub(crate) fn token(tenant: &str, user: &str, roles: &[&str]) -> String {
     signed(&claims(tenant, user, roles))
 }
 
-/// A token with these claims, and no others.
+/// A token with exactly these claims.
 pub(crate) fn signed(claims: &Value) -> String {
     let key = EncodingKey::from_secret(SECRET.as_bytes());
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
 }
 
-/// What a token for this user claims.
+/// The claims of a token for this user.
 pub(crate) fn claims(tenant: &str, user: &str, roles: &[&str]) -> Value {
     json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": user, "tenant": tenant, "roles": roles,
             "iat": now(), "exp": now() + 3600 })
 }
 
-/// What a token claims, with these claims in place of its own; `null` leaves one out.
+/// Claims with these changes; `null` removes a claim.
 pub(crate) fn changed(mut claims: Value, changes: &Value) -> Value {
     let fields: &mut Map<String, Value> = claims.as_object_mut().unwrap();
     for (name, value) in changes.as_object().unwrap() {

@@ -1,14 +1,14 @@
-//! Tools that write down what they do, wait to be let go, fail and break.
+//! Tools that record their executions, wait for a release, fail and panic.
 
 use holdpoint::tools::{Permit, Tool, ToolError, ToolRegistry};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
-/// What really happened: one line for each execution.
+/// The actual effects: one line for each execution.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     lines: Arc<Mutex<Vec<String>>>,
-    /// `wait_for_me` runs on once for each permit here.
+    /// `wait_for_me` continues once for each permit here.
     pub(crate) go: Arc<Semaphore>,
     /// One permit for each execution that has begun.
     pub(crate) begun: Arc<Semaphore>,
@@ -116,10 +116,10 @@ harmless!(Tidy, "tidy", hil: false, idempotent: true);
 harmless!(RestockOnce, "restock", hil: true, idempotent: false);
 harmless!(TidyWhenAllowed, "tidy", hil: true, idempotent: true);
 
-/// A note with which `restock` and `tidy` fail when they are begun again.
+/// A note with which `restock` and `tidy` fail when they are retried.
 pub(crate) const SPOILT: &str = "spoilt";
 
-/// After a deploy by which `restock` may be begun only once, and `tidy` asks.
+/// The tools after a deploy: `restock` may no longer be retried, and `tidy` requires an approval.
 pub(crate) fn stricter(ledger: &Ledger) -> ToolRegistry {
     let mut registry = ToolRegistry::new();
     registry.register(RestockOnce(ledger.clone())).unwrap();
@@ -127,8 +127,9 @@ pub(crate) fn stricter(ledger: &Ledger) -> ToolRegistry {
     registry
 }
 
-/// All probes: `look`, `dawdle` and `tidy` run by themselves; the others ask. `dawdle`, `wait_for_me`, `restock` and
-/// `tidy` wait to be let go; of these `restock` and `tidy` may be begun again. `mumble` gives a text with U+0000.
+/// All probes. `look`, `dawdle` and `tidy` run without an approval; the others require one. `dawdle`,
+/// `wait_for_me`, `restock` and `tidy` wait for a release; `restock` and `tidy` may be retried. `mumble`
+/// returns a text with U+0000.
 pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     let mut registry = ToolRegistry::new();
     registry.register(Look(ledger.clone())).unwrap();
@@ -143,7 +144,7 @@ pub(crate) fn probes(ledger: &Ledger) -> ToolRegistry {
     registry
 }
 
-/// What `pay` takes after a deploy that changed it.
+/// The input of `pay` after a deploy that changed it.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Payment {
@@ -168,7 +169,7 @@ impl Tool for ChangedPay {
     }
 }
 
-/// What `weigh` takes.
+/// The input of `weigh`.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Weight {
@@ -176,7 +177,7 @@ pub(crate) struct Weight {
     pub(crate) amount: serde_json::Number,
 }
 
-/// A tool that asks, and takes a number.
+/// A tool that requires an approval, and takes a number.
 pub(crate) struct Weigh(pub Ledger);
 
 impl Tool for Weigh {
@@ -192,7 +193,7 @@ impl Tool for Weigh {
     }
 }
 
-/// What `count` takes.
+/// The input of `count`.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Span {
@@ -200,7 +201,7 @@ pub(crate) struct Span {
     pub(crate) to: u64,
 }
 
-/// A tool that asks, and takes a 64-bit integer.
+/// A tool that requires an approval, and takes a 64-bit integer.
 pub(crate) struct Count(pub Ledger);
 
 impl Tool for Count {

@@ -1,4 +1,4 @@
-//! Pages of AI SDK 5 to 7: what they post, and what they read.
+//! Pages of AI SDK 5 to 7: their posts, and the streams they read.
 
 use super::Client;
 use reqwest::header::HeaderMap;
@@ -16,7 +16,7 @@ pub(crate) struct UiTurn {
 }
 
 impl UiTurn {
-    /// The turn with this body. A stream has to end with `[DONE]`.
+    /// Parses a turn from its body. A stream has to end with `[DONE]`.
     pub(crate) fn of(status: u16, headers: HeaderMap, raw: String) -> Self {
         let mut chunks = Vec::new();
         if status == 200 {
@@ -29,7 +29,7 @@ impl UiTurn {
         Self { status, headers, raw, chunks }
     }
 
-    /// The types of the chunks, those that follow each other as one.
+    /// The types of the chunks; consecutive chunks of a type are one.
     pub(crate) fn kinds(&self) -> Vec<&str> {
         let mut kinds: Vec<_> = self.chunks.iter().map(|chunk| chunk["type"].as_str().unwrap()).collect();
         kinds.dedup();
@@ -47,17 +47,17 @@ impl UiTurn {
         all[0]
     }
 
-    /// The words.
+    /// The text of the turn.
     pub(crate) fn text(&self) -> String {
         self.all("text-delta").iter().map(|chunk| chunk["delta"].as_str().unwrap()).collect()
     }
 
-    /// The message that is written.
+    /// The id of the message that the turn writes.
     pub(crate) fn message_id(&self) -> &str {
         self.one("start")["messageId"].as_str().unwrap()
     }
 
-    /// The ids of the calls that a person is asked about: by a request, or in 5 by a data part.
+    /// The ids of the pending calls: in approval requests, or in 5 in data parts.
     pub(crate) fn pending(&self) -> Vec<String> {
         let asked = self.chunks.iter().filter_map(|chunk| match chunk["type"].as_str().unwrap() {
             "tool-approval-request" => Some(&chunk["toolCallId"]),
@@ -67,12 +67,12 @@ impl UiTurn {
         asked.map(|id| id.as_str().unwrap().to_owned()).collect()
     }
 
-    /// The failure that it tells.
+    /// The error text of the turn.
     pub(crate) fn error(&self) -> Option<&str> {
         self.all("error").first().map(|chunk| chunk["errorText"].as_str().unwrap())
     }
 
-    /// The status and the code of the one error shape, where the turn was refused.
+    /// The status and the error code of a refused turn.
     pub(crate) fn refused(&self) -> (u16, String) {
         let body: Value = serde_json::from_str(&self.raw).unwrap_or_default();
         (self.status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
@@ -80,7 +80,7 @@ impl UiTurn {
 }
 
 impl Client {
-    /// One turn of the thread that the body names.
+    /// Runs one turn of the thread that the body names.
     pub(crate) async fn ui_turn(&self, body: &Value) -> UiTurn {
         self.read_ui(self.http.post(self.url("/qa/chat_streamed")).json(body)).await
     }
@@ -91,7 +91,7 @@ impl Client {
         self.read_ui(request.header("x-stream-protocol", dialect)).await
     }
 
-    /// One turn of this thread.
+    /// Runs one turn of this thread.
     pub(crate) async fn ui_turn_in(&self, thread: &str, body: &Value) -> UiTurn {
         self.read_ui(self.http.post(self.url(&format!("/qa/chat_streamed/{thread}"))).json(body)).await
     }
@@ -117,24 +117,25 @@ pub(crate) fn ui_assistant(id: &str, parts: &Value) -> Value {
     json!({ "id": id, "role": "assistant", "parts": parts })
 }
 
-/// A call to which a person said yes or no on the page. There is more in such a part; nothing but this is read.
+/// A call that a person approved or rejected on the page. Such a part has more fields; the server reads only
+/// these.
 pub(crate) fn ui_answer(call: &str, tool: &str, approved: bool) -> Value {
     json!({ "type": format!("tool-{tool}"), "toolCallId": call, "state": "approval-responded",
             "approval": { "id": call, "approved": approved } })
 }
 
-/// What such a page posts: a new message, which is the last.
+/// The post of such a page with a new message, which is the last.
 pub(crate) fn ui_submit(chat: &str, messages: &[Value]) -> Value {
     json!({ "id": chat, "messages": messages, "trigger": "submit-message" })
 }
 
-/// The same, to edit the user message by this id, or to go on with the assistant's.
+/// The post that edits the user message with this id, or resumes the assistant's.
 pub(crate) fn ui_submit_at(chat: &str, messages: &[Value], message: &str) -> Value {
     json!({ "id": chat, "messages": messages, "trigger": "submit-message", "messageId": message })
 }
 
-/// The body of a request as a real page posted it: `tests/wire/golden`. The names that it gave, as the recording has
-/// them, are put in place of others.
+/// The body of a request that a real page posted: `tests/wire/golden`. The recorded ids are replaced by these
+/// names.
 pub(crate) fn recorded(recording: &str, names: &[(&str, &str)]) -> Value {
     let path = format!("tests/wire/golden/{recording}.request.json");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);

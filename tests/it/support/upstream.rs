@@ -1,4 +1,4 @@
-//! A model's server as those see it who ask it: it reads every request before anybody answers.
+//! A model server that validates and records every request before it is answered.
 
 use super::{Conversation, conversation, valid_request};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     pub(crate) raw: Bytes,
     pub(crate) body: Value,
-    /// What was answered, once it was.
+    /// The status of the response, once it was sent.
     pub(crate) status: Option<u16>,
 }
 
@@ -38,8 +38,8 @@ impl Asked {
 
 type Answering = Arc<dyn Fn(Asked) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// A server that keeps what it was asked, and refuses what no provider would take. Whoever starts one has to
-/// `finish` it: only then is it known that nothing was refused unseen.
+/// A server that records its requests, and refuses invalid ones as a provider would. It has to be ended with
+/// `finish`, which checks that no request was refused unnoticed.
 pub(crate) struct Upstream {
     pub(crate) base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -68,7 +68,7 @@ impl Upstream {
                 tokio::spawn(async move {
                     let service = hyper::service::service_fn(service);
                     let builder = auto::Builder::new(TokioExecutor::new());
-                    // Who breaks off is seen by what it was asked.
+                    // A connection that breaks is noticed in the recorded requests.
                     let _ended = builder.serve_connection(TokioIo::new(socket), service).await;
                 });
             }
@@ -76,7 +76,7 @@ impl Upstream {
         Self { base: format!("http://{address}"), asked, finished: false }
     }
 
-    /// Every request so far, oldest first; each was one that a provider takes.
+    /// Every request so far, oldest first; each was valid.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         let asked = self.asked.lock().unwrap().clone();
         for Asked { path, body, .. } in &asked {
@@ -85,7 +85,7 @@ impl Upstream {
         asked
     }
 
-    /// Every request there was, of which just these, by their place, were not answered with 200.
+    /// Every request. Only those at these indices were not answered with 200.
     pub(crate) fn finish(mut self, refused: &[(usize, u16)]) -> Vec<Asked> {
         self.finished = true;
         let asked = self.asked();
@@ -120,7 +120,7 @@ async fn pass(mut request: Request, answer: Answering, kept: Arc<Mutex<Vec<Asked
     response
 }
 
-/// As providers refuse what they cannot read.
+/// A provider's refusal of an invalid request.
 pub(crate) fn refuse(wrong: String) -> Response {
     let error = serde_json::json!({ "error": { "type": "invalid_request_error", "message": wrong } });
     (StatusCode::BAD_REQUEST, error.to_string()).into_response()

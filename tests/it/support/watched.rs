@@ -1,6 +1,6 @@
-//! A server with the probes that is a process of its own, and of which all is kept that it prints.
+//! A server process with the probes, whose whole output is captured.
 //!
-//! The server is this very binary: the server's own has no tool that breaks.
+//! The server is this test binary: the server's own binary has no tool that panics.
 
 use super::{Count, Ledger, Process, Rows, Upstream, postgres_if_chosen, probes, serve, token};
 use futures::FutureExt;
@@ -16,10 +16,11 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Set for the child only. Not `HOLDPOINT_…`: the server refuses to start on a variable of that kind it does not know.
+/// Set in the child only. Its name does not begin with `HOLDPOINT_`, because the server refuses to start with
+/// unknown variables of that prefix.
 const CHILD: &str = "CHILD_WATCHED_SERVER";
 
-/// Not a test: the server.
+/// Not a test: the server process.
 #[test]
 #[ignore = "serves until it is stopped; `Watched` starts it"]
 fn child_server() {
@@ -47,7 +48,7 @@ fn child_server() {
     });
 }
 
-/// The server, the server of its model, and where it lives.
+/// The server, its model server, its folder and its database.
 pub(crate) struct Watched {
     pub(crate) server: Process,
     upstream: Upstream,
@@ -55,11 +56,11 @@ pub(crate) struct Watched {
     _dir: TempDir,
 }
 
-/// The key that the model's server is asked with.
+/// The API key of the model server.
 pub(crate) const MODEL_KEY: &str = "sk-canary-8c1f0e5b";
 
 impl Watched {
-    /// A server that takes tokens, with these settings more.
+    /// Starts a server that accepts tokens, with these additional settings.
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let database = postgres_if_chosen().await.unwrap_or_else(|| serve::sqlite(&dir));
@@ -95,7 +96,7 @@ impl Watched {
         Rows::open(&self.database).await
     }
 
-    /// Stops it; all that it printed.
+    /// Stops the server; returns its whole output.
     pub(crate) fn finish(self) -> String {
         let said = self.server.finish();
         let asked = self.upstream.asked();
@@ -106,7 +107,8 @@ impl Watched {
     }
 }
 
-/// What the model's server says to the last message: `call <tool> <note>`, `refuse` and `garble` are understood.
+/// The model server's response to the last message: it understands `call <tool> <note>`, `refuse` and
+/// `garble`.
 fn answer(last: &Value, key: &str) -> Response {
     let words = last["content"].as_str().unwrap_or_default();
     let choice = |delta: Value, reason: Option<&str>| {

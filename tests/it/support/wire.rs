@@ -1,9 +1,9 @@
-//! What models say on each wire: whole and well-formed, so that a test breaks just what it is about.
+//! Answers of models on each wire: complete and well-formed, so that a test breaks only what it is about.
 
 use super::{Entry, conversation};
 use serde_json::{Value, json};
 
-/// A way to talk to a model's server.
+/// A protocol of a model server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
     Chat,
@@ -13,13 +13,13 @@ pub(crate) enum Wire {
     Ollama,
 }
 
-/// Why an answer ends.
+/// The reason for the end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     Stop,
     Calls,
     Length,
-    /// The provider does not let it pass.
+    /// The provider filtered the answer.
     Filtered,
 }
 
@@ -34,7 +34,7 @@ impl Wire {
         }
     }
 
-    /// What a base URL has behind the host.
+    /// The path of the base URL.
     pub(crate) fn base_path(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Anthropic => "/v1",
@@ -51,12 +51,12 @@ impl Wire {
         if self.is_sse() { "text/event-stream" } else { "application/x-ndjson" }
     }
 
-    /// Whether arguments come as text, in pieces; elsewhere they are a part of the event.
+    /// Whether arguments are streamed as text deltas; on the other wires they are a part of the event.
     pub(crate) fn writes_arguments(self) -> bool {
         matches!(self, Self::Chat | Self::Responses | Self::Anthropic)
     }
 
-    /// One event with this data, as it is on the wire.
+    /// One event with this data, as bytes on the wire.
     pub(crate) fn frame(self, data: &str) -> String {
         let named = matches!(self, Self::Responses | Self::Anthropic);
         let name = data.strip_prefix(r#"{"type":""#).and_then(|rest| rest.split('"').next());
@@ -67,7 +67,7 @@ impl Wire {
         }
     }
 
-    /// The data of an event that says that the server failed; overloaded or for good.
+    /// The data of an error event: overloaded, or a permanent failure.
     pub(crate) fn error(self, overloaded: bool, words: &str) -> String {
         let error = match (self, overloaded) {
             (Self::Chat, true) => {
@@ -110,7 +110,7 @@ impl Wire {
         conversation(path, request).unwrap().said
     }
 
-    /// The answers of calls that a request tells, oldest first.
+    /// The answers to calls in a request, oldest first.
     pub(crate) fn told(self, request: &Value) -> Vec<String> {
         let answers = self.said_in(request).into_iter().filter_map(|entry| match entry {
             Entry::Answers(answers) => Some(answers),
@@ -119,7 +119,7 @@ impl Wire {
         answers.flatten().map(|answer| answer.text).collect()
     }
 
-    /// The calls that a request tells, oldest first: tool and arguments.
+    /// The calls in a request, oldest first: tool and arguments.
     pub(crate) fn calls(self, request: &Value) -> Vec<(String, Value)> {
         let calls = self.said_in(request).into_iter().filter_map(|entry| match entry {
             Entry::Calls { calls, .. } => Some(calls),
@@ -129,20 +129,20 @@ impl Wire {
     }
 }
 
-/// An answer, event by event: the data of each. What a test breaks, it breaks here.
+/// An answer as the data of its events. Tests break the answer here.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) wire: Wire,
     pub(crate) events: Vec<String>,
-    /// Items of the answer so far, calls among them.
+    /// The number of items in the answer so far, including calls.
     places: usize,
     calls: usize,
-    /// What the last event of a Responses answer repeats.
+    /// The items that the last event of a Responses answer repeats.
     items: Vec<String>,
 }
 
 impl Said {
-    /// The answer begins.
+    /// Begins an answer.
     pub(crate) fn on(wire: Wire) -> Self {
         let begin = match wire {
             Wire::Chat => {
@@ -160,17 +160,17 @@ impl Said {
         Self { wire, events, places: 0, calls: 0, items: Vec::new() }
     }
 
-    /// Words, whole answer.
+    /// A complete answer with this text.
     pub(crate) fn words_on(wire: Wire, words: &str) -> Self {
         Self::on(wire).words(&[words]).end()
     }
 
-    /// One call, whole answer.
+    /// A complete answer with one call.
     pub(crate) fn call_on(wire: Wire, id: &str, tool: &str, arguments: &[&str]) -> Self {
         Self::on(wire).call(id, tool, arguments).end()
     }
 
-    /// An event with this data.
+    /// Appends an event with this data.
     pub(crate) fn event(mut self, data: impl Into<String>) -> Self {
         self.events.push(data.into());
         self
@@ -180,12 +180,12 @@ impl Said {
         self.event(data.to_string())
     }
 
-    /// A choice with this delta.
+    /// Appends a choice with this delta.
     fn delta(self, delta: &Value) -> Self {
         self.json(&json!({ "id": "c", "object": "chat.completion.chunk", "choices": [{ "index": 0, "delta": delta }] }))
     }
 
-    /// Words, piece by piece.
+    /// Appends text, in these deltas.
     pub(crate) fn words(mut self, pieces: &[&str]) -> Self {
         let at = self.places;
         self.places += 1;
@@ -224,7 +224,7 @@ impl Said {
         }
     }
 
-    /// Thoughts, piece by piece.
+    /// Appends reasoning, in these deltas.
     pub(crate) fn thinks(mut self, pieces: &[&str]) -> Self {
         let at = self.places;
         match self.wire {
@@ -258,7 +258,7 @@ impl Said {
         }
     }
 
-    /// A page of the web that the words go back to, where the wire has that.
+    /// Appends a web source of the text, if the wire has sources.
     pub(crate) fn source(mut self, url: &str, title: Option<&str>) -> Self {
         let at = self.places;
         match self.wire {
@@ -288,7 +288,7 @@ impl Said {
         }
     }
 
-    /// A Gemini event with these parts, written as they are.
+    /// Appends a Gemini event with these parts, written as they are.
     pub(crate) fn parts(self, parts: &str) -> Self {
         self.event(format!(
             r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}},"index":0}}]}}"#
@@ -301,8 +301,8 @@ impl Said {
         self.event(done)
     }
 
-    /// A whole call, its arguments piece by piece where the wire has that. They are written as they are, JSON or
-    /// not.
+    /// Appends a complete call, with its arguments in these deltas if the wire has deltas. The arguments are
+    /// written unchanged, valid JSON or not.
     pub(crate) fn call(self, id: &str, tool: &str, arguments: &[&str]) -> Self {
         let at = self.places;
         let begun = self.begin_call(id, tool, arguments);
@@ -319,7 +319,7 @@ impl Said {
         }
     }
 
-    /// A call as far as it comes where the answer is cut off behind these pieces.
+    /// Appends the part of a call that is sent before the answer breaks off after these deltas.
     pub(crate) fn begin_call(mut self, id: &str, tool: &str, arguments: &[&str]) -> Self {
         let (at, call) = (self.places, self.calls);
         self.places += 1;
@@ -367,13 +367,13 @@ impl Said {
         }
     }
 
-    /// The answer ends well.
+    /// Ends the answer normally.
     pub(crate) fn end(self) -> Self {
         let why = if self.calls > 0 { Ending::Calls } else { Ending::Stop };
         self.ends(why)
     }
 
-    /// The answer ends so.
+    /// Ends the answer for this reason.
     pub(crate) fn ends(self, why: Ending) -> Self {
         let word = |stop, calls, length, filtered| match why {
             Ending::Stop => stop,
@@ -425,7 +425,7 @@ impl Said {
         self.events.iter().map(|data| self.wire.frame(data).into_bytes()).collect()
     }
 
-    /// The answer's bytes before the first event in which there is this, and from there on.
+    /// The answer's bytes before the first event that contains this text, and the bytes from that event on.
     pub(crate) fn split(&self, at: &str) -> (Vec<u8>, Vec<u8>) {
         let at = self.events.iter().position(|data| data.contains(at)).unwrap();
         let mut before = self.pieces();
@@ -433,7 +433,7 @@ impl Said {
         (before.concat(), behind.concat())
     }
 
-    /// The answer's bytes.
+    /// The answer as one text.
     pub(crate) fn text(&self) -> String {
         self.events.iter().map(|data| self.wire.frame(data)).collect()
     }

@@ -1,4 +1,5 @@
-//! Pages in browsers: which may call, what they are told, and what they may begin without a word.
+//! Pages in browsers: which origins may call, which CORS headers they get, and which requests they may not
+//! cause.
 
 use super::Raw;
 use crate::support::{Answer, Embedded, Scene, token};
@@ -24,8 +25,8 @@ async fn with_page(jwt: bool) -> Embedded {
     .await
 }
 
-/// What browsers go by.
-fn told(answer: &Answer) -> Vec<(String, String)> {
+/// The CORS headers of a response.
+fn cors_headers(answer: &Answer) -> Vec<(String, String)> {
     let of_cors = |name: &str| name.starts_with("access-control-");
     let headers = answer.headers.iter().filter(|(name, _)| of_cors(name.as_str()));
     headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
@@ -38,7 +39,7 @@ fn varies_by_origin(answer: &Answer) -> bool {
 }
 
 #[tokio::test]
-async fn e12_a_browser_that_asks_first_is_told_what_its_page_may_send_on_sqlite() {
+async fn e12_a_preflight_lists_the_allowed_methods_and_headers_on_sqlite() {
     for jwt in [false, true] {
         let app = with_page(jwt).await;
         let preflight = |origin: &str, path: &str| {
@@ -64,7 +65,11 @@ async fn e12_a_browser_that_asks_first_is_told_what_its_page_may_send_on_sqlite(
             assert!(varies_by_origin(&answer) && answer.header("x-request-id").is_some(), "{answer:?}");
 
             let stranger = preflight("https://evil.example", path).await;
-            assert_eq!((stranger.status, told(&stranger)), (if jwt { 401 } else { 403 }, vec![]), "{path}");
+            assert_eq!(
+                (stranger.status, cors_headers(&stranger)),
+                (if jwt { 401 } else { 403 }, vec![]),
+                "{path}"
+            );
             assert!(varies_by_origin(&stranger), "{path}");
         }
         assert_eq!(app.rows.count("threads").await, 0);
@@ -72,7 +77,7 @@ async fn e12_a_browser_that_asks_first_is_told_what_its_page_may_send_on_sqlite(
 }
 
 #[tokio::test]
-async fn e12_a_page_can_read_what_it_is_answered_failures_too_on_sqlite() {
+async fn e12_an_allowed_page_can_read_every_response_and_failure_on_sqlite() {
     let app = with_page(true).await;
     let page = app.client.as_user("acme", "ada", &[]);
     let from = |request: reqwest::RequestBuilder| page.send(request.header("origin", PAGE));
@@ -94,21 +99,25 @@ async fn e12_a_page_can_read_what_it_is_answered_failures_too_on_sqlite() {
     for (status, answer) in &answers {
         assert_eq!(answer.status, *status, "{answer:?}");
         let expected = [("access-control-allow-origin", PAGE), ("access-control-expose-headers", READ)];
-        let mut told = told(answer);
-        told.sort();
-        assert_eq!(told, expected.map(|(name, value)| (name.to_owned(), value.to_owned())), "{answer:?}");
+        let mut cors_headers = cors_headers(answer);
+        cors_headers.sort();
+        assert_eq!(
+            cors_headers,
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned())),
+            "{answer:?}"
+        );
         assert!(varies_by_origin(answer), "{answer:?}");
     }
     app.rows.change("ALTER TABLE threads RENAME TO hidden").await.unwrap();
     let broken = from(page.http.get(page.url("/threads"))).await;
     assert_eq!((broken.status, broken.header("access-control-allow-origin")), (500, Some(PAGE)));
-    // Without an origin the answer is the same, but for what is for a browser.
+    // Without an origin, the response has no CORS headers.
     let plain = page.get("/nowhere").await;
-    assert_eq!((plain.status, told(&plain), varies_by_origin(&plain)), (404, vec![], true));
+    assert_eq!((plain.status, cors_headers(&plain), varies_by_origin(&plain)), (404, vec![], true));
 }
 
 #[tokio::test]
-async fn e12_no_other_origin_is_told_anything_on_sqlite() {
+async fn e12_other_origins_get_no_cors_headers_on_sqlite() {
     for jwt in [false, true] {
         let app = with_page(jwt).await;
         let page = if jwt { app.client.as_user("acme", "ada", &[]) } else { app.client.clone() };
@@ -127,13 +136,14 @@ async fn e12_no_other_origin_is_told_anything_on_sqlite() {
             b"",
         ];
         for origin in others {
-            let told_to = String::from_utf8_lossy(origin).into_owned();
+            let origin_text = String::from_utf8_lossy(origin).into_owned();
             let request = page.http.get(page.url("/threads"));
             let answer = page.send(request.header("origin", HeaderValue::from_bytes(origin).unwrap())).await;
-            // A page that may not call gets no answer where it would be taken for the operator.
-            assert_eq!(answer.status, if jwt { 200 } else { 403 }, "{told_to}");
-            assert_eq!(told(&answer), [], "{told_to}");
-            assert!(varies_by_origin(&answer), "{told_to}");
+            // Without tokens, a page of a foreign origin would act as the operator, so its request is
+            // refused.
+            assert_eq!(answer.status, if jwt { 200 } else { 403 }, "{origin_text}");
+            assert_eq!(cors_headers(&answer), [], "{origin_text}");
+            assert!(varies_by_origin(&answer), "{origin_text}");
         }
         let twice = page
             .http
@@ -141,12 +151,12 @@ async fn e12_no_other_origin_is_told_anything_on_sqlite() {
             .header("origin", PAGE)
             .header("origin", "https://evil.example");
         let twice = page.send(twice).await;
-        assert_eq!((twice.status, told(&twice)), (if jwt { 200 } else { 403 }, vec![]));
+        assert_eq!((twice.status, cors_headers(&twice)), (if jwt { 200 } else { 403 }, vec![]));
     }
 }
 
 #[tokio::test]
-async fn e11_an_origin_that_is_no_text_breaks_nothing_on_sqlite() {
+async fn e11_an_origin_that_is_not_text_breaks_nothing_on_sqlite() {
     for jwt in [false, true] {
         let app = with_page(jwt).await;
         for (method, more) in [("GET", ""), ("OPTIONS", "access-control-request-method: \u{ff}\r\n")] {
@@ -163,15 +173,19 @@ async fn e11_an_origin_that_is_no_text_breaks_nothing_on_sqlite() {
 }
 
 #[tokio::test]
-async fn without_a_list_there_is_no_word_of_it_on_sqlite() {
+async fn without_configured_origins_responses_have_no_cors_headers_on_sqlite() {
     let app = Embedded::start().await;
     let own = app.client.http.post(app.client.url("/threads")).header("origin", app.client.base.clone());
     let own = app.client.send(own.header("sec-fetch-site", "same-origin")).await;
-    assert_eq!((own.status, told(&own), varies_by_origin(&own)), (201, vec![], false), "its own pages post");
+    assert_eq!(
+        (own.status, cors_headers(&own), varies_by_origin(&own)),
+        (201, vec![], false),
+        "its own pages post"
+    );
 }
 
 #[tokio::test]
-async fn a_page_that_is_named_is_let_in_beside_those_of_this_machine_on_sqlite() {
+async fn configured_origins_and_loopback_origins_are_allowed_on_sqlite() {
     let app = with_page(false).await;
     for (origin, site, status) in [
         (PAGE, "cross-site", 201),
@@ -184,14 +198,14 @@ async fn a_page_that_is_named_is_let_in_beside_those_of_this_machine_on_sqlite()
         let answer = app.client.send(request.header("origin", origin).header("sec-fetch-site", site)).await;
         assert_eq!(answer.status, status, "{origin}");
     }
-    // The name of the server is another matter: a page cannot lend it one.
+    // The `host` check stays independent: an allowed origin does not allow its host name.
     let request = app.client.http.post(app.client.url("/threads")).header("origin", PAGE);
     assert_eq!(app.client.send(request.header("host", "app.example")).await.status, 403);
     assert_eq!(app.rows.count("threads").await, 3);
 }
 
 #[tokio::test]
-async fn e12_an_origin_that_no_browser_writes_is_no_setting() {
+async fn e12_an_origin_that_no_browser_sends_is_refused_in_the_configuration() {
     let build = async |origin: &str| {
         let mut config = Config::default();
         config.database.url = "sqlite::memory:".into();
@@ -253,9 +267,9 @@ async fn e12_an_origin_that_no_browser_writes_is_no_setting() {
     }
 }
 
-/// A GET may begin a turn, and images, scripts and links are GETs of which a browser tells no origin.
+/// A GET may start a turn, and browsers send images, scripts and links as GETs without an origin.
 #[tokio::test]
-async fn a_page_elsewhere_cannot_begin_anything_by_an_image_or_a_link() {
+async fn a_page_of_another_site_cannot_start_anything_by_an_image_or_a_link() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
@@ -277,7 +291,7 @@ async fn a_page_elsewhere_cannot_begin_anything_by_an_image_or_a_link() {
         assert_eq!(get("/docs", site, "no-cors").await.status, 403, "{site}");
         assert_eq!(get("/docs", site, "navigate").await.status, 200, "a link to the documentation");
     }
-    assert_eq!(app.scene.requests().len(), 1, "nothing went on");
+    assert_eq!(app.scene.requests().len(), 1, "no turn was resumed");
     for (site, mode) in [("same-origin", "cors"), ("none", "navigate")] {
         assert_eq!(get("/threads", site, mode).await.status, 200, "{site}");
     }
@@ -286,7 +300,7 @@ async fn a_page_elsewhere_cannot_begin_anything_by_an_image_or_a_link() {
 }
 
 #[tokio::test]
-async fn who_comes_through_a_proxy_from_elsewhere_is_not_of_this_machine() {
+async fn a_remote_request_through_a_local_proxy_is_not_treated_as_loopback() {
     for jwt in [false, true] {
         let app = with_page(jwt).await;
         let client = if jwt { app.client.as_user("acme", "ada", &[]) } else { app.client.clone() };
@@ -324,7 +338,7 @@ async fn who_comes_through_a_proxy_from_elsewhere_is_not_of_this_machine() {
 }
 
 #[tokio::test]
-async fn who_has_a_token_need_not_be_of_this_machine_on_sqlite() {
+async fn a_caller_with_a_token_may_come_from_another_site_on_sqlite() {
     let app = with_page(true).await;
     let page = app.client.as_user("acme", "ada", &[]);
     let request = page.http.post(page.url("/threads")).header("sec-fetch-site", "cross-site");

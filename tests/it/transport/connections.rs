@@ -1,4 +1,4 @@
-//! How many connections there may be.
+//! Connection limits.
 
 use super::{PACE, PATIENCE, Raw, SOON};
 use crate::support::{Client, Embedded, Process, eventually, http2};
@@ -12,13 +12,13 @@ use tokio::time::timeout;
 
 async fn with(change: impl FnOnce(&mut Config)) -> (Embedded, Client) {
     let app = Embedded::with(change).await;
-    // One that keeps no connection of its own behind the test's back.
+    // A client without a pool, so that it keeps no extra connection.
     let http = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
     let client = Client { http, base: app.client.base.clone() };
     (app, client)
 }
 
-/// A connection that was of use once, and stays.
+/// A connection that has served one request and stays open.
 async fn connected(client: &Client) -> Raw {
     let mut raw = Raw::to(client).await;
     raw.writes(raw.head("GET /healthz", &[])).await;
@@ -27,11 +27,11 @@ async fn connected(client: &Client) -> Raw {
 }
 
 #[tokio::test]
-async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on_sqlite() {
+async fn e4_a_connection_over_the_limit_of_its_address_is_closed_at_once_on_sqlite() {
     let (_app, client) = with(|config| config.limits.connections_per_ip = Some(2)).await;
     let (one, mut two) = (connected(&client).await, connected(&client).await);
     for _ in 0..3 {
-        // A header that names another address is anybody's to write.
+        // Any client can write a header that names another address.
         let mut third = Raw::to(&client).await;
         let head = third.head("GET /healthz", &["x-forwarded-for: 192.0.2.7", "forwarded: for=192.0.2.7"]);
         let _written = tokio::io::AsyncWriteExt::write_all(&mut third.socket, head.as_bytes()).await;
@@ -50,7 +50,7 @@ async fn e4_an_address_has_so_many_connections_and_the_next_is_closed_at_once_on
 }
 
 #[tokio::test]
-async fn e4_there_are_so_many_connections_and_the_next_waits_until_one_ends_on_sqlite() {
+async fn e4_a_connection_over_the_total_limit_waits_until_another_ends_on_sqlite() {
     let (_app, client) = with(|config| config.limits.connections = Some(2)).await;
     let (one, mut two) = (connected(&client).await, connected(&client).await);
     let mut third = Raw::to(&client).await;
@@ -61,7 +61,7 @@ async fn e4_there_are_so_many_connections_and_the_next_waits_until_one_ends_on_s
     }
     let mut byte = [0];
     let heard = third.socket.try_read(&mut byte).map_err(|error| error.kind());
-    assert_eq!(heard, Err(std::io::ErrorKind::WouldBlock), "it waits, and is not sent away");
+    assert_eq!(heard, Err(std::io::ErrorKind::WouldBlock), "the connection waits and is not closed");
     drop(one);
     assert_eq!(third.answer().await.status, 200);
 }
@@ -73,7 +73,7 @@ fn started(command: &mut Command, variables: &[(&str, &str)]) -> (Process, TempD
 }
 
 #[tokio::test]
-async fn an_address_that_has_its_share_is_in_the_log_once_a_minute_on_sqlite() {
+async fn an_address_over_its_connection_limit_is_logged_once_a_minute_on_sqlite() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
     let (server, _dir) = started(&mut command, &[("HOLDPOINT_LIMITS__CONNECTIONS_PER_IP", "1")]);
     let one = connected(&server.client).await;
@@ -86,7 +86,7 @@ async fn an_address_that_has_its_share_is_in_the_log_once_a_minute_on_sqlite() {
 }
 
 #[tokio::test]
-async fn a_server_opens_as_many_files_as_it_may_on_sqlite() {
+async fn a_server_raises_its_open_file_limit_on_sqlite() {
     let limited = |limit: &str| {
         let mut command = Command::new("/bin/bash");
         let script = format!("ulimit {limit} && exec {}", env!("CARGO_BIN_EXE_holdpoint"));
@@ -108,7 +108,7 @@ async fn a_server_opens_as_many_files_as_it_may_on_sqlite() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
+async fn a_server_without_a_free_connection_can_still_be_stopped_on_sqlite() {
     let (app, client) = with(|config| config.limits.connections = Some(1)).await;
     let one = connected(&client).await;
     let stopped = tokio::join!(app.redeploy(holdpoint::tools::ToolRegistry::new()), one.hears_all());
@@ -116,27 +116,27 @@ async fn a_server_that_is_full_can_still_be_stopped_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e4_a_connection_may_rest_for_longer_than_a_head_may_take_on_sqlite() {
+async fn e4_a_connection_may_idle_for_longer_than_the_head_deadline_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.head = SOON, |_| {}).await;
     let mut pooled = connected(&app.client).await;
-    // One that never asks is closed meanwhile.
+    // A connection without a request is closed meanwhile.
     Raw::to(&app.client).await.hears_all().await;
     pooled.writes(pooled.head("GET /healthz", &[])).await;
     assert_eq!(pooled.answer().await.status, 200);
 }
 
 #[tokio::test]
-async fn e4_a_connection_that_rests_for_too_long_is_closed_on_sqlite() {
+async fn e4_a_connection_that_idles_for_too_long_is_closed_on_sqlite() {
     let hurry = |deadlines: &mut Deadlines| {
         deadlines.idle = SOON;
-        // For leaving, once it is told.
+        // The time that the client has to close after the GOAWAY.
         deadlines.taking = SOON;
     };
     let app = Embedded::hurried(hurry, |_| {}).await;
     let heard = connected(&app.client).await.hears_all().await;
     assert_eq!(heard, "");
 
-    // With HTTP/2 also one whose other side says that it is there.
+    // With HTTP/2, an idle connection is closed even if the client sends pings.
     let mut stranger = Raw::to(&app.client).await;
     let flags = http2::END_HEADERS | http2::END_STREAM;
     let head = http2::frame(http2::HEADERS, flags, http2::FIRST, &http2::head("GET", "/tools", "localhost"));
@@ -152,14 +152,14 @@ async fn e4_a_connection_that_rests_for_too_long_is_closed_on_sqlite() {
     let reading = async { while from.read_buf(&mut read).await.is_ok_and(|count| count > 0) {} };
     tokio::select! {
         () = is_there => {}
-        ended = timeout(PATIENCE, reading) => ended.expect("the server lets go"),
+        ended = timeout(PATIENCE, reading) => ended.expect("the server closes the connection"),
     }
     let kinds: Vec<u8> = http2::frames(&read).iter().map(|frame| frame.kind).collect();
     assert!(kinds.contains(&http2::DATA) && kinds.contains(&http2::GOAWAY), "{kinds:?}");
 }
 
 #[tokio::test]
-async fn a_deadline_that_no_clock_can_tell_is_none_on_sqlite() {
+async fn a_deadline_beyond_the_clocks_range_is_no_deadline_on_sqlite() {
     let app = Embedded::hurried(
         |deadlines| {
             deadlines.head = Duration::MAX;

@@ -1,4 +1,4 @@
-//! How often a user may do something, and how much at once.
+//! Rate limits and concurrency limits of a user.
 
 use super::Raw;
 use crate::support::{Answer, Client, Embedded, Place, Turn, eventually, token};
@@ -6,7 +6,7 @@ use futures::future::join_all;
 use holdpoint::config::Limits;
 use serde_json::json;
 
-/// A server that knows its callers by tokens, with these limits.
+/// A server that authenticates by tokens, with these limits.
 async fn limited(change: impl FnOnce(&mut Limits)) -> Embedded {
     Embedded::with(|config| {
         token::with_tokens(config);
@@ -15,7 +15,7 @@ async fn limited(change: impl FnOnce(&mut Limits)) -> Embedded {
     .await
 }
 
-/// Asserts that the answer is a refusal for now, in words, and says when to come again.
+/// Asserts a 429 with this message and a `retry-after` within the bound.
 fn assert_limited(answer: &Answer, message: &str, at_most_seconds: u64) {
     assert_eq!((answer.status, answer.code(), answer.message()), (429, "rate_limited", message));
     let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
@@ -30,7 +30,7 @@ fn limited_turn(turn: &Turn, message: &str) {
 }
 
 #[tokio::test]
-async fn e10_a_user_makes_so_many_requests_in_a_minute() {
+async fn e10_the_requests_of_a_user_in_a_minute_are_limited() {
     let app = limited(|limits| limits.requests_per_minute = Some(3)).await;
     let ada = app.client.as_user("acme", "ada", &[]);
     for path in ["/threads", "/nowhere", "/api/threads"] {
@@ -42,7 +42,8 @@ async fn e10_a_user_makes_so_many_requests_in_a_minute() {
     }
     assert_limited(&ada.get("/nowhere").await, "More than 3 requests in a minute.", 20);
     assert_eq!(app.rows.count("threads").await, 0, "nothing was done");
-    // Another token is not another user; another user is, and so is one of that name elsewhere.
+    // Another token of the same user shares the limit. Other users, and the same name in another tenant, do
+    // not.
     assert_eq!(app.client.as_user("acme", "ada", &["x"]).get("/threads").await.status, 429);
     for (tenant, user) in [("acme", "bob"), ("umbra", "ada"), ("acme\"", "ada"), ("acm", "eada")] {
         assert_eq!(
@@ -52,26 +53,30 @@ async fn e10_a_user_makes_so_many_requests_in_a_minute() {
         );
     }
     for path in ["/healthz", "/readyz", "/openapi.json"] {
-        assert_eq!(ada.get(path).await.status, 200, "{path}: for nobody in particular");
+        assert_eq!(ada.get(path).await.status, 200, "{path}: a public path");
     }
     for _ in 0..5 {
-        assert_eq!(app.client.get("/threads").await.status, 401, "a stranger is told who is asked for");
+        assert_eq!(
+            app.client.get("/threads").await.status,
+            401,
+            "an unauthenticated request gets a 401, not a 429"
+        );
     }
 }
 
 #[tokio::test]
-async fn e10_who_waits_as_long_as_told_may_go_on_on_sqlite() {
+async fn e10_a_user_may_continue_after_the_retry_after_time_on_sqlite() {
     let app = limited(|limits| limits.requests_per_minute = Some(60)).await;
     let ada = app.client.as_user("acme", "ada", &[]);
     let refused = async || Some(ada.get("/tools").await).filter(|answer| answer.status == 429);
     let refused = eventually("there were too many", refused).await;
     assert_limited(&refused, "More than 60 requests in a minute.", 1);
     let again = async || (ada.post("/threads", &json!({})).await.status == 201).then_some(());
-    eventually("it may go on", again).await;
+    eventually("the user may continue", again).await;
 }
 
 #[tokio::test]
-async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
+async fn e10_the_turns_of_a_user_in_a_minute_are_limited() {
     let app = limited(|limits| limits.turns_per_minute = Some(2)).await;
     let ada = app.client.as_user("acme", "ada", &[]);
     let (one, two) = (ada.thread().await, ada.thread().await);
@@ -88,7 +93,7 @@ async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
     assert_eq!(app.scene.requests().len(), 2);
     assert_eq!(app.rows.count("threads").await, 3, "none was made for a turn that was refused");
     assert_eq!(app.rows.count("messages").await, 4);
-    // What asks no model is no turn, and another user has their own.
+    // A request that does not ask the model is no turn, and another user has a separate limit.
     assert_eq!(ada.get(&format!("/qa/chat_streamed/{one}")).await.status, 200);
     assert_eq!(ada.go_on(&one).await.refused(), (409, "nothing_to_continue".to_owned()));
     let bob = app.client.as_user("acme", "bob", &[]);
@@ -97,30 +102,34 @@ async fn e10_a_user_has_the_model_asked_so_often_in_a_minute() {
 }
 
 #[tokio::test]
-async fn e10_a_turn_counts_however_it_begins() {
+async fn e10_a_turn_counts_however_it_starts() {
     let app = limited(|limits| limits.turns_per_minute = Some(3)).await;
     let ada = app.client.as_user("acme", "ada", &[]);
     let threads = [ada.thread().await, ada.thread().await];
     for thread in &threads {
         app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
         let call = ada.say(thread, "pay").await.pending()[0].clone();
-        assert_eq!(ada.go_on(thread).await.status, 200, "it is told that it waits, and asks no model");
+        assert_eq!(
+            ada.go_on(thread).await.status,
+            200,
+            "the turn reports the pending call and asks no model"
+        );
         assert_eq!(ada.approve(&call).await.status, 200);
     }
-    // A page that looks has the model read what was decided.
+    // A page that attaches lets the model read the decision.
     let looks = |thread: &str| ada.read(ada.http.get(ada.url(&format!("/qa/chat_streamed/{thread}"))));
     app.scene.says("Paid.");
     assert_eq!(looks(&threads[0]).await.text(), "Paid.");
     let message = "More than 3 turns in a minute.";
     limited_turn(&looks(&threads[1]).await, message);
     limited_turn(&ada.go_on(&threads[1]).await, message);
-    assert_eq!(looks(&threads[0]).await.status, 200, "there is nothing to go on with");
+    assert_eq!(looks(&threads[0]).await.status, 200, "there is nothing to continue");
     assert_eq!(app.scene.requests().len(), 3);
     assert_eq!(app.rows.count("runs WHERE status = 'waiting'").await, 1);
 }
 
 #[tokio::test]
-async fn b15_a_user_decides_so_often_in_a_minute_however_a_call_is_spelled() {
+async fn b15_the_decisions_of_a_user_in_a_minute_are_limited_however_the_id_is_spelled() {
     let app = Embedded::with(|config| config.limits.decisions_per_minute = Some(3)).await;
     let (_, id) = app.held("pay", "10").await;
     let spelled = [id.to_uppercase(), format!("{{{id}}}"), format!("urn:uuid:{id}")];
@@ -135,7 +144,7 @@ async fn b15_a_user_decides_so_often_in_a_minute_however_a_call_is_spelled() {
 }
 
 #[tokio::test]
-async fn e5_a_user_reads_so_many_streams_at_once() {
+async fn e5_the_concurrent_streams_of_a_user_are_limited() {
     let app = limited(|limits| limits.streams_per_user = Some(2)).await;
     let (ada, bob) = (app.client.as_user("acme", "ada", &[]), app.client.as_user("acme", "bob", &[]));
     let threads = [ada.thread().await, ada.thread().await, ada.thread().await];
@@ -159,7 +168,7 @@ async fn e5_a_user_reads_so_many_streams_at_once() {
     let other = bob.begin(&his, &json!("hi")).await;
     assert_eq!(other.status(), 200);
 
-    // Who goes away makes room, though the turn goes on.
+    // A client that disconnects frees its stream slot, although the turn continues.
     drop(along);
     let room = async || {
         let response = ada.begin(&threads[1], &json!("hi")).await;
@@ -170,13 +179,13 @@ async fn e5_a_user_reads_so_many_streams_at_once() {
     for response in [first, second, other] {
         assert_eq!(ada.read_on(response).await.text(), "ok");
     }
-    // So does the end.
+    // The end of a stream frees its slot too.
     let over = async || (ada.begin(&threads[2], &json!("hi")).await.status() == 200).then_some(());
     eventually("there is room again", over).await;
 }
 
 #[tokio::test]
-async fn e5_a_user_sends_no_more_bodies_of_chats_at_once_than_there_may_be_streams_on_sqlite() {
+async fn e5_the_concurrent_chat_bodies_of_a_user_are_limited_like_streams_on_sqlite() {
     let app = limited(|limits| limits.streams_per_user = Some(2)).await;
     let token = format!("authorization: Bearer {}", token::token("acme", "ada", &[]));
     let lines = ["content-type: application/json", "content-length: 16", "expect: 100-continue", &token];
@@ -202,11 +211,11 @@ async fn e5_a_user_sends_no_more_bodies_of_chats_at_once_than_there_may_be_strea
 }
 
 #[tokio::test]
-async fn e10_a_user_has_so_many_turns_under_way() {
+async fn e10_the_running_turns_of_a_user_are_limited() {
     let app = limited(|limits| limits.turns_per_user = Some(2)).await;
     let (ada, bob) = (app.client.as_user("acme", "ada", &[]), app.client.as_user("acme", "bob", &[]));
     let threads = [ada.thread().await, ada.thread().await, ada.thread().await];
-    // One waits with an answer that the model has not read.
+    // One thread has an answer that the model has not read.
     app.scene.calls(&[crate::support::call("a", "pay", &json!({ "note": "10" }))]);
     let call = ada.say(&threads[2], "pay").await.pending()[0].clone();
     assert_eq!(ada.approve(&call).await.status, 200);
@@ -226,7 +235,7 @@ async fn e10_a_user_has_so_many_turns_under_way() {
     assert_eq!(app.rows.count("threads").await, 3);
     assert_eq!(app.rows.count("messages WHERE role = 'user'").await, 3);
     assert_eq!(app.rows.count("runs WHERE status = 'running'").await, 2);
-    // To read along is no turn more, and another user's are theirs.
+    // Attaching to a running turn counts as no turn, and another user has a separate limit.
     assert_eq!(ada.begin_to_go_on(&threads[0]).await.status(), 200);
     let his = bob.thread().await;
     let other = bob.begin(&his, &json!("hi")).await;
@@ -236,11 +245,11 @@ async fn e10_a_user_has_so_many_turns_under_way() {
     for response in [first, second, other] {
         assert_eq!(ada.read_on(response).await.text(), "ok");
     }
-    assert_eq!(ada.go_on(&threads[2]).await.text(), "ok", "it was still there to go on with");
+    assert_eq!(ada.go_on(&threads[2]).await.text(), "ok", "the turn could still be continued");
 }
 
 #[tokio::test]
-async fn e10_a_tenant_has_so_many_turns_under_way() {
+async fn e10_the_running_turns_of_a_tenant_are_limited() {
     let app = limited(|limits| limits.turns_per_tenant = Some(2)).await;
     let gate = app.scene.gate();
     let mut begun = Vec::new();
@@ -270,7 +279,7 @@ async fn e10_a_tenant_has_so_many_turns_under_way() {
 }
 
 #[tokio::test]
-async fn e10_of_many_turns_that_begin_at_once_no_more_do_than_may() {
+async fn e10_turns_that_start_concurrently_do_not_exceed_the_limit() {
     let app = limited(|limits| limits.turns_per_user = Some(3)).await;
     let ada = app.client.as_user("acme", "ada", &[]);
     let gate = app.scene.gate();
@@ -293,7 +302,7 @@ async fn e10_of_many_turns_that_begin_at_once_no_more_do_than_may() {
 }
 
 #[tokio::test]
-async fn a_turn_whose_process_is_gone_is_in_nobodys_way() {
+async fn a_turn_with_an_expired_lease_does_not_count() {
     let app = Embedded::with(|config| config.limits.turns_per_user = Some(1)).await;
     let (one, two) = (app.client.thread().await, app.client.thread().await);
     let gate = app.scene.gate();

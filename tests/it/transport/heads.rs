@@ -1,4 +1,4 @@
-//! Heads of requests: those that never come, come slowly, or are too long.
+//! Request heads that never arrive, arrive slowly, or are too long.
 
 use super::{PATIENCE, Raw, SOON, is_well};
 use crate::support::{Embedded, http2};
@@ -9,7 +9,7 @@ async fn hurried() -> Embedded {
 }
 
 #[tokio::test]
-async fn e4_a_connection_that_asks_for_nothing_is_closed_on_sqlite() {
+async fn e4_a_connection_without_a_complete_head_is_closed_on_sqlite() {
     let app = hurried().await;
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[]);
     let unfinished =
@@ -32,7 +32,7 @@ async fn e4_a_connection_that_asks_for_nothing_is_closed_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e4_a_head_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
+async fn e4_a_head_that_arrives_byte_by_byte_times_out_on_sqlite() {
     let app = hurried().await;
     let head = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nx-a: ".iter().copied();
     let stranger = Raw::to(&app.client).await;
@@ -40,7 +40,7 @@ async fn e4_a_head_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
     let stranger = Raw::to(&app.client).await;
     stranger.drips(http2::PREFACE.iter().copied().chain(repeat(0))).await;
 
-    // Neither is the next one on a connection that was of use.
+    // The deadline also applies to the second request of a connection.
     let mut stranger = Raw::to(&app.client).await;
     stranger.writes(stranger.head("GET /healthz", &[])).await;
     assert_eq!(stranger.answer().await.status, 200);
@@ -49,7 +49,7 @@ async fn e4_a_head_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e4_a_head_that_is_too_long_is_refused_and_harms_nobody_on_sqlite() {
+async fn e4_a_head_that_is_too_long_is_refused_and_the_server_stays_up_on_sqlite() {
     let app = Embedded::start().await;
     let many: String = (0..1000).map(|n| format!("x-{n}: a\r\n")).collect();
     for (what, request, statuses) in [
@@ -72,7 +72,7 @@ async fn e4_a_head_that_is_too_long_is_refused_and_harms_nobody_on_sqlite() {
     ] {
         let stranger = Raw::to(&app.client).await;
         let (mut from, mut to) = stranger.socket.into_split();
-        // The server may answer before it has read all of it.
+        // The server may answer before it has read the whole head.
         let writing = async { tokio::io::AsyncWriteExt::write_all(&mut to, request.as_bytes()).await };
         let mut heard = Vec::new();
         let reading = async {

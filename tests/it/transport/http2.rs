@@ -1,4 +1,4 @@
-//! HTTP/2 in bad faith. One such connection ends; nobody else notices.
+//! HTTP/2 attacks. The server ends such a connection and keeps serving others.
 
 use super::{PATIENCE, SOON, is_well};
 use crate::support::{Embedded, http2};
@@ -6,16 +6,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The code of a GOAWAY to a client that overdoes it (RFC 9113, 7).
+/// The error code of a GOAWAY for excessive load (RFC 9113, section 7).
 const ENHANCE_YOUR_CALM: u32 = 11;
 const REFUSED_STREAM: u32 = 7;
 
-/// Sends all of this; what the server says until it lets go, or until this is in it.
+/// Sends all frames and returns the bytes that the server sends until it closes or `until` holds.
 async fn say(app: &Embedded, frames: Vec<u8>, until: impl Fn(&[http2::Frame<'_>]) -> bool) -> Vec<u8> {
     let socket = TcpStream::connect(app.client.base.trim_start_matches("http://")).await.unwrap();
     let (mut from, mut to) = socket.into_split();
     let request = [http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, &[]), &frames].concat();
-    // The server may have had enough before the end.
+    // The server may close before it has read everything.
     let writing = async {
         let _written = to.write_all(&request).await;
         std::future::pending::<()>().await;
@@ -31,12 +31,12 @@ async fn say(app: &Embedded, frames: Vec<u8>, until: impl Fn(&[http2::Frame<'_>]
     };
     tokio::select! {
         () = writing => {}
-        ended = timeout(PATIENCE, reading) => ended.expect("the server answers, or lets go"),
+        ended = timeout(PATIENCE, reading) => ended.expect("the server answers or closes"),
     }
     read
 }
 
-/// The codes of frames of this kind, RST_STREAM or GOAWAY.
+/// The error codes of the frames of this kind, RST_STREAM or GOAWAY.
 fn codes(read: &[u8], kind: u8) -> Vec<u32> {
     let of_kind = http2::frames(read).into_iter().filter(|frame| frame.kind == kind);
     let place = if kind == http2::GOAWAY { 4 } else { 0 };
@@ -48,7 +48,7 @@ fn never(_: &[http2::Frame<'_>]) -> bool {
 }
 
 #[tokio::test]
-async fn e6_streams_that_are_opened_and_reset_at_once_end_the_connection_on_sqlite() {
+async fn e6_streams_that_are_reset_right_after_opening_end_the_connection_on_sqlite() {
     let app = Embedded::start().await;
     let head = http2::head("GET", "/threads", "localhost");
     let flags = http2::END_HEADERS | http2::END_STREAM;
@@ -63,10 +63,10 @@ async fn e6_streams_that_are_opened_and_reset_at_once_end_the_connection_on_sqli
 }
 
 #[tokio::test]
-async fn e6_a_head_that_never_ends_is_not_kept_on_sqlite() {
+async fn e6_a_head_that_never_ends_ends_the_connection_on_sqlite() {
     let app = Embedded::start().await;
     let head = http2::head("GET", "/threads", "localhost");
-    // A header of 1 kB, again and again: 64 MB of them in all.
+    // A header with a value of 1 kB, repeated: about 64 MB in total.
     let header = [&b"\x00\x03x-a\x7f\x81\x07"[..], &[b'a'; 256][..]].concat();
     let more = header.repeat(60);
     let mut frames = http2::frame(http2::HEADERS, http2::END_STREAM, http2::FIRST, &head);
@@ -79,10 +79,10 @@ async fn e6_a_head_that_never_ends_is_not_kept_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e6_a_connection_has_so_many_streams_and_the_rest_are_refused_on_sqlite() {
+async fn e6_streams_over_the_limit_of_a_connection_are_refused_on_sqlite() {
     let app = Embedded::start().await;
     let head = http2::head("POST", "/threads", "localhost");
-    // Their bodies never come.
+    // The bodies never arrive.
     let open = |stream| http2::frame(http2::HEADERS, http2::END_HEADERS, stream, &head);
     let frames = (0..120).flat_map(|n| open(2 * n + 1)).collect();
     let refused = |frames: &[http2::Frame<'_>]| {
@@ -100,11 +100,11 @@ async fn e6_a_connection_has_so_many_streams_and_the_rest_are_refused_on_sqlite(
 }
 
 #[tokio::test]
-async fn e6_a_connection_whose_other_side_is_gone_is_closed_on_sqlite() {
+async fn e6_a_connection_without_a_ping_reply_is_closed_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.ping = SOON, |_| {}).await;
     let head = http2::head("GET", "/tools", "localhost");
     let flags = http2::END_HEADERS | http2::END_STREAM;
-    // It asked once, and does not say that it is there.
+    // The client sends one request and does not answer the ping.
     let read = say(&app, http2::frame(http2::HEADERS, flags, http2::FIRST, &head), never).await;
     let kinds: Vec<u8> = http2::frames(&read).iter().map(|frame| frame.kind).collect();
     assert!(kinds.contains(&http2::DATA) && kinds.contains(&http2::PING), "{kinds:?}");

@@ -1,14 +1,14 @@
-//! JSON that is hard to read, in the one way and in the other: decisions strictly, chats forgivingly.
+//! Hard-to-read JSON: decisions are parsed strictly, chats leniently.
 
 use crate::support::Embedded;
 
-/// So many arrays in each other.
+/// Arrays nested to this depth.
 fn nested(levels: usize) -> String {
     format!("{}{}", "[".repeat(levels), "]".repeat(levels))
 }
 
 #[tokio::test]
-async fn e3_a_body_is_nested_so_deep_and_no_deeper() {
+async fn e3_a_body_over_the_nesting_limit_is_refused() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let chat = format!("/qa/chat_streamed/{thread}");
@@ -23,14 +23,14 @@ async fn e3_a_body_is_nested_so_deep_and_no_deeper() {
         }
     }
     assert_eq!(app.rows.count("messages").await, 0);
-    // What a chat does not read may be as deep as the reader goes.
+    // A field that a chat does not read may be as deep as the parser allows.
     app.scene.says("ok");
     let answer = app.client.post_raw(&chat, format!(r#"{{"content":"hi","data":{}}}"#, nested(100))).await;
     assert_eq!(answer.status, 200);
 }
 
 #[tokio::test]
-async fn e7_text_is_utf_8_and_whole_characters() {
+async fn e7_text_must_be_valid_utf_8_without_lone_surrogates() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
     let chat = format!("/qa/chat_streamed/{thread}");
@@ -55,9 +55,9 @@ async fn e7_text_is_utf_8_and_whole_characters() {
                 [b"{\"toolCallId\":\"x\",\"isValidated\":false,\"reason\":", words, b"}"].concat(),
             ),
         ] {
-            let told = String::from_utf8_lossy(&body).into_owned();
+            let body_text = String::from_utf8_lossy(&body).into_owned();
             let answer = app.client.post_raw(path, body).await;
-            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{path}: {told}");
+            assert_eq!((answer.status, answer.code()), (400, "bad_request"), "{path}: {body_text}");
         }
     }
     for (path, body) in [(chat.as_str(), "\u{feff}{\"content\":\"hi\"}"), ("/threads", "\u{feff}{}")] {
@@ -69,7 +69,7 @@ async fn e7_text_is_utf_8_and_whole_characters() {
 }
 
 #[tokio::test]
-async fn e8_no_text_that_is_stored_holds_a_nul() {
+async fn e8_no_stored_text_contains_a_nul() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     let chat = format!("/qa/chat_streamed/{thread}");
@@ -137,7 +137,8 @@ async fn e9_numbers_and_keys_are_read_within_bounds() {
     assert_eq!(app.client.call(&id).await["state"], "pending");
     assert_eq!(app.rows.count("messages WHERE role = 'user'").await, 1);
 
-    // A chat's body is a page's whole state: what is not read may be anything, and of a repeated key the last counts.
+    // A chat body holds the whole state of a page: unread fields may hold anything, and the last of repeated
+    // keys wins.
     app.scene.says("ok");
     let body = format!(r#"{{"content":"not this"{keys},"content":"this"}}"#);
     assert_eq!(app.client.post_raw(&chat, body).await.status, 200);

@@ -1,4 +1,4 @@
-//! What strangers may do to the server before it knows what they want: with heads, bodies, streams and connections.
+//! Abuse of heads, bodies, streams and connections by strangers, before the server knows the request.
 
 mod browsers;
 mod connections;
@@ -17,14 +17,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a server may be silent that has something to say, or should let go.
+/// The longest time that a test waits for the server to answer or to close.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pace of those who come slowly.
+/// The interval between the bytes of a slow client.
 const PACE: Duration = Duration::from_millis(20);
-/// A deadline that is soon over, and long enough for a client that means well on a busy machine.
+/// A short deadline that a well-behaved client still meets on a busy machine.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A connection whose bytes a test writes itself.
+/// A connection on which the test writes raw bytes.
 #[derive(Debug)]
 struct Raw {
     socket: TcpStream,
@@ -32,7 +32,7 @@ struct Raw {
     read: Vec<u8>,
 }
 
-/// An answer of HTTP/1.1.
+/// An HTTP/1.1 response.
 #[derive(Debug)]
 struct Reply {
     status: u16,
@@ -66,25 +66,25 @@ impl Raw {
         self.socket.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// The head of a request with these lines behind its first.
+    /// A request head with these lines after the request line.
     fn head(&self, first: &str, lines: &[&str]) -> String {
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
         format!("{first} HTTP/1.1\r\nhost: {}\r\n{lines}\r\n", self.host)
     }
 
-    /// Reads on; false at the end. After an error nothing follows either.
+    /// Reads more bytes. Returns false at the end of the connection or after an error.
     async fn reads(&mut self) -> bool {
         let read = timeout(PATIENCE, self.socket.read_buf(&mut self.read)).await;
-        read.expect("the server goes on, or lets go").is_ok_and(|count| count > 0)
+        read.expect("the server sends more or closes").is_ok_and(|count| count > 0)
     }
 
-    /// All that comes until the server lets go.
+    /// All bytes until the server closes the connection.
     async fn hears_all(mut self) -> String {
         while self.reads().await {}
         String::from_utf8_lossy(&self.read).into_owned()
     }
 
-    /// Writes byte by byte until the server lets go; all that came.
+    /// Writes byte by byte until the server closes. Returns all received bytes.
     async fn drips(self, bytes: impl Iterator<Item = u8>) -> String {
         let (mut from, mut to) = self.socket.into_split();
         let writing = async {
@@ -94,19 +94,19 @@ impl Raw {
                 }
                 tokio::time::sleep(PACE).await;
             }
-            // There is no more to say, and nobody lets go.
+            // All bytes are written, and the server has not closed.
             std::future::pending::<()>().await;
         };
         let mut read = self.read;
         let reading = async { while from.read_buf(&mut read).await.is_ok_and(|count| count > 0) {} };
         tokio::select! {
             () = writing => {}
-            ended = timeout(PATIENCE, reading) => ended.expect("the server lets go"),
+            ended = timeout(PATIENCE, reading) => ended.expect("the server closes the connection"),
         }
         String::from_utf8_lossy(&read).into_owned()
     }
 
-    /// The head of the next answer.
+    /// The head of the next response.
     async fn answer_head(&mut self) -> String {
         let end = loop {
             match self.read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -117,7 +117,7 @@ impl Raw {
         String::from_utf8(self.read.drain(..end).collect()).unwrap().to_lowercase()
     }
 
-    /// The next answer.
+    /// The next response.
     async fn answer(&mut self) -> Reply {
         let head = self.answer_head().await;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -131,7 +131,7 @@ impl Raw {
     }
 }
 
-/// The server answers whoever asks well.
+/// Asserts that the server still answers a valid request.
 async fn is_well(client: &Client) {
     assert_eq!(client.get("/healthz").await.status, 200);
 }

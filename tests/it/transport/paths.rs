@@ -1,4 +1,4 @@
-//! Paths and methods that mean to be something else, and what stands on every answer.
+//! Paths and methods that try to be read as others, and the security headers of every response.
 
 use super::Raw;
 use crate::support::{Embedded, call, token};
@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::json;
 
 #[tokio::test]
-async fn e14_a_path_is_the_one_that_is_written_on_sqlite() {
+async fn e14_a_path_is_matched_literally_on_sqlite() {
     for jwt in [false, true] {
         let app = Embedded::with(|config| {
             if jwt {
@@ -53,11 +53,11 @@ async fn e14_a_path_is_the_one_that_is_written_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e14_a_method_is_the_one_that_is_written() {
+async fn e14_a_method_cannot_be_overridden() {
     let app = Embedded::start().await;
     let (thread, id) = app.held("pay", "10").await;
     app.client.approve(&id).await;
-    // An answer that the model has not read: whoever attaches goes on with it.
+    // The thread has an answer that the model has not read, so attaching would resume the turn.
     let chat = format!("/qa/chat_streamed/{thread}");
     for method in ["HEAD", "OPTIONS", "TRACE", "PUT", "PATCH", "DELETE", "CONNECT", "BREW"] {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
@@ -69,7 +69,7 @@ async fn e14_a_method_is_the_one_that_is_written() {
             assert!(heard.starts_with("HTTP/1.1 405 "), "{method} {path}: {heard}");
         }
     }
-    // A tunnel leads to another server, which is no resource of this one.
+    // CONNECT asks for a tunnel to another server, which is no resource of this server.
     let mut stranger = Raw::to(&app.client).await;
     stranger.writes(stranger.head("CONNECT localhost:80", &["connection: close"])).await;
     let heard = stranger.hears_all().await;
@@ -83,11 +83,11 @@ async fn e14_a_method_is_the_one_that_is_written() {
     }
     assert_eq!((app.rows.count("threads").await, app.scene.requests().len()), (1, 1));
     app.scene.says("Paid.");
-    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "it was still there to go on with");
+    assert_eq!(app.client.go_on(&thread).await.text(), "Paid.", "the turn could still be continued");
 }
 
 #[tokio::test]
-async fn e13_every_answer_says_what_a_browser_may_make_of_it_on_sqlite() {
+async fn e13_every_response_has_security_headers_on_sqlite() {
     let app = Embedded::with(|config| config.limits.requests_per_minute = Some(6)).await;
     let thread = app.client.thread().await;
     app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]);
@@ -115,7 +115,7 @@ async fn e13_every_answer_says_what_a_browser_may_make_of_it_on_sqlite() {
         let policy = answer.header("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'"), "{policy}");
         assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
-        // Only the page of the documentation has a script to run.
+        // Only the documentation page may run a script.
         let is_page = answer.header("content-type").is_some_and(|found| found.starts_with("text/html"));
         assert_eq!(policy.contains("script-src 'unsafe-inline'"), is_page, "{answer:?}");
     }

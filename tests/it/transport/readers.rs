@@ -1,4 +1,4 @@
-//! Clients that read slowly, or not at all, and those that only wait.
+//! Clients that read slowly or not at all, and clients that only wait.
 
 use super::{PATIENCE, Raw, SOON};
 use crate::support::{Client, Embedded, eventually, http2};
@@ -9,14 +9,14 @@ use tokio::net::TcpSocket;
 
 const MIB: usize = 1 << 20;
 
-/// Has the model say this text so often.
+/// Has the model emit this text the given number of times.
 fn says(app: &Embedded, texts: usize, text: &str) {
     let text = || Ok(ModelEvent::Text(text.to_owned()));
     let end = ModelEvent::Finished { reason: FinishReason::Stop, usage: None, provider_state: None };
     app.scene.then((0..texts).map(|_| text()).chain([Ok(end)]).collect());
 }
 
-/// A connection that takes little before it is full.
+/// A connection with a small receive buffer.
 async fn narrow(client: &Client) -> Raw {
     let host = client.base.trim_start_matches("http://").to_owned();
     let socket = TcpSocket::new_v4().unwrap();
@@ -38,17 +38,17 @@ async fn is_answered(app: &Embedded, thread: &str) {
 }
 
 #[tokio::test]
-async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_goes_on() {
+async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_continues() {
     let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = SOON;
     let app = Embedded::hurried(hurry, |config| config.limits.streams_per_user = Some(1)).await;
     let (thread, other) = (app.client.thread().await, app.client.thread().await);
-    // On the wire each is six times as long, and all of it is more than any socket holds.
+    // On the wire each delta is six times as long, and their sum exceeds any socket buffer.
     says(&app, 3, &"\u{1}".repeat(MIB));
     let mut stranger = narrow(&app.client).await;
     posts(&mut stranger, &thread).await;
     is_answered(&app, &thread).await;
 
-    // Its stream is open, and there may be one; when it is cut off there is room.
+    // The user may have one stream, and the open stream occupies that slot until the server closes it.
     let ask = async || app.client.begin(&other, &json!({ "content": "hi" })).await.status().as_u16();
     app.scene.says("ok");
     let answered = async || (ask().await == 200).then_some(());
@@ -58,7 +58,7 @@ async fn e5_a_client_that_reads_nothing_is_cut_off_and_the_turn_goes_on() {
     assert!(heard.len() < 18 * MIB && !heard.ends_with("0\r\n\r\n"), "{} bytes, and no end", heard.len());
 }
 
-/// A connection on which streams begin with so much room for their answers, and these requests.
+/// An HTTP/2 connection with these requests, whose streams start with a flow-control window of `room` bytes.
 async fn with_room(client: &Client, room: u8, requests: &[Vec<u8>]) -> Raw {
     let mut stranger = narrow(client).await;
     // SETTINGS_INITIAL_WINDOW_SIZE
@@ -82,7 +82,7 @@ fn gives_room(stream: u32) -> Vec<u8> {
     http2::frame(http2::WINDOW_UPDATE, 0, stream, &100_000_u32.to_be_bytes())
 }
 
-/// What came of the body of this stream.
+/// The received body of this stream.
 fn body(read: &[u8], stream: u32) -> String {
     let frames = http2::frames(read).into_iter();
     let data = frames.filter(|frame| frame.kind == http2::DATA && frame.stream == stream);
@@ -90,7 +90,7 @@ fn body(read: &[u8], stream: u32) -> String {
 }
 
 #[tokio::test]
-async fn e5_an_answer_that_is_not_taken_is_lost_and_its_connection_closed_on_sqlite() {
+async fn e5_an_unread_response_is_dropped_and_its_connection_closed_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.taking = SOON / 4, |_| {}).await;
     let thread = app.client.thread().await;
     app.scene.says(&"Hello. ".repeat(500));
@@ -98,7 +98,7 @@ async fn e5_an_answer_that_is_not_taken_is_lost_and_its_connection_closed_on_sql
         (0, gets(http2::FIRST, "/tools")),
         (0, gets(http2::FIRST, "/healthz")),
         (0, gets(http2::FIRST, "/openapi.json")),
-        // A byte of it was taken, and the rest would be the server's to keep.
+        // The client takes one byte, and the server would have to keep the rest.
         (1, gets(http2::FIRST, "/openapi.json")),
         (1, gets(http2::FIRST, "/docs")),
         (0, asks(http2::FIRST, &thread)),
@@ -111,7 +111,7 @@ async fn e5_an_answer_that_is_not_taken_is_lost_and_its_connection_closed_on_sql
 }
 
 #[tokio::test]
-async fn e5_an_answer_that_is_not_taken_ends_no_other_of_its_connection_on_sqlite() {
+async fn e5_an_unread_response_ends_no_other_response_of_its_connection_on_sqlite() {
     let hurry = |deadlines: &mut holdpoint::app::Deadlines| deadlines.taking = Duration::from_millis(100);
     let app = Embedded::hurried(hurry, |_| {}).await;
     let gate = app.scene.gate();
@@ -120,19 +120,19 @@ async fn e5_an_answer_that_is_not_taken_ends_no_other_of_its_connection_on_sqlit
     let requests =
         [gets(http2::FIRST, "/openapi.json"), asks(http2::SECOND, &thread), gives_room(http2::SECOND)];
     let mut stranger = with_room(&app.client, 0, &requests).await;
-    let told = |read: &[u8]| http2::frames(read).iter().any(|frame| frame.kind == http2::GOAWAY);
-    while !told(&stranger.read) {
-        assert!(stranger.reads().await, "it is told to ask no more, and stays");
+    let got_goaway = |read: &[u8]| http2::frames(read).iter().any(|frame| frame.kind == http2::GOAWAY);
+    while !got_goaway(&stranger.read) {
+        assert!(stranger.reads().await, "the server sends a GOAWAY and keeps the connection");
     }
     gate.add_permits(10);
     while stranger.reads().await {}
     assert_eq!(body(&stranger.read, http2::FIRST), "");
-    let said = body(&stranger.read, http2::SECOND);
-    assert!(said.contains("Hello.") && said.contains("\nd:"), "{said}");
+    let received = body(&stranger.read, http2::SECOND);
+    assert!(received.contains("Hello.") && received.contains("\nd:"), "{received}");
 }
 
 #[tokio::test]
-async fn e5_who_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
+async fn e5_a_client_that_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
     let app = Embedded::hurried(
         |deadlines| {
             deadlines.head = 4 * SOON;
@@ -161,21 +161,21 @@ async fn e5_who_waits_for_a_slow_model_is_not_cut_off_on_sqlite() {
 }
 
 #[tokio::test]
-async fn a_stream_is_written_so_far_ahead_on_sqlite() {
+async fn a_stream_buffers_at_most_the_configured_bytes_on_sqlite() {
     let app = Embedded::with(|config| config.limits.stream_buffer_bytes = 1000).await;
     let thread = app.client.thread().await;
     let gate = app.scene.gate();
     says(&app, 100, &"x".repeat(100));
     gate.add_permits(100);
     let first = app.client.begin(&thread, &json!("hi")).await;
-    // One that comes late finds all of it there.
+    // A late subscriber finds the whole backlog.
     let mut late = Raw::to(&app.client).await;
-    let all_said = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}")));
-    let mut all_said = all_said.send().await.unwrap();
-    let mut said = 0;
-    while said < 100 * 100 {
-        let piece = tokio::time::timeout(PATIENCE, all_said.chunk()).await.unwrap().unwrap().unwrap();
-        said += piece.iter().filter(|byte| **byte == b'x').count();
+    let whole_stream = app.client.http.get(app.client.url(&format!("/qa/chat_streamed/{thread}")));
+    let mut whole_stream = whole_stream.send().await.unwrap();
+    let mut received = 0;
+    while received < 100 * 100 {
+        let piece = tokio::time::timeout(PATIENCE, whole_stream.chunk()).await.unwrap().unwrap().unwrap();
+        received += piece.iter().filter(|byte| **byte == b'x').count();
     }
     late.writes(late.head(&format!("GET /qa/chat_streamed/{thread}"), &["connection: close"])).await;
     while late.read.iter().filter(|byte| **byte == b'x').count() < 100 * 100 {
@@ -185,12 +185,12 @@ async fn a_stream_is_written_so_far_ahead_on_sqlite() {
     let heard = late.hears_all().await;
     let (_, mut rest) = heard.split_once("\r\n\r\n").unwrap();
     let mut pieces = Vec::new();
-    while let Some((length, behind)) = rest.split_once("\r\n") {
+    while let Some((length, after_length)) = rest.split_once("\r\n") {
         let length = usize::from_str_radix(length, 16).unwrap();
         pieces.push(length);
-        rest = behind.get(length + 2..).unwrap_or_default();
+        rest = after_length.get(length + 2..).unwrap_or_default();
     }
-    // As long as it may be, and the line that made it so.
+    // At most the configured length plus the line that exceeded it.
     assert!(pieces.iter().all(|length| *length <= 1000 + 105), "{pieces:?}");
     assert!(pieces.len() > 10, "{pieces:?}");
     assert_eq!(app.client.read_on(first).await.text(), "x".repeat(100 * 100));

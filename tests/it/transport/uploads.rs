@@ -1,4 +1,4 @@
-//! Bodies: those that come slowly, lie about themselves, or are packed.
+//! Request bodies that arrive slowly, declare a wrong length, or are compressed.
 
 use super::{Raw, SOON, is_well};
 use crate::support::{Embedded, token};
@@ -8,7 +8,7 @@ use std::time::Duration;
 const JSON: &str = "content-type: application/json";
 
 #[tokio::test]
-async fn e2_a_body_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
+async fn e2_a_body_that_arrives_byte_by_byte_times_out_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.body = SOON, |_| {}).await;
     let thread = app.client.thread().await;
     let chat = format!("POST /qa/chat_streamed/{thread}");
@@ -32,7 +32,7 @@ async fn e2_a_body_that_comes_byte_by_byte_is_not_waited_for_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e2_a_body_of_which_nothing_comes_is_not_waited_for_on_sqlite() {
+async fn e2_a_body_that_stalls_times_out_on_sqlite() {
     let app = Embedded::hurried(|deadlines| deadlines.body_piece = SOON, |_| {}).await;
     for begun in ["", "{"] {
         let mut stranger = Raw::to(&app.client).await;
@@ -65,13 +65,14 @@ async fn e2_a_body_has_one_length_on_sqlite() {
     ] {
         let mut stranger = Raw::to(&app.client).await;
         stranger.writes(stranger.head("POST /threads", &[&[JSON], lines].concat())).await;
-        // The server may be gone already.
+        // The server may have closed already.
         let _written = tokio::io::AsyncWriteExt::write_all(&mut stranger.socket, body.as_bytes()).await;
         assert_eq!(stranger.answer().await.status, 400, "{lines:?}");
     }
     assert_eq!(app.rows.count("threads").await, 0);
 
-    // A body with two lengths is read by its chunks (RFC 9112, 6.3), whichever stands first.
+    // A body with `content-length` and `transfer-encoding` is read by its chunks (RFC 9112, section 6.3), in
+    // either header order.
     let chunked = "d\r\n{\"title\":\"x\"}\r\n0\r\n\r\n";
     for lines in [
         ["content-length: 4", "transfer-encoding: chunked"],
@@ -87,7 +88,7 @@ async fn e2_a_body_has_one_length_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e2_a_body_that_is_shorter_than_it_says_does_nothing_on_sqlite() {
+async fn e2_a_body_shorter_than_its_declared_length_does_nothing_on_sqlite() {
     let app = Embedded::start().await;
     let mut stranger = Raw::to(&app.client).await;
     stranger.writes(stranger.head("POST /threads", &[JSON, "content-length: 100"])).await;
@@ -99,10 +100,10 @@ async fn e2_a_body_that_is_shorter_than_it_says_does_nothing_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e2_a_packed_body_is_not_unpacked_on_sqlite() {
+async fn e2_a_compressed_body_is_refused_on_sqlite() {
     let app = Embedded::start().await;
     let thread = app.client.thread().await;
-    // {"title":"x"}, packed by gzip without compressing.
+    // `{"title":"x"}` in gzip format, stored uncompressed.
     let packed = [
         &b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x0d\0\xf2\xff"[..],
         br#"{"title":"x"}"#,
@@ -127,7 +128,7 @@ async fn e2_a_packed_body_is_not_unpacked_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e1_who_sends_all_of_a_body_before_reading_is_told_why_it_is_refused_on_sqlite() {
+async fn e1_a_client_that_sends_the_whole_body_first_still_reads_the_refusal_on_sqlite() {
     let app = Embedded::with(|config| {
         token::with_tokens(config);
         config.limits.requests_per_minute = Some(1);
@@ -154,7 +155,7 @@ async fn e1_who_sends_all_of_a_body_before_reading_is_told_why_it_is_refused_on_
 }
 
 #[tokio::test]
-async fn e1_nobody_reads_the_body_of_a_stranger_on_sqlite() {
+async fn e1_the_body_of_an_unauthenticated_request_is_not_read_on_sqlite() {
     let app =
         Embedded::hurried(|deadlines| deadlines.body = Duration::from_secs(600), token::with_tokens).await;
     for path in ["/threads", "/qa/chat_streamed", "/qa/validate_tool", "/nowhere"] {
@@ -163,7 +164,7 @@ async fn e1_nobody_reads_the_body_of_a_stranger_on_sqlite() {
         {
             let mut stranger = Raw::to(&app.client).await;
             stranger.writes(stranger.head(&format!("POST {path}"), &[&[JSON], lines].concat())).await;
-            // Not a byte of it was sent.
+            // No byte of the body is sent.
             let reply = stranger.answer().await;
             assert_eq!((reply.status, reply.code().as_str()), (401, "unauthenticated"), "{path}");
         }
@@ -172,7 +173,7 @@ async fn e1_nobody_reads_the_body_of_a_stranger_on_sqlite() {
 }
 
 #[tokio::test]
-async fn e1_where_anybody_may_ask_nobodys_body_is_read_on_sqlite() {
+async fn e1_public_paths_read_no_body_on_sqlite() {
     for jwt in [false, true] {
         let app = Embedded::hurried(
             |deadlines| {
@@ -197,10 +198,10 @@ async fn e1_where_anybody_may_ask_nobodys_body_is_read_on_sqlite() {
                 {
                     let mut stranger = Raw::to(&app.client).await;
                     stranger.writes(stranger.head(&format!("{method} {path}"), &[JSON, length])).await;
-                    // Not a byte of it was sent.
+                    // No byte of the body is sent.
                     let head = stranger.answer_head().await;
-                    let said = format!("http/1.1 {status} ");
-                    assert!(head.starts_with(&said), "{method} {path}, {length}, jwt {jwt}: {head}");
+                    let status_line = format!("http/1.1 {status} ");
+                    assert!(head.starts_with(&status_line), "{method} {path}, {length}, jwt {jwt}: {head}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Edits: other words in place of a user message, and all behind it anew.
+//! Edits: a user message gets other words, and all later messages are replaced.
 
 use super::{CHAT, MAJORS, assert_last_told, cut, held, names, talked, talked_in, thread_named};
 use crate::support::Embedded;
@@ -18,7 +18,7 @@ async fn an_edit_as_every_major_posts_it() {
         assert_last_told(&app, &["hi again"]);
         let messages = app.client.messages(&talk.thread).await;
         assert_eq!(messages.len(), 2, "{messages:#?}");
-        assert_eq!(messages[0]["client_id"], "u1", "the page goes on to call it so");
+        assert_eq!(messages[0]["client_id"], "u1", "the message keeps the page's name");
         assert_eq!(messages[1]["message_id"], turn.message_id());
         assert_ne!(turn.message_id(), talk.answers[0]);
         assert_eq!(cut(&app).await, 2);
@@ -26,7 +26,7 @@ async fn an_edit_as_every_major_posts_it() {
 }
 
 #[tokio::test]
-async fn an_edit_in_the_midst_cuts_what_stood_behind_and_keeps_the_rest() {
+async fn an_edit_of_an_earlier_message_supersedes_the_later_ones_and_keeps_the_rest() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two", "three"]).await;
     let before = app.client.messages(&talk.thread).await;
@@ -48,9 +48,9 @@ async fn an_edit_in_the_midst_cuts_what_stood_behind_and_keeps_the_rest() {
         (user, json!("u3")),
         (assistant, Value::Null),
     ];
-    assert_eq!(gone.iter().map(stands).collect::<Vec<_>>(), expected, "they are kept");
+    assert_eq!(gone.iter().map(stands).collect::<Vec<_>>(), expected, "superseded messages are kept");
 
-    // The edited message is edited again, and the page goes on behind it.
+    // The page edits the edited message again, and continues after it.
     app.scene.says("A2 once more").says("A3");
     let posted = [talk.held[0].clone(), talk.held[1].clone(), ui_user("u2", "deux")];
     app.client.ui_turn(&ui_submit_at(CHAT, &posted, "u2")).await;
@@ -60,7 +60,7 @@ async fn an_edit_in_the_midst_cuts_what_stood_behind_and_keeps_the_rest() {
 }
 
 #[tokio::test]
-async fn an_edit_goes_by_our_id_and_by_the_message_alone() {
+async fn an_edit_works_with_the_servers_id_and_the_message_alone() {
     let app = Embedded::start().await;
     app.scene.says("A1").says("A1 anew").says("A1 once more");
     let thread = app.client.thread().await;
@@ -70,13 +70,13 @@ async fn an_edit_goes_by_our_id_and_by_the_message_alone() {
         let body = json!({ "message": ui_user(&id, words), "trigger": "submit-message", "messageId": id });
         app.client.ui_turn_in(&thread, &body).await;
         assert_last_told(&app, &[words]);
-        assert_eq!(names(&app, &thread).await, [json!(id)], "as the page calls it");
+        assert_eq!(names(&app, &thread).await, [json!(id)], "the page's name for the message");
     }
     assert_eq!(cut(&app).await, 4);
 }
 
 #[tokio::test]
-async fn an_edit_of_a_message_that_never_arrived_is_a_new_one() {
+async fn an_edit_of_an_unknown_message_is_a_new_message() {
     let app = Embedded::start().await;
     app.scene.says("A1").says("A2");
     let first = ui_submit_at(CHAT, &[ui_user("u1", "one")], "u1");
@@ -90,7 +90,7 @@ async fn an_edit_of_a_message_that_never_arrived_is_a_new_one() {
 }
 
 #[tokio::test]
-async fn where_no_word_is_changed_nothing_is_cut() {
+async fn an_edit_that_changes_no_word_supersedes_nothing() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two"]).await;
     let before = app.client.messages(&talk.thread).await;
@@ -103,7 +103,7 @@ async fn where_no_word_is_changed_nothing_is_cut() {
 }
 
 #[tokio::test]
-async fn an_edit_cancels_what_is_held_behind_it() {
+async fn an_edit_cancels_the_held_calls_after_it() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
     app.scene.says("Never mind.");
@@ -122,7 +122,7 @@ async fn an_edit_cancels_what_is_held_behind_it() {
 }
 
 #[tokio::test]
-async fn an_edit_leaves_what_is_held_before_it() {
+async fn an_edit_keeps_the_held_calls_before_it() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
     app.scene.says("It waits.").says("It still waits.");
@@ -137,7 +137,7 @@ async fn an_edit_leaves_what_is_held_before_it() {
 }
 
 #[tokio::test]
-async fn an_effect_behind_an_edit_is_told_once_as_a_note() {
+async fn an_effect_after_an_edited_message_reaches_the_model_once_as_a_note() {
     let app = Embedded::start().await;
     let (_, id) = held(&app, "please pay 10").await;
     app.client.approve(&id).await;
@@ -154,7 +154,7 @@ async fn an_effect_behind_an_edit_is_told_once_as_a_note() {
 }
 
 #[tokio::test]
-async fn an_edit_by_a_name_of_another_thread_is_a_message_of_this_one() {
+async fn an_edit_with_a_name_of_another_thread_is_a_new_message_in_this_thread() {
     let app = Embedded::start().await;
     let other = talked_in(&app, "other", &["theirs"]).await;
     let untouched = app.client.messages(&other.thread).await;

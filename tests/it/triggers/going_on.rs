@@ -1,4 +1,4 @@
-//! Going on with an assistant's message.
+//! Continuations of an assistant's message.
 
 use super::{CHAT, assert_last_told, held, talked, talked_in};
 use crate::support::Embedded;
@@ -6,7 +6,7 @@ use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_use
 use serde_json::json;
 
 #[tokio::test]
-async fn send_message_without_a_message_goes_on_after_a_decision_in_5() {
+async fn send_message_without_a_message_continues_after_a_decision_in_5() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
     app.client.approve(&id).await;
@@ -33,7 +33,7 @@ async fn send_message_without_a_message_goes_on_after_a_decision_in_5() {
 }
 
 #[tokio::test]
-async fn every_body_that_ends_with_an_answer_goes_on() {
+async fn every_body_that_ends_with_an_answer_is_a_continuation() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
     let message = talk.answers[0].as_str();
@@ -50,7 +50,7 @@ async fn every_body_that_ends_with_an_answer_goes_on() {
         json!({ "id": CHAT, "trigger": "submit-message", "content": "" }),
         ui_submit(CHAT, &nameless),
         ui_submit_at(CHAT, &talk.held, "nobody"),
-        // By a user message nothing goes on but the last.
+        // A continuation by the name of a user message works only for the last one.
         json!({ "id": CHAT, "trigger": "submit-message", "messageId": "u1" }),
         ui_submit(CHAT, &[ui_assistant("u1", &json!([{ "type": "text", "text": "no words of mine" }]))]),
     ] {
@@ -69,7 +69,7 @@ async fn every_body_that_ends_with_an_answer_goes_on() {
 }
 
 #[tokio::test]
-async fn a_failed_answer_goes_on_under_its_id() {
+async fn a_failed_answer_continues_under_its_id() {
     let app = Embedded::start().await;
     let asked = ui_user("u1", "hi");
     let failed = app.client.ui_turn(&ui_submit(CHAT, std::slice::from_ref(&asked))).await;
@@ -82,7 +82,7 @@ async fn a_failed_answer_goes_on_under_its_id() {
 }
 
 #[tokio::test]
-async fn there_is_nothing_to_go_on_with_where_the_answer_is_whole() {
+async fn a_complete_answer_has_nothing_to_continue() {
     let app = Embedded::start().await;
     let refused = (409, "nothing_to_continue".to_owned());
     let unborn = ui_submit_at("nobody", &[ui_assistant("a1", &json!([]))], "a1");

@@ -1,4 +1,5 @@
-//! What pages of AI SDK 5 to 7 post, and what it means: a new message, an edit, another answer, going on.
+//! The bodies that pages of AI SDK 5 to 7 post, and their meaning: a new message, an edit, a regenerate, a
+//! continuation.
 
 mod editing;
 mod going_on;
@@ -14,13 +15,13 @@ use serde_json::{Value, json};
 /// The majors whose bodies are recorded here.
 const MAJORS: [&str; 3] = ["v5", "v6", "v7"];
 
-/// What a page calls its thread.
+/// The page's name for its thread.
 const CHAT: &str = "chat-1";
 
-/// A thread in which a page has talked.
+/// A thread with a conversation of a page.
 struct Talk {
     thread: String,
-    /// What the page holds: user messages `u1`, `u2` and so on, answered `A1`, `A2`.
+    /// The messages that the page holds: user messages `u1`, `u2` and so on, with the answers `A1`, `A2`.
     held: Vec<Value>,
     /// The ids of the answers.
     answers: Vec<String>,
@@ -43,7 +44,8 @@ async fn talked_in(app: &Embedded, chat: &str, words: &[&str]) -> Talk {
     Talk { thread: thread_named(app, chat).await, held, answers }
 }
 
-/// A thread in which the model asked, to this message by the name of `u1`, for a `pay` of 10; and the call's id.
+/// A thread in which the model asked for a `pay` of 10 after the message `u1` with these words, and the
+/// call's id.
 async fn held(app: &Embedded, words: &str) -> (Talk, String) {
     app.scene.calls(&[crate::support::call("p-10", "pay", &json!({ "note": "10" }))]);
     let asked = ui_user("u1", words);
@@ -56,7 +58,7 @@ async fn held(app: &Embedded, words: &str) -> (Talk, String) {
     (Talk { thread: thread_named(app, CHAT).await, held, answers: vec![message] }, id.clone())
 }
 
-/// The id of the thread that goes by this name.
+/// The id of the thread with this name.
 async fn thread_named(app: &Embedded, chat: &str) -> String {
     let threads = app.client.get("/threads").await.body;
     let mut all = threads["results"].as_array().unwrap().iter();
@@ -64,7 +66,7 @@ async fn thread_named(app: &Embedded, chat: &str) -> String {
     found["thread_id"].as_str().unwrap().to_owned()
 }
 
-/// What a page holds of an answer.
+/// An answer in the form in which a page holds it.
 fn answer(turn: &UiTurn) -> Value {
     let words = json!({ "type": "text", "text": turn.text(), "state": "done" });
     ui_assistant(turn.message_id(), &json!([{ "type": "step-start" }, words]))
@@ -78,19 +80,19 @@ fn regenerate_at(messages: &[Value], message: &str) -> Value {
     json!({ "id": CHAT, "messages": messages, "trigger": "regenerate-message", "messageId": message })
 }
 
-/// The page's names of the thread's user messages as they stand.
+/// The page's names of the user messages in the thread.
 async fn names(app: &Embedded, thread: &str) -> Vec<Value> {
     let messages = app.client.messages(thread).await;
     let asked = messages.iter().filter(|message| message["role"] == "user");
     asked.map(|message| message["client_id"].clone()).collect()
 }
 
-/// How many messages were cut off.
+/// The number of superseded messages.
 async fn cut(app: &Embedded) -> i64 {
     app.rows.count("messages WHERE status = 'superseded'").await
 }
 
-/// The model was asked last with these words: users', its own and those of answers of tools.
+/// Asserts the texts of the last request to the model: those of users, its own and those of tools.
 fn assert_last_told(app: &Embedded, expected: &[&str]) {
     let requests = app.scene.requests();
     let told = requests.last().unwrap().messages.iter().map(|message| match message {

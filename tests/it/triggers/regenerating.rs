@@ -1,4 +1,4 @@
-//! Another answer to a user message.
+//! Regenerates: another answer to a user message.
 
 use super::{
     CHAT, MAJORS, assert_last_told, cut, held, names, regenerate, regenerate_at, talked, talked_in,
@@ -9,7 +9,7 @@ use crate::support::ui::{recorded, ui_submit, ui_user};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn another_answer_as_every_major_asks_for_it() {
+async fn a_regenerate_as_every_major_posts_it() {
     for major in MAJORS {
         for recording in ["m-regenerate", "m2-regenerate-by-id"] {
             let app = Embedded::start().await;
@@ -32,17 +32,17 @@ async fn another_answer_as_every_major_asks_for_it() {
             assert_eq!((app.rows.count(&old).await, cut(&app).await), (1, 1));
             let question = messages[0]["message_id"].as_str().unwrap();
             let runs = format!("runs WHERE user_message_id = '{question}'");
-            assert_eq!(app.rows.count(&runs).await, 2, "to the same user message");
+            assert_eq!(app.rows.count(&runs).await, 2, "both runs belong to the same user message");
         }
     }
 }
 
 #[tokio::test]
-async fn an_earlier_answer_is_written_anew_by_each_of_its_names() {
+async fn an_earlier_answer_is_regenerated_by_each_of_its_names() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two", "three"]).await;
     let question = app.client.messages(&talk.thread).await[2]["message_id"].as_str().unwrap().to_owned();
-    // As a page cuts its history for each of them.
+    // A page cuts its history to these messages for each of the bodies.
     let asked = &talk.held[..3];
     app.scene.says("1");
     let first = app.client.ui_turn(&regenerate_at(asked, &talk.answers[1])).await;
@@ -52,7 +52,7 @@ async fn an_earlier_answer_is_written_anew_by_each_of_its_names() {
         regenerate_at(asked, "u2"),
         regenerate_at(asked, &question),
         regenerate(asked),
-        // Cut off already: a page that missed the new one.
+        // This answer is already superseded: the page missed the new one.
         regenerate_at(asked, &talk.answers[1]),
         regenerate_at(&[], "u2"),
         json!({ "id": CHAT, "message": talk.held[2], "trigger": "regenerate-message" }),
@@ -70,7 +70,7 @@ async fn an_earlier_answer_is_written_anew_by_each_of_its_names() {
 }
 
 #[tokio::test]
-async fn after_a_failure_the_answer_is_written_anew() {
+async fn a_failed_answer_is_regenerated() {
     let app = Embedded::start().await;
     let asked = [ui_user("u1", "hi")];
     let failed = app.client.ui_turn(&ui_submit(CHAT, &asked)).await;
@@ -86,13 +86,13 @@ async fn after_a_failure_the_answer_is_written_anew() {
 }
 
 #[tokio::test]
-async fn where_the_message_never_arrived_it_is_said_now() {
+async fn a_regenerate_with_an_unknown_message_posts_the_message() {
     let app = Embedded::start().await;
     app.scene.says("A1").says("A2");
     let first = ui_user("u1", "one");
     assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&first))).await.text(), "A1");
     let thread = thread_named(&app, CHAT).await;
-    // An answer that stands is none to a message that does not.
+    // The answer to an earlier message is not an answer to the new one.
     let body = regenerate(&[first, ui_user("u2", "two")]);
     assert_eq!(app.client.ui_turn(&body).await.text(), "A2");
     assert_last_told(&app, &["one", "A1", "two"]);
@@ -101,7 +101,7 @@ async fn where_the_message_never_arrived_it_is_said_now() {
 }
 
 #[tokio::test]
-async fn a_message_that_never_arrived_is_said_also_where_its_words_were_said_before() {
+async fn a_regenerate_with_an_unknown_message_posts_it_even_if_its_words_repeat_an_earlier_one() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["ok"]).await;
     app.scene.says("A2");
@@ -114,7 +114,7 @@ async fn a_message_that_never_arrived_is_said_also_where_its_words_were_said_bef
 }
 
 #[tokio::test]
-async fn with_other_words_in_the_message_it_is_an_edit() {
+async fn a_regenerate_with_changed_words_is_an_edit() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two"]).await;
     app.scene.says("Edited.");
@@ -127,7 +127,7 @@ async fn with_other_words_in_the_message_it_is_an_edit() {
 }
 
 #[tokio::test]
-async fn what_nobody_knows_is_the_last_answer() {
+async fn a_regenerate_without_a_known_name_replaces_the_last_answer() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two"]).await;
     let mut nameless = ui_user("", "two");
@@ -150,14 +150,15 @@ async fn what_nobody_knows_is_the_last_answer() {
 }
 
 #[tokio::test]
-async fn where_there_is_nothing_to_answer_nothing_is_made() {
+async fn a_regenerate_without_a_message_to_answer_creates_nothing() {
     let app = Embedded::start().await;
     let file = json!({ "id": "u9", "role": "user", "parts": [{ "type": "file", "url": "x" }] });
     let refused = (409, "nothing_to_continue".to_owned());
     assert_eq!(app.client.ui_turn(&regenerate(&[])).await.refused(), refused);
     assert_eq!(app.client.ui_turn(&regenerate(std::slice::from_ref(&file))).await.refused(), refused);
     assert_eq!(app.rows.count("threads").await, 0);
-    // A message without words was never said: the answer to the one before is not its own.
+    // The server never stored a message without words, and the answer to the message before it is not its
+    // answer.
     let talk = talked(&app, &["one"]).await;
     let before = app.client.messages(&talk.thread).await;
     let mut posted = talk.held.clone();
@@ -167,7 +168,7 @@ async fn where_there_is_nothing_to_answer_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn it_cancels_what_the_old_answer_holds_and_tells_what_it_did() {
+async fn a_regenerate_cancels_the_holds_of_the_old_answer_and_reports_its_effects() {
     let app = Embedded::start().await;
     let (talk, id) = held(&app, "please pay 10").await;
     app.scene.calls(&[crate::support::call("p-11", "pay", &json!({ "note": "11" }))]);
@@ -185,7 +186,7 @@ async fn it_cancels_what_the_old_answer_holds_and_tells_what_it_did() {
 }
 
 #[tokio::test]
-async fn names_of_another_thread_name_nothing_here() {
+async fn names_of_another_thread_are_unknown_in_this_thread() {
     let app = Embedded::start().await;
     let other = talked_in(&app, "other", &["theirs"]).await;
     let untouched = app.client.messages(&other.thread).await;

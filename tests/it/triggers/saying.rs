@@ -1,4 +1,4 @@
-//! New messages, and their words.
+//! New messages and their words.
 
 use super::{CHAT, MAJORS, assert_last_told, names, talked, thread_named};
 use crate::support::ui::{recorded, ui_assistant, ui_submit, ui_submit_at, ui_user};
@@ -22,7 +22,7 @@ async fn a_new_message_as_every_major_posts_it() {
 }
 
 #[tokio::test]
-async fn a_page_may_post_its_last_message_alone_and_leave_the_trigger_out() {
+async fn a_page_may_post_only_its_last_message_and_omit_the_trigger() {
     let app = Embedded::start().await;
     let mut empty_content = ui_user("u7", "seven");
     empty_content["content"] = json!("");
@@ -59,7 +59,7 @@ async fn a_page_may_post_its_last_message_alone_and_leave_the_trigger_out() {
 }
 
 #[tokio::test]
-async fn a_page_is_answered_in_the_dialect_that_its_body_speaks_unless_it_says_another() {
+async fn a_page_gets_the_dialect_of_its_body_unless_the_header_names_another() {
     let app = Embedded::start().await;
     let v4 = |words: &str| json!({ "role": "user", "content": words });
     let both = json!({ "role": "user", "content": "c", "parts": [{ "type": "text", "text": "p" }] });
@@ -93,7 +93,7 @@ async fn a_page_is_answered_in_the_dialect_that_its_body_speaks_unless_it_says_a
 }
 
 #[tokio::test]
-async fn the_words_of_a_message_are_its_texts_each_on_a_line() {
+async fn the_text_of_a_message_joins_its_text_parts_with_newlines() {
     let app = Embedded::start().await;
     let text = |text: &str| json!({ "type": "text", "text": text });
     let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
@@ -118,7 +118,7 @@ async fn the_words_of_a_message_are_its_texts_each_on_a_line() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_said_has_words_and_what_is_not_said_is_not_read() {
+async fn a_new_message_needs_text_and_other_messages_are_not_parsed() {
     let app = Embedded::start().await;
     let said = |parts: Value| json!({ "id": "u2", "role": "user", "parts": parts });
     let file = json!({ "type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==" });
@@ -166,7 +166,7 @@ async fn a_message_that_is_said_has_words_and_what_is_not_said_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_page_chooses_the_model_and_the_tools_beside_its_messages() {
+async fn a_page_selects_the_model_and_the_tools_beside_its_messages() {
     let app = Embedded::start().await;
     let mut body = ui_submit(CHAT, &[ui_user("u1", "one")]);
     body["model"] = json!("scene");
@@ -197,7 +197,7 @@ async fn a_message_posted_again_is_the_same_message() {
     app.scene.says("Hello.");
     let again = app.client.ui_turn(&body).await;
     assert_eq!((again.text().as_str(), again.error()), ("Hello.", None), "{}", again.raw);
-    assert_eq!(again.message_id(), failed.message_id(), "the same answer goes on");
+    assert_eq!(again.message_id(), failed.message_id(), "the same answer continues");
     let done = app.client.ui_turn(&body).await;
     assert_eq!(done.refused(), (409, "nothing_to_continue".to_owned()));
     assert_eq!(app.rows.count("messages").await, 2);
@@ -205,7 +205,7 @@ async fn a_message_posted_again_is_the_same_message() {
 }
 
 #[tokio::test]
-async fn who_posts_a_message_again_is_told_all_that_was_said_to_it() {
+async fn a_message_posted_again_gets_its_whole_answer() {
     for again in [ui_submit(CHAT, &[ui_user("u1", "hi")]), ui_submit_at(CHAT, &[ui_user("u1", "hi")], "u1")] {
         let app = Embedded::start().await;
         let half = vec![Ok(ModelEvent::Text("Half".to_owned())), Err("broken".to_owned())];
@@ -248,7 +248,7 @@ async fn who_posts_a_message_again_is_told_all_that_was_said_to_it() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_no_name_names_nothing() {
+async fn an_invalid_name_is_ignored() {
     let app = Embedded::start().await;
     let odd = [json!(7), json!(""), json!("x".repeat(65)), json!("a\0b"), Value::Null, json!(["u1"])];
     for id in &odd {
@@ -268,10 +268,11 @@ async fn a_name_that_is_no_name_names_nothing() {
 }
 
 #[tokio::test]
-async fn a_history_is_not_compared_where_messages_have_names() {
+async fn the_posted_history_is_not_compared_if_messages_have_names() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one", "two"]).await;
-    // A page that trimmed, one that changed what was said, and one that says the same words again.
+    // A page with a trimmed history, a page with a changed history, and a page that posts the same words
+    // again.
     app.scene.says("A3").says("A4").says("A5");
     for messages in [
         vec![ui_user("u3", "three")],

@@ -1,4 +1,4 @@
-//! What is posted while a turn is under way.
+//! Bodies that are posted while a turn runs.
 
 use super::{CHAT, assert_last_told, names, regenerate, regenerate_at, talked};
 use crate::support::Embedded;
@@ -6,7 +6,7 @@ use crate::support::ui::{ui_assistant, ui_submit, ui_submit_at, ui_user};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_turn_under_way_is_read_along_and_not_interrupted() {
+async fn a_repeated_post_attaches_to_the_running_turn_and_does_not_interrupt_it() {
     let app = Embedded::start().await;
     let talk = talked(&app, &["one"]).await;
     let gate = app.scene.gate();
@@ -27,14 +27,14 @@ async fn a_turn_under_way_is_read_along_and_not_interrupted() {
         regenerate(&posted),
         regenerate(&posted[..1]),
         regenerate_at(&posted[..1], &talk.answers[0]),
-        // These never arrived, and are new.
+        // The server does not know these messages, so they are new.
         ui_submit_at(CHAT, &[ui_user("u4", "four")], "u4"),
         regenerate(&[ui_user("u4", "four")]),
     ] {
         assert_eq!(app.client.ui_turn(&body).await.refused(), refused, "{body}");
     }
 
-    // The same again, as a network and as a page tries it, and a page that goes on.
+    // The same body again, as a network retry and with the message's name, and a continuation by the page.
     let messages = app.client.messages(&talk.thread).await;
     let writing = messages.last().unwrap()["message_id"].as_str().unwrap().to_owned();
     let named = ui_submit_at(CHAT, &posted, "u2");

@@ -1,16 +1,16 @@
-//! Arguments that no tool may get, or that could be read in two ways.
+//! Arguments that no tool may receive, or that are ambiguous.
 
 use super::{Stage, on_each_wire};
 use crate::support::{Said, Weigh, Wire, probes};
 use holdpoint::config::{Config, ExactNumbers};
 use serde_json::{Value, json};
 
-/// `{"note":[[…]]}`, so many levels of arrays and objects.
+/// `{"note":[[…]]}`, nested to this number of arrays and objects.
 fn deep(levels: usize) -> String {
     format!(r#"{{"note":{}{}}}"#, "[".repeat(levels - 1), "]".repeat(levels - 1))
 }
 
-/// What, the arguments as they are written, and a part of why they are refused.
+/// A label, the arguments as written, and a part of the error.
 fn refused() -> Vec<(&'static str, String, &'static str)> {
     let row = |what, arguments: &str, why| (what, arguments.to_owned(), why);
     vec![
@@ -42,7 +42,7 @@ fn refused() -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-async fn arguments_that_cannot_be_are_refused_and_the_model_reads_why(wire: Wire) {
+async fn invalid_arguments_are_refused_and_the_model_reads_why(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     for (what, arguments, why) in refused() {
@@ -61,18 +61,18 @@ async fn arguments_that_cannot_be_are_refused_and_the_model_reads_why(wire: Wire
             assert_eq!(call["result"], error, "{what}: the person reads what the model reads");
             assert_eq!(wire.told(&stage.upstream.last()).last().unwrap(), error, "{what}");
         } else {
-            // Where arguments are a part of the event, what breaks them may break it.
+            // On a wire where the arguments are a part of the event, broken arguments may break the event.
             assert!(!wire.writes_arguments(), "{what}: {}", turn.raw);
             stage.failed(&thread, &turn, "upstream_malformed", "").await;
             assert_eq!(stage.app.client.go_on(&thread).await.text(), "I see.", "{what}");
         }
     }
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }
-on_each_wire!(arguments_that_cannot_be_are_refused_and_the_model_reads_why);
+on_each_wire!(invalid_arguments_are_refused_and_the_model_reads_why);
 
-async fn arguments_of_many_megabytes_are_cut_and_refused(wire: Wire) {
+async fn arguments_of_many_megabytes_are_truncated_and_refused(wire: Wire) {
     const LIMIT: usize = 256 << 10;
     let stage = Stage::on(wire).await;
     let long = json!({ "note": "x".repeat(5 << 20) }).to_string();
@@ -82,17 +82,17 @@ async fn arguments_of_many_megabytes_are_cut_and_refused(wire: Wire) {
     assert_eq!(turn.text(), "I see.");
     stage.is(&turn, "completed").await;
     assert!(turn.raw.len() < 2 * LIMIT, "{}", turn.raw.len());
-    let told = wire.told(&stage.upstream.last());
-    assert!(told[0].contains("longer than 262144 bytes"), "{told:?}");
+    let sent = wire.told(&stage.upstream.last());
+    assert!(sent[0].contains("longer than 262144 bytes"), "{sent:?}");
     assert_eq!(wire.calls(&stage.upstream.last()), [("pay".to_owned(), json!({}))]);
     let short = format!("tool_calls WHERE length(arguments) <= {}", LIMIT + 1);
     assert_eq!(stage.app.rows.count(&short).await, 1);
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }
-on_each_wire!(arguments_of_many_megabytes_are_cut_and_refused);
+on_each_wire!(arguments_of_many_megabytes_are_truncated_and_refused);
 
-async fn a_number_is_shown_as_it_runs_and_as_the_model_reads_it(wire: Wire) {
+async fn a_number_is_the_same_on_the_card_in_the_tool_and_for_the_model(wire: Wire) {
     let Stage { upstream, app, .. } = Stage::on(wire).await;
     let mut tools = probes(&app.ledger);
     tools.register(Weigh(app.ledger.clone())).unwrap();
@@ -114,11 +114,11 @@ async fn a_number_is_shown_as_it_runs_and_as_the_model_reads_it(wire: Wire) {
         assert_eq!(shown, format!(r#"{{"amount":{}}}"#, ran.strip_prefix("weigh ").unwrap()));
         stage.upstream.words("Weighed.");
         assert_eq!(stage.app.client.go_on(&thread).await.text(), "Weighed.");
-        let [(_, told)] = &wire.calls(&stage.upstream.last())[..] else { panic!("{number}") };
-        assert_eq!(told.to_string(), shown);
+        let [(_, sent)] = &wire.calls(&stage.upstream.last())[..] else { panic!("{number}") };
+        assert_eq!(sent.to_string(), shown);
         if number.parse::<i128>().is_ok_and(|it| it == i128::from(it as u64) || it == i128::from(it as i64)) {
             assert_eq!(shown, arguments, "what is a whole number of 64 bits stays as it is");
         }
     }
 }
-on_each_wire!(a_number_is_shown_as_it_runs_and_as_the_model_reads_it);
+on_each_wire!(a_number_is_the_same_on_the_card_in_the_tool_and_for_the_model);

@@ -1,4 +1,4 @@
-//! The bytes of an answer, cut and framed in every way that is allowed, and in some that are not.
+//! The bytes of an answer, split and framed in valid and invalid ways.
 
 use super::{Stage, on_each_wire, text};
 use crate::support::{Act, Reply, Said, Stands, Wire};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const WORDS: &str = "Schön: 世界 🙂.";
 const NOTE: &str = "é🙂";
 
-async fn an_answer_is_read_that_comes_byte_by_byte(wire: Wire) {
+async fn an_answer_that_arrives_byte_by_byte_is_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let arguments = json!({ "note": NOTE }).to_string();
     let (start, end) = arguments.split_at(5);
@@ -19,13 +19,13 @@ async fn an_answer_is_read_that_comes_byte_by_byte(wire: Wire) {
     assert_eq!(turn.one('9')["args"], json!({ "note": NOTE }));
     let usage = json!({ "promptTokens": 10, "completionTokens": 5 });
     assert_eq!(turn.one('d')["usage"], usage);
-    let told = stage.goes_on(&thread).await;
-    assert_eq!(wire.calls(&told), [("pay".to_owned(), json!({ "note": NOTE }))]);
+    let request = stage.next_turn_works(&thread).await;
+    assert_eq!(wire.calls(&request), [("pay".to_owned(), json!({ "note": NOTE }))]);
     stage.nothing_ran();
 }
-on_each_wire!(an_answer_is_read_that_comes_byte_by_byte);
+on_each_wire!(an_answer_that_arrives_byte_by_byte_is_read);
 
-async fn a_character_that_is_cut_in_two_is_whole(wire: Wire) {
+async fn a_character_split_between_chunks_stays_whole(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     let whole = Said::words_on(wire, WORDS).text();
@@ -39,11 +39,11 @@ async fn a_character_that_is_cut_in_two_is_whole(wire: Wire) {
         stage.is(&turn, "completed").await;
     }
 }
-on_each_wire!(a_character_that_is_cut_in_two_is_whole);
+on_each_wire!(a_character_split_between_chunks_stays_whole);
 
 type Framing = (&'static str, fn(Wire, &Said) -> String);
 
-/// The data of each event, framed so.
+/// The data of each event, framed by `frame`.
 fn frames(events: &[String], frame: impl Fn(&str) -> String) -> String {
     events.iter().map(|data| frame(data)).collect()
 }
@@ -55,7 +55,7 @@ const SSE: &[Framing] = &[
         frames(&said.events, |data| format!(": ping\n\n:\n{}: pong\n", wire.frame(data)))
     }),
     ("a byte order mark", |wire, said| {
-        // Before data that counts: what it spoils would not be missed of an event that says nothing.
+        // The mark precedes an event with text, so that a lost event is noticed.
         let begins = if wire == Wire::Anthropic {
             0
         } else {
@@ -108,7 +108,7 @@ async fn every_framing_is_read(wire: Wire) {
 }
 on_each_wire!(every_framing_is_read);
 
-async fn the_reason_is_the_end_and_what_may_follow_it_may_be_missing(wire: Wire) {
+async fn events_after_the_finish_reason_may_be_missing(wire: Wire) {
     let stage = Stage::on(wire).await;
     let whole = Said::words_on(wire, "Hello.");
     let is_reason = |data: &String| data.contains("finish_reason") || data.contains("stop_reason");
@@ -116,8 +116,8 @@ async fn the_reason_is_the_end_and_what_may_follow_it_may_be_missing(wire: Wire)
     for kept in reason + 1..whole.events.len() {
         let mut said = whole.clone();
         said.events.truncate(kept);
-        let behind_it = |end| Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), end]);
-        for reply in [Reply::says(&said), behind_it(Act::Cut), behind_it(Act::Hang)] {
+        let after_it = |end| Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), end]);
+        for reply in [Reply::says(&said), after_it(Act::Cut), after_it(Act::Hang)] {
             stage.upstream.then(reply);
             let (_, turn) = stage.asks().await;
             assert_eq!(turn.text(), "Hello.", "{kept} events: {}", turn.raw);
@@ -125,9 +125,9 @@ async fn the_reason_is_the_end_and_what_may_follow_it_may_be_missing(wire: Wire)
         }
     }
 }
-on_each_wire!(the_reason_is_the_end_and_what_may_follow_it_may_be_missing: Chat chat, Anthropic anthropic);
+on_each_wire!(events_after_the_finish_reason_may_be_missing: Chat chat, Anthropic anthropic);
 
-async fn what_follows_the_end_is_not_read(wire: Wire) {
+async fn bytes_after_the_end_are_not_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let whole = Said::words_on(wire, "Hello.").text();
     let more = Said::on(wire).words(&["More."]).event(wire.error(false, "no")).text();
@@ -137,10 +137,10 @@ async fn what_follows_the_end_is_not_read(wire: Wire) {
     stage.is(&turn, "completed").await;
 }
 on_each_wire!(
-    what_follows_the_end_is_not_read: Chat chat, Responses responses, Anthropic anthropic, Ollama ollama
+    bytes_after_the_end_are_not_read: Chat chat, Responses responses, Anthropic anthropic, Ollama ollama
 );
 
-async fn who_has_said_all_need_not_close_the_connection(wire: Wire) {
+async fn a_server_need_not_close_the_connection_after_the_end(wire: Wire) {
     let stage = Stage::on(wire).await;
     let acts = vec![Act::Send(Said::words_on(wire, "Hello.").text().into_bytes()), Act::Hang];
     stage.upstream.then(Reply::streams(wire, acts));
@@ -149,13 +149,13 @@ async fn who_has_said_all_need_not_close_the_connection(wire: Wire) {
     stage.is(&turn, "completed").await;
     stage.upstream.last_stands(Stands::Left).await;
 }
-on_each_wire!(who_has_said_all_need_not_close_the_connection);
+on_each_wire!(a_server_need_not_close_the_connection_after_the_end);
 
-async fn an_answer_without_its_end_is_kept_as_far_as_it_came(wire: Wire) {
+async fn an_answer_without_its_end_keeps_its_received_text(wire: Wire) {
     let stage = Stage::on(wire).await;
     let said = Said::on(wire).words(&["Half an ", "answer"]).text();
     for ending in [vec![], vec![Act::Cut], vec![Act::Reset]] {
-        // What was sent is lost with a connection that vanishes, unless it was read.
+        // The test reads the answer before the connection ends, because an abrupt end may discard sent bytes.
         let acts = [vec![Act::Send(said.clone().into_bytes()), Act::Wait], ending].concat();
         stage.upstream.then(Reply::streams(wire, acts));
         let thread = stage.app.client.thread().await;
@@ -168,22 +168,22 @@ async fn an_answer_without_its_end_is_kept_as_far_as_it_came(wire: Wire) {
         stage.upstream.words("Whole.");
         let again = stage.app.client.go_on(&thread).await;
         assert_eq!(again.text(), "Whole.", "{}", again.raw);
-        let told = stage.goes_on(&thread).await;
-        assert!(!told.to_string().contains("Half"), "what broke off is never sent: {told}");
+        let request = stage.next_turn_works(&thread).await;
+        assert!(!request.to_string().contains("Half"), "what broke off is never sent: {request}");
     }
 }
-on_each_wire!(an_answer_without_its_end_is_kept_as_far_as_it_came);
+on_each_wire!(an_answer_without_its_end_keeps_its_received_text);
 
-async fn an_answer_of_nothing_is_a_failure(wire: Wire) {
+async fn an_empty_answer_is_a_failure(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(Reply::sends(wire, [""]));
     let (thread, turn) = stage.asks().await;
     stage.failed(&thread, &turn, "upstream_malformed", "").await;
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(an_answer_of_nothing_is_a_failure);
+on_each_wire!(an_empty_answer_is_a_failure);
 
-/// More than any event may have.
+/// More than the length limit of an event.
 const TOO_LONG: usize = 10 << 20;
 
 async fn an_event_that_is_too_long_ends_the_turn(wire: Wire) {
@@ -196,17 +196,17 @@ async fn an_event_that_is_too_long_ends_the_turn(wire: Wire) {
     let name = begun + "event: " + &long;
     for bytes in [whole, endless, comment, name] {
         let pieces = bytes.as_bytes().chunks(1 << 16).map(|piece| Act::Send(piece.to_vec()));
-        // It is for who reads to end this.
+        // The connection stays open, so that the reader has to end the answer.
         stage.upstream.then(Reply::streams(wire, pieces.chain([Act::Hang]).collect()));
         let (thread, turn) = stage.asks().await;
         stage.failed(&thread, &turn, "upstream_malformed", "So far.").await;
         assert!(turn.raw.len() < 4096, "{}", turn.raw.len());
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
 on_each_wire!(an_event_that_is_too_long_ends_the_turn);
 
-async fn what_is_no_event_of_the_wire_ends_the_turn(wire: Wire) {
+async fn an_invalid_event_ends_the_turn(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     let before = Said::on(wire).words(&["So far."]).text();
@@ -221,18 +221,18 @@ async fn what_is_no_event_of_the_wire_ends_the_turn(wire: Wire) {
         stage.upstream.then(Reply::sends(wire, [bytes]));
         let turn = stage.asks_in(&thread).await;
         if turn.all('3').is_empty() {
-            // What is no character may be read as one that says so.
+            // Invalid UTF-8 may be read as a replacement character.
             stage.is(&turn, "completed").await;
             assert!(turn.text().starts_with("So far.\u{fffd}"), "{}", turn.raw);
         } else {
             stage.failed(&thread, &turn, "upstream_malformed", "So far.").await;
         }
     }
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(what_is_no_event_of_the_wire_ends_the_turn);
+on_each_wire!(an_invalid_event_ends_the_turn);
 
-async fn a_nul_in_words_is_shown_as_it_is_kept(wire: Wire) {
+async fn a_nul_in_text_is_streamed_as_it_is_stored(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.says(&Said::on(wire).thinks(&["h\0", "m"]).words(&["a\0", "\0b"]).end());
     let (thread, turn) = stage.asks().await;
@@ -242,13 +242,13 @@ async fn a_nul_in_words_is_shown_as_it_is_kept(wire: Wire) {
     assert_eq!(kept["parts"][1], json!({ "type": "reasoning", "text": "h\u{fffd}m" }));
     assert_eq!(text(&kept), "a\u{fffd}\u{fffd}b");
     assert_eq!((turn.text(), thoughts.as_str()), (text(&kept), "h\u{fffd}m"), "as a reload shows it");
-    // What a server wants back of its thoughts it gets as it gave it.
-    let told = stage.goes_on(&thread).await.to_string().replace(r"h\u0000m", "");
-    assert!(told.contains(&text(&kept)) && !told.contains(r"\u0000"), "{told}");
+    // A provider that expects its reasoning back gets it unchanged.
+    let request = stage.next_turn_works(&thread).await.to_string().replace(r"h\u0000m", "");
+    assert!(request.contains(&text(&kept)) && !request.contains(r"\u0000"), "{request}");
 }
-on_each_wire!(a_nul_in_words_is_shown_as_it_is_kept);
+on_each_wire!(a_nul_in_text_is_streamed_as_it_is_stored);
 
-async fn an_answer_that_is_no_stream_is_refused(wire: Wire) {
+async fn an_answer_that_is_not_a_stream_is_refused(wire: Wire) {
     let stage = Stage::on(wire).await;
     let page = "<html>Sign in</html>";
     let whole = json!({ "choices": [{ "message": { "role": "assistant", "content": "Hi" }, "finish_reason": "stop" }] });
@@ -259,8 +259,8 @@ async fn an_answer_that_is_no_stream_is_refused(wire: Wire) {
         assert!(code == "upstream_error" || code == "upstream_malformed", "{}", turn.raw);
         assert!(!turn.raw.contains("Sign in"), "{}", turn.raw);
         stage.failed(&thread, &turn, code.as_str().unwrap(), "").await;
-        let told = stage.goes_on(&thread).await;
-        assert_eq!(wire.calls(&told), [] as [(String, Value); 0]);
+        let request = stage.next_turn_works(&thread).await;
+        assert_eq!(wire.calls(&request), [] as [(String, Value); 0]);
     }
 }
-on_each_wire!(an_answer_that_is_no_stream_is_refused);
+on_each_wire!(an_answer_that_is_not_a_stream_is_refused);

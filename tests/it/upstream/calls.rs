@@ -1,4 +1,4 @@
-//! Calls with ids, names and numbers that a server should not give, and answers that are cut off behind them.
+//! Calls with invalid or duplicate ids, names and indexes, and answers that are cut off after them.
 
 use super::{Stage, on_each_wire};
 use crate::support::{Ending, Said, Wire};
@@ -8,8 +8,9 @@ fn pays(note: &str) -> String {
     json!({ "note": note }).to_string()
 }
 
-/// Two held calls of one step: one is approved, one rejected, and each answer is that of its call.
-async fn two_are_told_apart(stage: &Stage, thread: &str, what: &str, said: &Said) {
+/// Two held calls of one step: the first is approved, the second is rejected, and each result belongs to its
+/// own call.
+async fn assert_two_calls_are_distinguished(stage: &Stage, thread: &str, what: &str, said: &Said) {
     let (wire, client) = (stage.wire, &stage.app.client);
     let ran = stage.app.ledger.lines().len();
     let answers = stage.upstream.asked().last().map_or(0, |asked| wire.told(&asked.body).len());
@@ -24,11 +25,11 @@ async fn two_are_told_apart(stage: &Stage, thread: &str, what: &str, said: &Said
     stage.upstream.words("Done.");
     assert_eq!(client.go_on(thread).await.text(), "Done.", "{what}");
     assert_eq!(stage.app.ledger.lines()[ran..], ["pay 1"], "{what}");
-    let told = wire.told(&stage.upstream.last());
-    assert_eq!(told[answers..], [r#"{"paid":"1"}"#, "Tool execution rejected by user."], "{what}");
+    let results = wire.told(&stage.upstream.last());
+    assert_eq!(results[answers..], [r#"{"paid":"1"}"#, "Tool execution rejected by user."], "{what}");
 }
 
-async fn calls_are_told_apart_whatever_their_ids_are(wire: Wire) {
+async fn calls_are_distinguished_whatever_their_ids_are(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     let long = "l".repeat(300);
@@ -44,7 +45,7 @@ async fn calls_are_told_apart_whatever_their_ids_are(wire: Wire) {
     ];
     for (what, [first, second]) in rows {
         let said = Said::on(wire).call(first, "pay", &[&pays("1")]).call(second, "pay", &[&pays("2")]).end();
-        two_are_told_apart(&stage, &thread, what, &said).await;
+        assert_two_calls_are_distinguished(&stage, &thread, what, &said).await;
     }
     let field = if wire == Wire::Responses { "call_id" } else { "id" };
     for instead in ["", &format!(r#""{field}":null,"#)] {
@@ -52,19 +53,19 @@ async fn calls_are_told_apart_whatever_their_ids_are(wire: Wire) {
         for data in &mut said.events {
             *data = data.replace(&format!(r#""{field}":"","#), instead);
         }
-        two_are_told_apart(&stage, &thread, "none", &said).await;
+        assert_two_calls_are_distinguished(&stage, &thread, "none", &said).await;
     }
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(calls_are_told_apart_whatever_their_ids_are);
+on_each_wire!(calls_are_distinguished_whatever_their_ids_are);
 
-/// A chat event with this piece of a call.
+/// A chat event with this call delta.
 fn piece(piece: &Value) -> String {
     json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [piece] } }] }).to_string()
 }
 
 #[tokio::test]
-async fn pieces_without_a_place_find_their_call() {
+async fn deltas_without_an_index_find_their_call() {
     let stage = Stage::on(Wire::Chat).await;
     let thread = stage.app.client.thread().await;
     let named = |id: Option<&str>| json!({ "id": id, "function": { "name": "pay", "arguments": "" } });
@@ -92,12 +93,12 @@ async fn pieces_without_a_place_find_their_call() {
     ];
     for (what, pieces) in rows {
         let said = pieces.iter().fold(Said::on(Wire::Chat), |said, it| said.event(piece(it)));
-        two_are_told_apart(&stage, &thread, what, &said.ends(Ending::Calls)).await;
+        assert_two_calls_are_distinguished(&stage, &thread, what, &said.ends(Ending::Calls)).await;
     }
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
 
-async fn a_tool_that_is_not_there_runs_nothing_and_the_model_reads_so(wire: Wire) {
+async fn an_unknown_tool_runs_nothing_and_the_model_reads_the_error(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     let long = "x".repeat(5000);
@@ -119,12 +120,12 @@ async fn a_tool_that_is_not_there_runs_nothing_and_the_model_reads_so(wire: Wire
         let plain = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
         assert!(name.len() <= 64 && !name.is_empty() && name.chars().all(plain), "providers refuse {name:?}");
     }
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }
-on_each_wire!(a_tool_that_is_not_there_runs_nothing_and_the_model_reads_so);
+on_each_wire!(an_unknown_tool_runs_nothing_and_the_model_reads_the_error);
 
-async fn a_tool_that_was_not_offered_is_as_good_as_none(wire: Wire) {
+async fn a_tool_that_was_not_offered_counts_as_unknown(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     for tool in ["pay", "dawdle"] {
@@ -133,17 +134,17 @@ async fn a_tool_that_was_not_offered_is_as_good_as_none(wire: Wire) {
         let turn = stage.app.client.turn(&thread, &body).await;
         assert_eq!(turn.text(), "I see.", "{}", turn.raw);
         stage.is(&turn, "completed").await;
-        let told = wire.told(&stage.upstream.last()).pop().unwrap();
-        assert!(told.contains("no tool named"), "{told}");
+        let results = wire.told(&stage.upstream.last()).pop().unwrap();
+        assert!(results.contains("no tool named"), "{results}");
     }
     let states = stage.calls_of(&thread).await;
     assert!(states.iter().all(|call| call["state"] == "invalid"), "{states:?}");
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }
-on_each_wire!(a_tool_that_was_not_offered_is_as_good_as_none);
+on_each_wire!(a_tool_that_was_not_offered_counts_as_unknown);
 
-async fn of_very_many_calls_only_as_many_as_allowed_are_asked_about(wire: Wire) {
+async fn calls_over_the_limit_of_a_step_are_refused(wire: Wire) {
     const CALLS: usize = 200;
     const ALLOWED: usize = 16;
     let stage = Stage::on(wire).await;
@@ -160,26 +161,26 @@ async fn of_very_many_calls_only_as_many_as_allowed_are_asked_about(wire: Wire) 
     }
     stage.upstream.words("I see.");
     assert_eq!(stage.app.client.go_on(&thread).await.text(), "I see.");
-    let told = wire.told(&stage.upstream.last());
-    assert_eq!(told.len(), CALLS);
-    assert!(told[..ALLOWED].iter().all(|text| text == "Tool execution rejected by user."));
+    let results = wire.told(&stage.upstream.last());
+    assert_eq!(results.len(), CALLS);
+    assert!(results[..ALLOWED].iter().all(|text| text == "Tool execution rejected by user."));
     assert!(
-        told[ALLOWED..]
+        results[ALLOWED..]
             .iter()
             .all(|text| text.contains("More than 16 calls") && text.contains("did not run"))
     );
 
-    // More than that is no mistake any more.
+    // More calls than the hard limit fail the turn.
     stage.upstream.says(&(0..300).fold(Said::on(wire), call).end());
     let (other, turn) = stage.asks().await;
     stage.failed(&other, &turn, "upstream_malformed", "").await;
-    stage.goes_on(&other).await;
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&other).await;
+    stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }
-on_each_wire!(of_very_many_calls_only_as_many_as_allowed_are_asked_about);
+on_each_wire!(calls_over_the_limit_of_a_step_are_refused);
 
-async fn a_call_that_is_cut_off_is_not_asked_about(wire: Wire) {
+async fn a_call_that_is_cut_off_is_not_held(wire: Wire) {
     let stage = Stage::on(wire).await;
     for ending in [Ending::Length, Ending::Filtered] {
         for cut in [&[][..], &["{\"note\":"], &["{\"note\":\"1\""]] {
@@ -192,29 +193,29 @@ async fn a_call_that_is_cut_off_is_not_asked_about(wire: Wire) {
             assert_eq!(stage.app.ledger.lines()[ran..], ["look 1"], "the whole one ran");
             let [whole, broken] = &stage.calls_of(&thread).await[..] else { panic!("{}", turn.raw) };
             assert_eq!((&whole["state"], &broken["state"]), (&json!("succeeded"), &json!("invalid")));
-            let told = wire.told(&stage.upstream.last());
-            assert!(told[1].contains("broke off") && told[1].contains("did not run"), "{told:?}");
+            let results = wire.told(&stage.upstream.last());
+            assert!(results[1].contains("broke off") && results[1].contains("did not run"), "{results:?}");
             assert_eq!(wire.calls(&stage.upstream.last())[1], ("pay".to_owned(), json!({})));
-            stage.goes_on(&thread).await;
+            stage.next_turn_works(&thread).await;
         }
     }
 }
 on_each_wire!(
-    a_call_that_is_cut_off_is_not_asked_about: Chat chat, Responses responses, Anthropic anthropic
+    a_call_that_is_cut_off_is_not_held: Chat chat, Responses responses, Anthropic anthropic
 );
 
-async fn a_call_is_one_whatever_reason_the_answer_ends_for(wire: Wire) {
+async fn a_call_is_held_whatever_the_finish_reason(wire: Wire) {
     let stage = Stage::on(wire).await;
     let said = Said::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Stop);
     let (thread, turn, id) = stage.held(&said).await;
     assert_eq!(turn.one('e')["finishReason"], "tool-calls");
     assert_eq!(stage.app.client.reject(&id).await.status, 200);
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
     stage.nothing_ran();
 }
-on_each_wire!(a_call_is_one_whatever_reason_the_answer_ends_for);
+on_each_wire!(a_call_is_held_whatever_the_finish_reason);
 
-async fn a_whole_call_is_one_also_where_the_answer_is_cut_off_behind_it(wire: Wire) {
+async fn a_complete_call_is_held_even_if_the_answer_is_cut_off_after_it(wire: Wire) {
     let stage = Stage::on(wire).await;
     let said = Said::on(wire).call("a", "pay", &[&pays("1")]).ends(Ending::Length);
     let (thread, _, id) = stage.held(&said).await;
@@ -222,6 +223,6 @@ async fn a_whole_call_is_one_also_where_the_answer_is_cut_off_behind_it(wire: Wi
     stage.upstream.words("Paid.");
     assert_eq!(stage.app.client.go_on(&thread).await.text(), "Paid.");
     assert_eq!(stage.app.ledger.lines(), ["pay 1"]);
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(a_whole_call_is_one_also_where_the_answer_is_cut_off_behind_it);
+on_each_wire!(a_complete_call_is_held_even_if_the_answer_is_cut_off_after_it);

@@ -1,5 +1,5 @@
-//! Who stops an answer: `POST /runs/{id}/cancel` does, and the connection to the model's server is closed; a client
-//! that goes away does not.
+//! Cancellation: `POST /runs/{id}/cancel` closes the connection to the model's server. A client that
+//! disconnects does not.
 
 use super::{Listener, Stage, on_each_wire};
 use crate::support::{Act, Answer, Leave, Leaver, Reply, Said, Stands, Turn, Wire, eventually};
@@ -10,7 +10,8 @@ impl Stage {
         self.app.client.post(&format!("/runs/{}/cancel", listener.run_id()), &Value::Null).await
     }
 
-    /// The run is cancelled, its stream ends without an error, and the model's server is left alone at once.
+    /// Cancels the run. Asserts that its stream ends without an error and that the connection to the model's
+    /// server closes at once.
     async fn stops(&self, listener: Listener) -> Turn {
         let cancelled = self.cancels(&listener).await;
         assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
@@ -22,12 +23,12 @@ impl Stage {
     }
 }
 
-/// So far, and then nothing.
+/// A reply that sends this much and then hangs.
 fn begins(said: &Said) -> Reply {
     Reply::streams(said.wire, vec![Act::Send(said.text().into_bytes()), Act::Hang])
 }
 
-async fn cancelling_in_mid_words_closes_the_connection(wire: Wire) {
+async fn cancelling_in_mid_text_closes_the_connection(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(begins(&Said::on(wire).words(&["So far."])));
     let thread = stage.app.client.thread().await;
@@ -35,10 +36,10 @@ async fn cancelling_in_mid_words_closes_the_connection(wire: Wire) {
     listener.hears("So far.").await;
     let turn = stage.stops(listener).await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0d", "So far."));
-    let told = stage.goes_on(&thread).await;
-    assert!(!told.to_string().contains("So far."), "{told}");
+    let request = stage.next_turn_works(&thread).await;
+    assert!(!request.to_string().contains("So far."), "{request}");
 }
-on_each_wire!(cancelling_in_mid_words_closes_the_connection);
+on_each_wire!(cancelling_in_mid_text_closes_the_connection);
 
 async fn cancelling_before_the_first_byte_closes_the_connection(wire: Wire) {
     let stage = Stage::on(wire).await;
@@ -50,12 +51,12 @@ async fn cancelling_before_the_first_byte_closes_the_connection(wire: Wire) {
         stage.upstream.is_asked(asked + 1).await;
         let turn = stage.stops(listener).await;
         assert_eq!(turn.codes(), "fd");
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
 on_each_wire!(cancelling_before_the_first_byte_closes_the_connection);
 
-async fn cancelling_in_mid_arguments_asks_for_nothing(wire: Wire) {
+async fn cancelling_in_mid_arguments_holds_nothing(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(begins(&Said::on(wire).begin_call("a", "pay", &[r#"{"note":"#])));
     let thread = stage.app.client.thread().await;
@@ -64,15 +65,15 @@ async fn cancelling_in_mid_arguments_asks_for_nothing(wire: Wire) {
     let turn = stage.stops(listener).await;
     assert_eq!(turn.codes(), "fbcd");
     assert_eq!(stage.calls_of(&thread).await, [] as [Value; 0]);
-    let told = stage.goes_on(&thread).await;
-    assert_eq!(wire.calls(&told), []);
+    let request = stage.next_turn_works(&thread).await;
+    assert_eq!(wire.calls(&request), []);
     stage.nothing_ran();
 }
 on_each_wire!(
-    cancelling_in_mid_arguments_asks_for_nothing: Chat chat, Responses responses, Anthropic anthropic
+    cancelling_in_mid_arguments_holds_nothing: Chat chat, Responses responses, Anthropic anthropic
 );
 
-async fn cancelling_between_two_tries_ends_them(wire: Wire) {
+async fn cancelling_between_two_attempts_ends_the_retries(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "50"));
     let thread = stage.app.client.thread().await;
@@ -84,11 +85,11 @@ async fn cancelling_between_two_tries_ends_them(wire: Wire) {
     let turn = listener.rest().await;
     stage.is(&turn, "cancelled").await;
     assert_eq!(stage.upstream.asked().len(), 1);
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(cancelling_between_two_tries_ends_them);
+on_each_wire!(cancelling_between_two_attempts_ends_the_retries);
 
-async fn a_client_that_goes_away_leaves_the_connection_alone(wire: Wire) {
+async fn a_client_that_disconnects_does_not_close_the_connection_to_the_model(wire: Wire) {
     let stage = Stage::on(wire).await;
     let said = Said::on(wire).words(&["So far,", " so good."]).end();
     let (begin, end) = said.split(" so good.");
@@ -100,7 +101,7 @@ async fn a_client_that_goes_away_leaves_the_connection_alone(wire: Wire) {
         let mut client = Leaver::sends(&stage.app.client, how, &path, &json!({ "content": "go" })).await;
         client.hears("So far,").await;
         let _connection = client.leaves().await;
-        // Whatever the server does about those who left, it has done by the time it has answered others.
+        // After ten requests of other clients, the server has handled the disconnect.
         for _ in 0..10 {
             let answer = stage.app.client.messages(&thread).await.pop().unwrap();
             assert_eq!(answer["status"], "streaming", "{how:?}");
@@ -113,7 +114,7 @@ async fn a_client_that_goes_away_leaves_the_connection_alone(wire: Wire) {
         };
         let whole = eventually("the turn is completed", whole).await;
         assert_eq!(super::text(&whole), "So far, so good.", "{how:?}");
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
-on_each_wire!(a_client_that_goes_away_leaves_the_connection_alone);
+on_each_wire!(a_client_that_disconnects_does_not_close_the_connection_to_the_model);

@@ -1,4 +1,4 @@
-//! The key for a model's server is sent over TLS, or to this machine.
+//! The key for a model's server is sent only over TLS or to the loopback interface.
 
 use crate::support::{Ended, MODEL_KEY, holdpoint};
 

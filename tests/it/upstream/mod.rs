@@ -1,5 +1,5 @@
-//! Models' servers that are slow, broken or hostile, on every wire: what the person reads is clear, what the model
-//! reads is true, nothing runs that nobody saw, and the conversation goes on.
+//! Slow, broken or hostile model servers, on every wire: the person gets a clear answer, the model's context
+//! stays true, no unseen call runs, and the thread continues.
 
 mod arguments;
 mod broken;
@@ -16,8 +16,8 @@ use crate::support::{BadServer, Embedded, Said, Turn, Wire};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 
-/// A test for each wire, or for these; or one test in which the wires wait side by side, where it is waiting that
-/// takes the time.
+/// Defines a test for each wire, or for the given wires. `side by side` defines one test that runs the wires
+/// concurrently, for tests that mostly wait.
 macro_rules! on_each_wire {
     (side by side $test:ident: $($wire:ident),+) => {
         mod $test {
@@ -48,7 +48,7 @@ macro_rules! on_each_wire {
 }
 pub(crate) use on_each_wire;
 
-/// A server and the model's server that it asks.
+/// A server and the model server that it asks.
 struct Stage {
     wire: Wire,
     upstream: BadServer,
@@ -60,7 +60,7 @@ impl Stage {
         Self::with(wire, json!({})).await
     }
 
-    /// With these keys of `[model]`.
+    /// A stage with these keys of `[model]`.
     async fn with(wire: Wire, model: Value) -> Self {
         Self::with_config(wire, model, |_| {}).await
     }
@@ -74,21 +74,21 @@ impl Stage {
         Self { wire, app: app.await, upstream }
     }
 
-    /// A new thread in which the model was asked once, and answered as it was told to.
+    /// Starts a new thread with one turn.
     async fn asks(&self) -> (String, Turn) {
         let thread = self.app.client.thread().await;
         let turn = self.asks_in(&thread).await;
         (thread, turn)
     }
 
-    /// The same in a thread that is there: where it goes on, what was before it did no harm.
+    /// Runs a turn in an existing thread, which shows that the earlier turns did no harm.
     async fn asks_in(&self, thread: &str) -> Turn {
         let turn = self.app.client.say(thread, "go").await;
         assert_eq!(turn.status, 200, "{}", turn.raw);
         turn
     }
 
-    /// Asks, and reads along.
+    /// Starts a turn and reads its stream.
     async fn listens(&self, thread: &str) -> Listener {
         let url = self.app.client.url(&format!("/qa/chat_streamed/{thread}"));
         let request = self.app.client.http.post(url).json(&json!({ "content": "go" }));
@@ -100,17 +100,18 @@ impl Stage {
         self.app.client.get(&path).await.body
     }
 
-    /// The turn ended well, and its run is `completed` or `waiting`.
+    /// Asserts that the turn ended without an error and that its run has this status, `completed` or
+    /// `waiting`.
     async fn is(&self, turn: &Turn, status: &str) {
         assert_eq!(turn.all('3'), [] as [&Value; 0], "{:?}: {}", self.wire, turn.raw);
         assert_eq!(self.run(turn).await["status"], status, "{:?}: {}", self.wire, turn.raw);
     }
 
-    /// The turn failed with this code, and says so once, in the stream, in its run and by the state of its message;
-    /// these words were kept, and no call of it is there.
+    /// Asserts that the turn failed with this code, reported once in the stream, in its run and by the status
+    /// of its message; that these words are stored; and that the message has no call.
     async fn failed(&self, thread: &str, turn: &Turn, code: &str, words: &str) {
-        let said = turn.one('3').as_str().unwrap();
-        assert!(said.starts_with(&format!("{code}: ")), "{:?}: {}", self.wire, turn.raw);
+        let error = turn.one('3').as_str().unwrap();
+        assert!(error.starts_with(&format!("{code}: ")), "{:?}: {}", self.wire, turn.raw);
         assert_eq!(turn.lines.last().unwrap().0, '3', "{}", turn.raw);
         let run = self.run(turn).await;
         assert_eq!((&run["status"], &run["error"]["code"]), (&json!("failed"), &json!(code)));
@@ -130,8 +131,8 @@ impl Stage {
         calls.collect()
     }
 
-    /// The next turn works; what the model read in it.
-    async fn goes_on(&self, thread: &str) -> Value {
+    /// Asserts that the next turn works, and returns its model request.
+    async fn next_turn_works(&self, thread: &str) -> Value {
         self.upstream.words("Still here.");
         let turn = self.app.client.say(thread, "and now?").await;
         assert_eq!(turn.text(), "Still here.", "{}", turn.raw);
@@ -139,7 +140,7 @@ impl Stage {
         self.upstream.last()
     }
 
-    /// The model makes one call of this tool, and the person is asked; the thread, the turn and the call's id.
+    /// Has the model make one call, which is held. Returns the thread, the turn and the call id.
     async fn held(&self, said: &Said) -> (String, Turn, String) {
         self.upstream.says(said);
         let (thread, turn) = self.asks().await;
@@ -149,13 +150,13 @@ impl Stage {
         (thread, turn, id)
     }
 
-    /// Nothing ran.
+    /// Asserts that no tool ran.
     fn nothing_ran(&self) {
         assert_eq!(self.app.ledger.lines(), Vec::<String>::new());
     }
 }
 
-/// A turn that is read while it is written.
+/// A turn that is read while it is streamed.
 struct Listener {
     response: reqwest::Response,
     raw: Vec<u8>,
@@ -182,7 +183,7 @@ impl Listener {
     }
 }
 
-/// The words of a message.
+/// The text of a message.
 fn text(message: &Value) -> String {
     let parts = message["parts"].as_array().unwrap().iter();
     parts.filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()

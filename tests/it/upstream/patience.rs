@@ -1,17 +1,17 @@
-//! Models that are slow: how long they are waited for, and what counts as a sign of life.
+//! Slow models: the timeouts, and which bytes count as a sign of life.
 
 use super::{Stage, on_each_wire};
 use crate::support::{Act, Reply, Said, Stands, Wire};
 use serde_json::json;
 use std::time::Duration;
 
-/// What a silent server is given, and less than that.
+/// The timeout for a silent server, and a shorter interval.
 const PATIENCE: &str = "2s";
 const SHORTER: Duration = Duration::from_millis(300);
-/// So many of the shorter times are longer than the patience.
+/// This many of the shorter intervals exceed the timeout.
 const TIMES: usize = 9;
 
-async fn a_model_that_never_begins_is_waited_for_no_longer_than_it_may_take(wire: Wire) {
+async fn a_model_that_never_starts_times_out(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE })).await;
     for reply in [Reply::without_a_byte(Act::Hang), Reply::streams(wire, vec![Act::Hang])] {
         stage.upstream.then(reply);
@@ -20,12 +20,12 @@ async fn a_model_that_never_begins_is_waited_for_no_longer_than_it_may_take(wire
         stage.upstream.last_stands(Stands::Left).await;
         stage.upstream.words("Better.");
         assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
-on_each_wire!(side by side a_model_that_never_begins_is_waited_for_no_longer_than_it_may_take);
+on_each_wire!(side by side a_model_that_never_starts_times_out);
 
-async fn a_model_that_stalls_is_given_up_and_what_it_said_stays(wire: Wire) {
+async fn a_model_that_stalls_times_out_and_its_text_is_kept(wire: Wire) {
     let stage = Stage::with(wire, json!({ "idle_timeout": PATIENCE })).await;
     let words = Said::on(wire).words(&["So far."]);
     let arguments = Said::on(wire).words(&["So far."]).begin_call("a", "pay", &[r#"{"note":"#]);
@@ -38,14 +38,14 @@ async fn a_model_that_stalls_is_given_up_and_what_it_said_stays(wire: Wire) {
         stage.upstream.last_stands(Stands::Left).await;
         stage.upstream.words("Better.");
         assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
-        let told = stage.goes_on(&thread).await;
-        assert_eq!(wire.calls(&told), []);
+        let request = stage.next_turn_works(&thread).await;
+        assert_eq!(wire.calls(&request), []);
     }
     stage.nothing_ran();
 }
-on_each_wire!(side by side a_model_that_stalls_is_given_up_and_what_it_said_stays);
+on_each_wire!(side by side a_model_that_stalls_times_out_and_its_text_is_kept);
 
-async fn any_sign_of_life_keeps_the_server_waiting(wire: Wire) {
+async fn any_sign_of_life_extends_the_timeout(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE, "idle_timeout": PATIENCE })).await;
     let said = Said::on(wire).words(&["Slowly, ", "but surely."]).end();
     let (begin, end) = said.split("but surely.");
@@ -56,9 +56,9 @@ async fn any_sign_of_life_keeps_the_server_waiting(wire: Wire) {
     assert_eq!(turn.text(), "Slowly, but surely.", "{}", turn.raw);
     stage.is(&turn, "completed").await;
 }
-on_each_wire!(side by side any_sign_of_life_keeps_the_server_waiting);
+on_each_wire!(side by side any_sign_of_life_extends_the_timeout);
 
-async fn who_begins_late_is_not_taken_for_one_that_stalls(wire: Wire) {
+async fn a_model_that_starts_late_is_not_treated_as_stalled(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": "30s", "idle_timeout": PATIENCE })).await;
     let whole = Said::words_on(wire, "At last.").text();
     let acts = vec![Act::Every(SHORTER, TIMES, ""), Act::Send(whole.into())];
@@ -67,9 +67,9 @@ async fn who_begins_late_is_not_taken_for_one_that_stalls(wire: Wire) {
     assert_eq!(turn.text(), "At last.", "{}", turn.raw);
     stage.is(&turn, "completed").await;
 }
-on_each_wire!(side by side who_begins_late_is_not_taken_for_one_that_stalls);
+on_each_wire!(side by side a_model_that_starts_late_is_not_treated_as_stalled);
 
-async fn signs_of_life_alone_are_no_answer(wire: Wire) {
+async fn signs_of_life_without_content_time_out(wire: Wire) {
     let stage = Stage::with(wire, json!({ "idle_timeout": "200ms" })).await;
     let signs = Act::Every(Duration::from_millis(50), 10_000, sign_of_life(wire));
     for (said, kept) in [(Said::on(wire), ""), (Said::on(wire).words(&["So far."]), "So far.")] {
@@ -77,10 +77,10 @@ async fn signs_of_life_alone_are_no_answer(wire: Wire) {
         let (thread, turn) = stage.asks().await;
         stage.failed(&thread, &turn, "upstream_timeout", kept).await;
         stage.upstream.last_stands(Stands::Left).await;
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
-on_each_wire!(side by side signs_of_life_alone_are_no_answer);
+on_each_wire!(side by side signs_of_life_without_content_time_out);
 
 fn sign_of_life(wire: Wire) -> &'static str {
     match wire {

@@ -1,15 +1,15 @@
-//! A model that cannot be had is asked again, with pauses, as long as nothing of its answer was shown.
+//! A failed model request is retried with backoff, as long as no part of its answer was shown.
 
 use super::{Stage, on_each_wire};
 use crate::support::{Act, Closed, Embedded, KEY, Leave, Leaver, Reply, Said, Stands, Wire, eventually};
 use serde_json::json;
 use std::time::Duration;
 
-/// The first pause is at least so long, each further one at least twice as long as the one before it may be.
+/// The shortest first pause; each further pause is at least twice as long as the minimum of the one before.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 
 impl Stage {
-    /// One answer, after so many requests that were all the same.
+    /// Asserts that one answer follows after this many identical requests.
     async fn is_answered_once(&self, requests: usize) {
         let before = self.upstream.asked().len();
         self.upstream.words("Here.");
@@ -23,29 +23,29 @@ impl Stage {
         assert_eq!((messages.len(), super::text(&messages[1]).as_str()), (2, "Here."));
     }
 
-    /// How long the server was left alone before each request but the first.
+    /// The pause before each request but the first.
     fn pauses(&self) -> Vec<Duration> {
         let asked = self.upstream.asked();
         asked.windows(2).map(|two| two[1].at - two[0].at).collect()
     }
 }
 
-async fn a_server_that_cannot_now_is_asked_again(wire: Wire) {
+async fn a_server_with_a_temporary_failure_is_asked_again(wire: Wire) {
     let stage = Stage::on(wire).await;
-    // The rows behind the first three are the same code on every wire.
+    // The statuses after the first three take the same code path on every wire.
     let statuses = [429, 503, 529, 408, 425, 500, 502, 504];
     for status in &statuses[..if wire == Wire::Chat { statuses.len() } else { 3 }] {
         stage.upstream.then(Reply::refuses(*status, r#"{"error":{"message":"busy"}}"#));
         stage.is_answered_once(2).await;
     }
-    // Also where the stream breaks before it has said anything.
+    // A stream that breaks before its first content is retried too.
     let hello = Act::Send(Said::on(wire).text().into_bytes());
     for broken in [Reply::without_a_byte(Act::Reset), Reply::streams(wire, vec![hello, Act::Cut])] {
         stage.upstream.then(broken);
         stage.is_answered_once(2).await;
     }
 }
-on_each_wire!(side by side a_server_that_cannot_now_is_asked_again);
+on_each_wire!(side by side a_server_with_a_temporary_failure_is_asked_again);
 
 async fn a_server_that_refuses_is_not_asked_again(wire: Wire) {
     let stage = Stage::on(wire).await;
@@ -56,12 +56,12 @@ async fn a_server_that_refuses_is_not_asked_again(wire: Wire) {
         stage.failed(&thread, &turn, "upstream_error", "").await;
         assert!(!turn.raw.contains(KEY), "{}", turn.raw);
         assert!(!stage.run(&turn).await.to_string().contains(KEY));
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
 on_each_wire!(a_server_that_refuses_is_not_asked_again);
 
-async fn a_server_that_never_can_is_given_up(wire: Wire) {
+async fn retries_of_a_failing_server_are_limited(wire: Wire) {
     let stage = Stage::with(wire, json!({ "retries": 2 })).await;
     for _ in 0..3 {
         stage.upstream.then(Reply::refuses(503, "busy"));
@@ -73,21 +73,21 @@ async fn a_server_that_never_can_is_given_up(wire: Wire) {
     assert!(first >= SHORTEST_PAUSE && second >= 2 * SHORTEST_PAUSE, "{first:?} {second:?}");
     stage.upstream.words("Better.");
     assert_eq!(stage.app.client.go_on(&thread).await.text(), "Better.");
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(side by side a_server_that_never_can_is_given_up);
+on_each_wire!(side by side retries_of_a_failing_server_are_limited);
 
 #[tokio::test]
-async fn who_wants_no_retries_has_none() {
+async fn zero_configured_retries_mean_no_retry() {
     let stage = Stage::with(Wire::Chat, json!({ "retries": 0 })).await;
     stage.upstream.then(Reply::refuses(503, "busy"));
     let (thread, turn) = stage.asks().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
 
 #[tokio::test]
-async fn a_server_says_how_long_it_wants_to_be_left_alone() {
+async fn a_retry_waits_for_the_retry_after_of_the_server() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let later = "Sun, 06 Nov 1994 08:49:39 GMT";
     for (retry_after, at_least) in [
@@ -107,7 +107,7 @@ async fn a_server_says_how_long_it_wants_to_be_left_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_to_be_left_alone_for_long_is_given_up_at_once() {
+async fn a_long_retry_after_fails_the_turn_at_once() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
     let stage = Stage::on(Wire::Chat).await;
     for retry_after in
@@ -116,33 +116,33 @@ async fn a_server_that_wants_to_be_left_alone_for_long_is_given_up_at_once() {
         stage.upstream.then(Reply::refuses(503, "busy").with("date", date).with("retry-after", retry_after));
         let (thread, turn) = stage.asks().await;
         stage.failed(&thread, &turn, "upstream_error", "").await;
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }
 
-async fn an_overload_that_is_told_in_the_stream_is_asked_about_again(wire: Wire) {
+async fn an_overload_reported_in_the_stream_is_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
     let overload = wire.frame(&wire.error(true, "overloaded"));
-    // Also behind what says nothing yet.
+    // An overload after an event without content is retried too.
     for before in [String::new(), Said::on(wire).text(), ": hello\n\n".to_owned()] {
         stage.upstream.then(Reply::sends(wire, [before + &overload]));
         stage.is_answered_once(2).await;
     }
 }
 on_each_wire!(
-    side by side an_overload_that_is_told_in_the_stream_is_asked_about_again: Chat, Responses, Anthropic, Gemini
+    side by side an_overload_reported_in_the_stream_is_retried: Chat, Responses, Anthropic, Gemini
 );
 
-async fn an_error_that_would_come_again_is_not_asked_about_again(wire: Wire) {
+async fn a_permanent_error_in_the_stream_is_not_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.then(Reply::sends(wire, [wire.frame(&wire.error(false, "too long"))]));
     let (thread, turn) = stage.asks().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
-on_each_wire!(an_error_that_would_come_again_is_not_asked_about_again);
+on_each_wire!(a_permanent_error_in_the_stream_is_not_retried);
 
-async fn nothing_is_asked_again_once_something_was_shown(wire: Wire) {
+async fn a_request_is_not_retried_after_part_of_its_answer_was_shown(wire: Wire) {
     let stage = Stage::on(wire).await;
     let overload = wire.error(true, "overloaded");
     let thoughts = Said::on(wire).thinks(&["Hm."]);
@@ -152,20 +152,20 @@ async fn nothing_is_asked_again_once_something_was_shown(wire: Wire) {
         let (thread, turn) = stage.asks().await;
         stage.failed(&thread, &turn, "upstream_error", words).await;
         assert!(turn.codes().len() > 2, "something was shown: {}", turn.raw);
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
     stage.nothing_ran();
 }
-on_each_wire!(nothing_is_asked_again_once_something_was_shown);
+on_each_wire!(a_request_is_not_retried_after_part_of_its_answer_was_shown);
 
 #[tokio::test]
-async fn a_server_that_is_down_is_found_when_it_is_up_again() {
+async fn a_server_that_comes_up_between_retries_is_used() {
     let closed = Closed::new();
     let app = Embedded::with(|config| config.model = closed.model(Wire::Chat, &json!({}))).await;
     let thread = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{thread}");
     let mut client = Leaver::sends(&app.client, Leave::Fin, &path, &json!({ "content": "go" })).await;
-    // The step has begun, and with it the first try.
+    // The step has started, and with it the first attempt.
     client.hears("f:{").await;
     let upstream = closed.opens(Wire::Chat);
     upstream.words("Here.");
@@ -175,7 +175,7 @@ async fn a_server_that_is_down_is_found_when_it_is_up_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_for_good_is_given_up() {
+async fn a_server_that_stays_down_fails_the_turn() {
     let closed = Closed::new();
     let app =
         Embedded::with(|config| config.model = closed.model(Wire::Chat, &json!({ "retries": 1 }))).await;
@@ -186,7 +186,7 @@ async fn a_server_that_is_down_for_good_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_between_two_tries_ends_nothing() {
+async fn a_client_that_disconnects_between_two_attempts_ends_nothing() {
     let stage = Stage::on(Wire::Chat).await;
     for how in [Leave::Fin, Leave::Rst] {
         stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "2")).words("Here.");

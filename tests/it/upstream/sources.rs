@@ -1,10 +1,10 @@
-//! What a model gives beside its words: the pages of the web that they go back to, and files.
+//! Sources and files that a model adds to its text.
 
 use super::{Stage, on_each_wire};
 use crate::support::{Ending, Said, Wire};
 use serde_json::{Value, json};
 
-async fn the_sources_of_an_answer_are_told_and_kept_and_not_sent_back(wire: Wire) {
+async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wire) {
     let stage = Stage::on(wire).await;
     stage.upstream.says(
         &Said::on(wire)
@@ -20,11 +20,11 @@ async fn the_sources_of_an_answer_are_told_and_kept_and_not_sent_back(wire: Wire
     stage.is(&turn, "completed").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hhed", "Blue sky."), "{}", turn.raw);
     let (a, b) = ("https://example.com/a", "https://example.com/b");
-    let told = [
+    let streamed = [
         json!({ "sourceType": "url", "id": a, "url": a, "title": "The sky" }),
         json!({ "sourceType": "url", "id": b, "url": b }),
     ];
-    assert_eq!(turn.all('h'), told.iter().collect::<Vec<_>>());
+    assert_eq!(turn.all('h'), streamed.iter().collect::<Vec<_>>());
     let kept = stage.app.client.messages(&thread).await.pop().unwrap();
     let parts = json!([
         { "type": "step_start" },
@@ -38,15 +38,15 @@ async fn the_sources_of_an_answer_are_told_and_kept_and_not_sent_back(wire: Wire
     assert_eq!(stage.asks_in(&thread).await.text(), "Yes.");
     let asked = stage.upstream.last().to_string();
     assert!(asked.contains("Blue sky.") && !asked.contains("example.com"), "{asked}");
-    stage.goes_on(&thread).await;
+    stage.next_turn_works(&thread).await;
 }
 on_each_wire!(
-    the_sources_of_an_answer_are_told_and_kept_and_not_sent_back:
+    sources_of_an_answer_are_streamed_and_stored_and_not_sent_back:
     Chat chat, Responses responses, Anthropic anthropic, Gemini gemini
 );
 
 #[tokio::test]
-async fn a_source_that_is_written_in_another_way_breaks_nothing() {
+async fn a_source_in_an_unexpected_form_breaks_nothing() {
     for (wire, odd) in [
         (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":null}}]}"#),
         (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":["x",{"type":"file","file":{}}]}}]}"#),
@@ -71,7 +71,7 @@ async fn a_source_that_is_written_in_another_way_breaks_nothing() {
 }
 
 #[tokio::test]
-async fn sources_that_stand_in_the_message_beside_the_last_delta_are_told() {
+async fn sources_in_the_message_beside_the_last_delta_are_streamed() {
     let stage = Stage::on(Wire::Chat).await;
     let page = json!({ "type": "url_citation", "url_citation": { "url": "https://example.com/" } });
     let message = json!({ "role": "assistant", "content": "Hello.", "annotations": [page] });
@@ -82,7 +82,7 @@ async fn sources_that_stand_in_the_message_beside_the_last_delta_are_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_a_model_makes_is_told_and_kept_where_it_stands() {
+async fn a_file_from_the_model_is_streamed_and_stored_in_its_position() {
     let stage = Stage::on(Wire::Gemini).await;
     let drawn = |thought: bool| {
         let data = json!({ "mimeType": "image/png", "data": "iVBORw0=" });
@@ -110,7 +110,7 @@ async fn a_file_that_a_model_makes_is_told_and_kept_where_it_stands() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_too_long_or_cannot_be_read_breaks_the_answer() {
+async fn a_file_that_is_too_long_or_not_base64_fails_the_turn() {
     let stage = Stage::on(Wire::Gemini).await;
     for data in ["no Base64!".to_owned(), "AAAA".repeat(1 << 20)] {
         let file = json!({ "inlineData": { "mimeType": "image/png", "data": data } }).to_string();
@@ -119,6 +119,6 @@ async fn a_file_that_is_too_long_or_cannot_be_read_breaks_the_answer() {
         let why = turn.one('3').as_str().unwrap();
         assert!(why.starts_with("upstream_malformed: "), "{why}");
         assert_eq!(turn.all('k'), [] as [&Value; 0]);
-        stage.goes_on(&thread).await;
+        stage.next_turn_works(&thread).await;
     }
 }

@@ -1,4 +1,5 @@
-//! The checks of decisions: a decision takes effect once and permanently, and all clients read the same decision.
+//! The checks of decisions: a decision takes effect once and permanently, and all clients read the same
+//! decision.
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
@@ -49,8 +50,8 @@ pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// C1: a repeated decision is answered with its outcome, and only one answer is not a replay. A different decision is
-/// answered with the decision in force. The call exists for all callers with the right to decide.
+/// C1: a repeated decision is answered with its outcome, and only one answer is not a replay. A different
+/// decision is answered with the decision in force. The call exists for all callers with the right to decide.
 pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -62,11 +63,7 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         };
         let fresh = case.decidings.iter().filter(is_fresh).count();
         if fresh > 1 {
-            found.push(Violation::of(
-                "C1",
-                call,
-                format!("{fresh} answers acknowledge a new decision"),
-            ));
+            found.push(Violation::of("C1", call, format!("{fresh} answers acknowledge a new decision")));
         }
         for deciding in &case.decidings {
             let Answer::Said { status, body, replayed } = &deciding.answer else { continue };
@@ -124,8 +121,8 @@ fn lacked(records: &Records, deciding: &Deciding, tool: &str) -> bool {
     before.into_iter().skip(since).any(is_without)
 }
 
-/// C2: after one client read a decision, no later read shows a pending call or another decision. A final state never
-/// changes.
+/// C2: after one client read a decision, no later read shows a pending call or another decision. A final
+/// state never changes.
 pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -181,8 +178,8 @@ pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// C3: a refused decision does not take effect. The check skips decisions of the surface `stream`, whose answer does not
-/// report a refusal.
+/// C3: a refused decision does not take effect. The check skips decisions of the surface `stream`, whose
+/// answer does not report a refusal.
 pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -193,7 +190,11 @@ pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let all_refused =
             |deciding: &&Deciding| matches!(&deciding.answer, Answer::Said { status: 400..500, .. });
         if said.peek().is_some() && said.all(all_refused) {
-            found.push(Violation::of("C3", call, format!("{} was refused, but the decision took effect", decision.actor)));
+            found.push(Violation::of(
+                "C3",
+                call,
+                format!("{} was refused, but it took effect", decision.actor),
+            ));
         }
     }
     found
@@ -228,8 +229,8 @@ fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
     }
 }
 
-/// Whether the answer to a decision has a final state that the call does not have now. `interrupted` does not count: its
-/// outcome may have become known since.
+/// Whether the answer to a decision has a final state that the call does not have now. `interrupted` does not
+/// count: its outcome may have become known since.
 fn ended_otherwise(case: &Case<'_>, deciding: &Deciding, body: &Value) -> bool {
     let state = body.at("/state").as_str().unwrap_or_default();
     // The routes of runs and sessions do not return the result.

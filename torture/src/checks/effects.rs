@@ -10,9 +10,9 @@ use std::collections::HashMap;
 /// The maximal number of executions of an idempotent call.
 const ATTEMPTS_MAX: usize = 3;
 
-/// S1: no effect before the approval is durable. A starting tool sees its call in `executing`. The exception is a process
-/// that was paused for a lease between the claim and the start of the tool, which no database can prevent. The times do
-/// not identify the claim of a start, so the first claim counts.
+/// S1: no effect before the approval is durable. A starting tool sees its call in `executing`. The exception
+/// is a process that was paused for a lease between the claim and the start of the tool, which no database
+/// can prevent. The times do not identify the claim of a start, so the first claim counts.
 pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -28,7 +28,7 @@ pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
                 Some(_) => false,
             };
             if !in_order {
-                found.push(Violation::of("S1", call, format!("the tool began and saw the call in {state:?}")));
+                found.push(Violation::of("S1", call, format!("the tool began and its call was {state:?}")));
             }
             if state.is_some() && start.seen_validated != Some(true) {
                 found.push(Violation::of("S1", call, "the tool began and saw no approval"));
@@ -42,7 +42,8 @@ pub(super) fn s1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// S2: at most one execution. An idempotent call has at most [`ATTEMPTS_MAX`] executions with the same idempotency key.
+/// S2: at most one execution. An idempotent call has at most [`ATTEMPTS_MAX`] executions with the same
+/// idempotency key.
 pub(super) fn s2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -124,7 +125,7 @@ pub(super) fn v1(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let (Some(decision), Some(inputs)) = (case.decision(), case.row.effective_inputs()) else { continue };
         for start in case.starts() {
             if hash(&json!([case.row.name, inputs, start.schema_hash])) != decision.input_hash {
-                found.push(Violation::of("V1", call, "the call ran under another schema than that of its decision"));
+                found.push(Violation::of("V1", call, "the call ran under another schema than its decision"));
             }
         }
     }

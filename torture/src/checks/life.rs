@@ -1,4 +1,5 @@
-//! The checks of the life of a call: legal transitions only, one event for each transition, and an honest end.
+//! The checks of the life of a call: legal transitions only, one event for each transition, and an honest
+//! end.
 
 use super::case::{Case, Cases};
 use super::{Records, Violation};
@@ -14,9 +15,9 @@ use std::time::Duration;
 /// The maximal time from the start of the transaction of an end, which is the stored time, to its commit.
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// S5 and A1: the events are legal transitions, one for each, from the first state of the call to its stored state. An
-/// event has the time at which its transaction began, so the times do not give the order of the commits. The check
-/// accepts any legal order.
+/// S5 and A1: the events are legal transitions, one for each, from the first state of the call to its stored
+/// state. An event has the time at which its transaction began, so the times do not give the order of the
+/// commits. The check accepts any legal order.
 pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
@@ -80,15 +81,18 @@ pub(super) fn sql(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let by_the_system = row.decided_by.as_ref().is_some_and(|by| by.starts_with("system:"));
         let broken = [
             (row.validated.is_none() != (row.state == "pending"), "without a verdict, or pending with one"),
-            (
-                row.held && row.validated == Some(true) && by_the_system,
-                "held, and approved by the system",
-            ),
+            (row.held && row.validated == Some(true) && by_the_system, "held, and approved by the system"),
             (row.exec_attempt > 1 && !row.idempotent, "claimed again"),
             (row.is_open() == row.finished_at.is_some(), "open with an end, or ended without one"),
-            ((row.state == "executing") != row.lease_until.is_some(), "executing without a lease, or a lease without an execution"),
-            (row.finished_at.is_some() != row.result.is_some(), "ended without a text for the model, or open with one"),
-            ((row.state == "succeeded") != row.output.is_some(), "succeeded without an output, or an output without success"),
+            (
+                (row.state == "executing") != row.lease_until.is_some(),
+                "executing without a lease, or leased otherwise",
+            ),
+            (row.finished_at.is_some() != row.result.is_some(), "ended without a result, or open with one"),
+            (
+                (row.state == "succeeded") != row.output.is_some(),
+                "succeeded without an output, or vice versa",
+            ),
         ];
         for (_, what) in broken.into_iter().filter(|(is_broken, _)| *is_broken) {
             found.push(Violation::of("SQL", call, format!("{what} ({})", row.state)));
@@ -143,7 +147,8 @@ pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether an observation shows another end than the row, although the call had ended well before the observation.
+/// Whether an observation shows another end than the row, although the call had ended well before the
+/// observation.
 fn differs(row: &CallRow, sight: &Sight) -> bool {
     let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < sight.span.begun);
     had_ended && (sight.state != row.state || sight.result != row.result)
@@ -163,29 +168,24 @@ fn dishonest(case: &Case<'_>) -> Option<String> {
     let began = case.starts().next().is_some();
     let output = || row.output.as_ref().and_then(|output| serde_json::from_str::<Value>(output).ok());
     match row.state.as_str() {
-        "succeeded" if !case.had_effect() => {
-            Some("shown as succeeded, and it had no effect".to_owned())
-        }
+        "succeeded" if !case.had_effect() => Some("shown as succeeded, and it had no effect".to_owned()),
         "succeeded" if told_by_the_service => {
             (output() != Some(json!({ "verified": true }))).then(|| "the output of another call".to_owned())
         }
         "succeeded" if !ended("ok") => Some("shown as succeeded, and its tool did not".to_owned()),
-        "succeeded" => {
-            (output() != Some(json!({ "n": inputs.at("/n") }))).then(|| "the output of another call".to_owned())
-        }
+        "succeeded" => (output() != Some(json!({ "n": inputs.at("/n") })))
+            .then(|| "the output of another call".to_owned()),
         "failed" if ended("ok") => Some("shown as failed, and its tool succeeded".to_owned()),
         "failed" if hung => Some("shown as failed, and the outcome is unknown".to_owned()),
         // A verification before the effect makes the tool refuse the effect later.
-        "failed" if words.contains("did not run") && began => {
-            Some("shown as not run, and it ran".to_owned())
-        }
+        "failed" if words.contains("did not run") && began => Some("shown as not run, and it ran".to_owned()),
         "interrupted" if !words.contains("unknown") => Some(format!("unknown outcome, shown as: {words}")),
         _ => None,
     }
 }
 
-/// I1: an execution with an unknown end was interrupted by harm to its process or to the database. A disconnected client
-/// is no cause.
+/// I1: an execution with an unknown end was interrupted by harm to its process or to the database. A
+/// disconnected client is no cause.
 pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted" && !case.had_effect())
@@ -201,8 +201,9 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let harmed = records.deeds.iter().any(|deed| {
             let meanwhile = deed.until.min(told) - deed.at.max(claimed);
             let of_the_database = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
-            // A paused process may hold the lock of a row, for which all connections of another process wait, so that
-            // the other process renews no lease. A process may miss one renewal: less than half a lease is no cause.
+            // A paused process may hold the lock of a row, for which all connections of another process wait,
+            // so that the other process renews no lease. A process may miss one renewal: less than half a
+            // lease is no cause.
             let holds_up = deed.kind == DeedKind::Pause && meanwhile >= micros(LEASE) / 2;
             let its_own = deed.pid == Some(start.pid) && deed.kind != DeedKind::Start;
             meanwhile >= 0 && (of_the_database || holds_up || its_own)
@@ -218,8 +219,8 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// I2: the sweeper takes no execution from a living holder before the end of its lease. Only a single process on its
-/// database knows at its start that the previous process is gone.
+/// I2: the sweeper takes no execution from a living holder before the end of its lease. Only a single process
+/// on its database knows at its start that the previous process is gone.
 pub(super) fn i2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {

@@ -1,4 +1,5 @@
-//! The checks: each promise of holdpoint is a function from the records of a run to the violations of the promise.
+//! The checks: each promise of holdpoint is a function from the records of a run to the violations of the
+//! promise.
 
 mod case;
 mod deciding;

@@ -1,4 +1,5 @@
-//! The checks of streams and requests to the model: they contain only stored facts, and never contradict each other.
+//! The checks of streams and requests to the model: they contain only stored facts, and never contradict each
+//! other.
 
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
@@ -12,15 +13,15 @@ use std::collections::{BTreeMap, HashMap};
 
 type IsTrue = fn(&CallRow) -> bool;
 
-/// The texts that replace an outcome while there is none, and a test whether a text is true of a call.
+/// The texts in place of a missing outcome, each with a test whether the text is true of a call.
 const PLACEHOLDERS: [(&str, IsTrue); 3] = [
     ("Awaiting approval by a person.", |row| row.held),
     ("Approved by a person and under way.", |row| row.held && row.validated == Some(true)),
     ("Under way, or cut off:", |row| !row.held && row.exec_id.is_some()),
 ];
 
-/// D4: the calls and texts of a stream match the rows, and a stream has an end. A complete stream has every held call
-/// of the steps whose texts it has.
+/// D4: the calls and texts of a stream match the rows, and a stream has an end. A complete stream has every
+/// held call of the steps whose texts it has.
 pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut steps: HashMap<&str, Vec<(i64, String)>> = HashMap::new();
     for step in &records.rows.steps {
@@ -51,8 +52,7 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let nothing_to_read = turn.attached && *told == Told::default();
         let has_an_end = told.finished || told.failure.is_some() || turn.cut.is_some() || nothing_to_read;
         if turn.status == 200 && !has_an_end {
-            let what =
-                format!("the {:?} stream of a turn of {} has no end", turn.dialect, turn.thread);
+            let what = format!("the {:?} stream of a turn of {} has no end", turn.dialect, turn.thread);
             found.push(Violation { id: "D4", call: None, what });
         }
         let whole = told.finished && told.failure.is_none() && turn.cut.is_none();
@@ -71,7 +71,8 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether a text consists of the complete texts of consecutive steps, and `is_right` accepts the range of these steps.
+/// Whether a text consists of the complete texts of consecutive steps, and `is_right` accepts the range of
+/// these steps.
 fn said_by(steps: &[(i64, String)], text: &str, is_right: impl Fn(i64, i64) -> bool) -> bool {
     (0..steps.len()).any(|first| {
         let mut rest = text;
@@ -167,8 +168,8 @@ pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-/// H3: a text for the model never changes after the first request. Of two requests of a conversation, the longer starts
-/// with the shorter, and the rows contain the sent texts.
+/// H3: a text for the model never changes after the first request. Of two requests of a conversation, the
+/// longer starts with the shorter, and the rows contain the sent texts.
 pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut conversations: BTreeMap<&str, Vec<&Asked>> = BTreeMap::new();

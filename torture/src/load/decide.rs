@@ -1,5 +1,5 @@
-//! The deciders: several for each call, on different replicas. They agree, disagree, change inputs, repeat their
-//! decisions, disconnect in the middle of a request, and decide at the last moment.
+//! The deciders: several for each call, on different replicas. They agree, disagree, change inputs, repeat
+//! their decisions, disconnect in the middle of a request, and decide at the last moment.
 
 use super::Load;
 use super::board::Known;
@@ -105,8 +105,8 @@ fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
 /// Returns the approximate expiry of a call.
 async fn expires(load: &Load, known: &Known, chance: &mut Chance) -> Option<Micros> {
     let replica = load.any_replica(chance);
-    // The expiry in the answer is text and is not parsed. The call expires a fixed time after its commit, which is about
-    // the time at which the load read of it.
+    // The expiry in the answer is text and is not parsed. The call expires a fixed time after its commit,
+    // which is about the time at which the load read of it.
     load.look_at(replica, &known.call, &known.owner.token).await?;
     i64::try_from(PENDING_TTL.as_micros()).ok().map(|ttl| known.since + ttl)
 }
@@ -148,7 +148,8 @@ impl Decider {
         self.posts(replica, "/qa/validate_tool".to_owned(), body, Surface::One).await
     }
 
-    /// Returns a request to the session or run routes. The server resumes the run by itself after such a decision.
+    /// Returns a request to the session or run routes. The server resumes the run by itself after such a
+    /// decision.
     async fn elsewhere(&mut self, replica: usize) -> Option<(String, Value)> {
         let Known { call, thread, .. } = &self.known;
         if self.chance.percent(50) {
@@ -291,7 +292,8 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
     let validated = match state {
         "pending" => None,
         "rejected" | "expired" | "invalid" => Some(false),
-        // A call can be cancelled before or after an approval. An answer without error details acknowledges an approval.
+        // A call can be cancelled before or after an approval. An answer without error details acknowledges
+        // an approval.
         "cancelled" => Some(details.is_null() || details.at("/decision/decision") == "approve"),
         _ => Some(true),
     };

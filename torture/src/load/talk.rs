@@ -1,5 +1,5 @@
-//! The users that chat: they post the plan of the calls, read the stream, read the states of their calls, and resume the
-//! turn.
+//! The users that chat: they post the plan of the calls, read the stream, read the states of their calls, and
+//! resume the turn.
 
 use super::board::Known;
 use super::people::Person;

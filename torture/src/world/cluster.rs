@@ -1,5 +1,5 @@
-//! The Postgres server of a run. The server belongs to a shell, which stops the server and removes its folder when the
-//! shell's stdin closes. The run therefore leaves no server, however the run ends.
+//! The Postgres server of a run. The server belongs to a shell, which stops the server and removes its folder
+//! when the shell's stdin closes. The run therefore leaves no server, however the run ends.
 
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;

@@ -18,7 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// The maximal time until a server prints its address. A server that starts during an outage of the database retries.
+/// The maximal time until a server prints its address. A server that starts during an outage of the database
+/// retries.
 const START: Duration = Duration::from_secs(20);
 /// The maximal time of a graceful stop.
 const STOP: Duration = Duration::from_secs(15);

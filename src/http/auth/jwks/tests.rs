@@ -127,7 +127,7 @@ impl Bench {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn d6_keys_are_asked_for_once_and_again_when_they_are_not_fresh() {
+async fn d6_keys_are_fetched_once_and_again_when_they_are_no_longer_fresh() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
     assert_eq!(bench.finds("a").await, "known");
@@ -141,7 +141,7 @@ async fn d6_keys_are_asked_for_once_and_again_when_they_are_not_fresh() {
 }
 
 #[tokio::test]
-async fn d6_made_up_keys_do_not_make_the_server_ask_more_often() {
+async fn d6_unknown_key_ids_do_not_increase_the_rate_of_fetches() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
     assert_eq!((bench.finds("a").await, bench.asked()), ("known", 1));
@@ -157,7 +157,7 @@ async fn d6_made_up_keys_do_not_make_the_server_ask_more_often() {
 }
 
 #[tokio::test]
-async fn d6_many_callers_at_once_ask_once() {
+async fn d6_concurrent_callers_share_one_fetch() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
     let header = header("a");
@@ -167,7 +167,7 @@ async fn d6_many_callers_at_once_ask_once() {
 }
 
 #[tokio::test]
-async fn d6_without_the_issuer_keys_are_believed_for_an_hour_and_then_none() {
+async fn d6_while_the_issuer_is_down_cached_keys_are_trusted_for_one_hour_only() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
     assert_eq!(bench.finds("a").await, "known");
@@ -187,7 +187,7 @@ async fn d6_without_the_issuer_keys_are_believed_for_an_hour_and_then_none() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_put_back_makes_no_key_good_for_longer() {
+async fn a_clock_that_is_set_back_does_not_extend_the_use_of_a_key() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
     assert_eq!(bench.finds("a").await, "known");
@@ -198,7 +198,7 @@ async fn a_clock_that_is_put_back_makes_no_key_good_for_longer() {
 }
 
 #[tokio::test]
-async fn d6_an_answer_that_cannot_be_used_changes_nothing() {
+async fn d6_an_unusable_answer_of_the_issuer_changes_no_keys() {
     let bench = Bench::new().await;
     bench.publishes(&[published("a", 1)]);
     assert_eq!(bench.finds("a").await, "known");
@@ -217,7 +217,7 @@ async fn d6_an_answer_that_cannot_be_used_changes_nothing() {
 }
 
 #[test]
-fn d3_only_a_key_that_is_meant_for_it_checks_a_token() {
+fn d3_only_a_suitable_key_verifies_a_token() {
     let ed = published("a", 1);
     let coded = |length: usize| "u".repeat(length - 1) + "A";
     let rsa = |n: usize| json!({ "kty": "RSA", "n": coded(n), "e": "AQAB" });
@@ -260,7 +260,7 @@ fn d3_only_a_key_that_is_meant_for_it_checks_a_token() {
 }
 
 #[test]
-fn a_token_may_leave_out_the_name_of_its_key_where_there_is_one_only() {
+fn a_token_may_omit_its_key_id_if_there_is_only_one_key() {
     let keys = |all: &[Value]| -> Vec<Key> { all.iter().cloned().filter_map(key::of_json).collect() };
     let (one, two) = (keys(&[published("a", 1)]), keys(&[published("a", 1), published("b", 2)]));
     let nameless = Wanted::of(&Header::new(Algorithm::EdDSA)).unwrap();

@@ -1,5 +1,6 @@
-//! A model's server that seals what it thought into its answers and wants it back: a later request without it,
-//! byte for byte and in its place, is refused, and so is one that brings what another model sealed.
+//! A model server that seals its reasoning into its answers and requires it back. It refuses a later request
+//! without the sealed content, byte for byte and in its place, and a request with content that another model
+//! sealed.
 
 mod scripts;
 
@@ -11,13 +12,13 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Stands in whatever a model seals.
+/// The marker in everything that a model seals.
 pub(crate) const SEALED: &str = "sealed";
-/// What a model thinks where thoughts can be read. They are as good as a seal.
+/// The reasoning of a model whose reasoning is readable. It has to come back like a seal.
 pub(crate) const THOUGHTS: &str = "sealed: \"it's\" 🔒 old\\gone\n";
-/// What a model says when it calls `list_files` and `delete_file` of `old.txt`.
+/// The model's text when it calls `list_files` and `delete_file` of `old.txt`.
 pub(crate) const ANNOUNCED: &str = "I remove it.";
-/// What it says when it knows the outcome, and ever after.
+/// The model's text after it knows the outcome, and from then on.
 pub(crate) const DONE: &str = "Done.";
 
 /// A wire, and a way to seal on it.
@@ -25,22 +26,22 @@ pub(crate) struct StrictWire {
     pub(crate) provider: &'static str,
     /// The path of the base URL.
     base: &'static str,
-    /// Whether thoughts can be read.
+    /// Whether the reasoning is readable.
     pub(crate) thinks: bool,
     answers: fn() -> [Script; 2],
 }
 
-/// An answer, and how it has to come back.
+/// An answer, and the form in which it has to come back.
 struct Script {
     /// The events of the stream.
     events: Vec<Value>,
-    /// The messages, items or contents; null stands for what has to be absent.
+    /// The messages, items or contents; null marks a field that has to be absent.
     back: Vec<Value>,
 }
 
 pub(crate) use scripts::STRICT;
 
-/// A running one.
+/// A running server.
 pub(crate) struct Strict {
     upstream: Upstream,
     wire: &'static StrictWire,
@@ -48,7 +49,7 @@ pub(crate) struct Strict {
 
 impl Strict {
     pub(crate) async fn start(wire: &'static StrictWire) -> Self {
-        // By model: what it said so far, as it has to come back.
+        // By model: its output so far, in the form in which it has to come back.
         let given: Arc<Mutex<HashMap<String, Vec<Value>>>> = Arc::default();
         let answer = move |asked: Asked| {
             let mut given = given.lock().unwrap();
@@ -69,29 +70,30 @@ impl Strict {
         Self { upstream: Upstream::start(answer).await, wire }
     }
 
-    /// What `model.base_url` has to be.
+    /// The `model.base_url` of this server.
     pub(crate) fn base_url(&self) -> String {
         format!("{}{}", self.upstream.base, self.wire.base)
     }
 
-    /// Where this request would go.
+    /// The URL of this request at this server.
     pub(crate) fn url(&self, asked: &Asked) -> String {
         format!("{}{}", self.upstream.base, asked.path)
     }
 
-    /// Every request there was, each of them valid; just these, by their place, were refused.
+    /// Every request. Each was valid, and only those at these indices were refused.
     pub(crate) fn finish(self, refused: &[(usize, u16)]) -> Vec<Asked> {
         self.upstream.finish(refused)
     }
 }
 
-/// The model that is asked: in the body, or in the path.
+/// The requested model, from the body or the path.
 fn model(asked: &Asked) -> String {
     let in_path = || Some(asked.path.split_once("/models/")?.1.split_once(':')?.0);
     asked.body["model"].as_str().or_else(in_path).unwrap().to_owned()
 }
 
-/// Whether all that this model said is there in its order, with its seals, and nothing else has one.
+/// Checks that the whole output of this model is present in order, with its seals, and that nothing else is
+/// sealed.
 fn sealed_as_given(body: &Value, given: &[Value]) -> Result<(), String> {
     let said = ["messages", "input", "contents"].iter().find_map(|list| body[list].as_array()).unwrap();
     let by_models = said.iter().filter(|said| match said["role"].as_str() {
@@ -108,14 +110,14 @@ fn sealed_as_given(body: &Value, given: &[Value]) -> Result<(), String> {
     given.next().map_or(Ok(()), |missing| Err(format!("I said this, and in its place: {missing}")))
 }
 
-/// Whether all that was given is there. What servers of this kind do not read may stand beside it.
+/// Whether everything given has come back. Fields that servers of this kind do not read may be added.
 fn is_back(found: &Value, given: &Value) -> bool {
     match (found, given) {
         (Value::Object(_), Value::Object(given)) => {
             given.iter().all(|(name, given)| is_back(&found[name], given))
         }
         (Value::Array(found), Value::Array(given)) => {
-            // Thoughts that are not sealed may be told or not.
+            // Reasoning without a seal may come back or not.
             let found: Vec<_> = found.iter().filter(|it| it["thought"] != true).collect();
             found.len() == given.len() && given.iter().zip(found).all(|(given, found)| is_back(found, given))
         }

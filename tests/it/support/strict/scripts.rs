@@ -1,14 +1,14 @@
-//! How each kind of server seals, as its own documentation shows it.
+//! The seals of each kind of server, as in its own documentation.
 
 use super::{ANNOUNCED, DONE, Script, StrictWire, THOUGHTS};
 use serde_json::{Value, json};
 
-/// Opaque, as signatures are, and long.
+/// An opaque, long seal, like real signatures.
 fn seal(which: &str) -> String {
     format!("sealed/{which}+{}==", "Zm9yZ2V0IG1lIG5vdA".repeat(300))
 }
 
-/// Three kinds of servers of the one wire that anybody speaks, then the others.
+/// Three kinds of servers on the chat completions wire, then the others.
 pub(crate) static STRICT: [StrictWire; 7] = [
     StrictWire { provider: "openai", base: "/deepseek/v1", thinks: true, answers: deepseek },
     StrictWire { provider: "openai", base: "/openrouter/v1", thinks: true, answers: openrouter },
@@ -19,7 +19,7 @@ pub(crate) static STRICT: [StrictWire; 7] = [
     StrictWire { provider: "ollama", base: "", thinks: true, answers: ollama },
 ];
 
-// Where a text is cut must not matter; these are cut inside words and where escapes stand.
+// Text may be cut anywhere; these cuts are inside words and escapes.
 fn halves(text: &str) -> [&str; 2] {
     text.split_at(text.char_indices().nth(text.chars().count() / 2).unwrap().0).into()
 }
@@ -36,7 +36,8 @@ fn chat_end(reason: &str) -> [Value; 2] {
     ]
 }
 
-/// What every server of this wire says; `seals` are the pieces before its words, `extra` stands at its first call.
+/// The answers of every server of this wire; `seals` are the deltas before its text, `extra` belongs to its
+/// first call.
 #[rustfmt::skip]
 fn chat(seals: Vec<Value>, extra: &Value, back: Value) -> [Script; 2] {
     let call = |index: usize, id: &str, name: &str| {
@@ -61,7 +62,7 @@ fn chat(seals: Vec<Value>, extra: &Value, back: Value) -> [Script; 2] {
     ]});
     back_first.as_object_mut().unwrap().extend(back.as_object().unwrap().clone());
 
-    // Such servers want the thoughts before the last words of a turn with calls as well.
+    // Such servers also require the reasoning before the last text of a turn with calls.
     let pieces = seals.into_iter().filter(|seal| seal.get("reasoning_content").is_some());
     let last = pieces.chain([json!({"content": DONE})]).map(chat_chunk).chain(chat_end("stop")).collect();
     let thoughts = back.get("reasoning_content");
@@ -87,7 +88,7 @@ fn openrouter() -> [Script; 2] {
     };
     let secret = json!({"type": "reasoning.encrypted", "data": seal("data"), "id": "rs_sealed", "format": "openai-responses-v1", "index": 1});
     let [one, other] = halves(THOUGHTS).map(piece);
-    // The pieces of one thought are one; its signature comes with no words.
+    // The deltas of one reasoning part are merged; its signature arrives without text.
     let signed = json!({"reasoning_details": [{"type": "reasoning.text", "signature": signature, "format": "anthropic-claude-v1", "index": 0}]});
     let seals = vec![one, other, signed, json!({"reasoning_details": [secret]})];
     chat(seals, &Value::Null, json!({"reasoning_details": [thought(THOUGHTS, &signature), secret]}))
@@ -100,7 +101,7 @@ fn google() -> [Script; 2] {
 
 #[rustfmt::skip]
 fn responses() -> [Script; 2] {
-    // What an item is when it begins is not what it is in the end.
+    // An item differs between its begin and its end event.
     let done = |place: usize, begun: Value, deltas: Vec<Value>, item: &Value| {
         let mut events = vec![json!({"type": "response.output_item.added", "output_index": place, "item": begun})];
         events.extend(deltas);
@@ -211,7 +212,7 @@ fn gemini() -> [Script; 2] {
     let delete = json!({"functionCall": {"name": "delete_file", "args": {"path": "old.txt"}}});
     let mut deleted = delete.clone();
     deleted["thoughtSignature"] = Value::Null;
-    // The last one may come with no words at all.
+    // The last signature may arrive without text.
     let empty = json!({"text": "", "thoughtSignature": seal("end")});
     let unsigned = json!({"text": DONE, "thoughtSignature": null});
     let [begun, rest] = halves(DONE).map(|half| chunk(json!([{"text": half}])));

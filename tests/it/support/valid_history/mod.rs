@@ -1,7 +1,7 @@
-//! What every provider demands of a conversation, as a check of the request that carries it.
+//! The providers' rules for a conversation, as a check of the request that carries it.
 //!
-//! A reader for each wire brings the conversation into one form and checks what that provider alone demands;
-//! what they all demand is checked here.
+//! A reader for each wire converts the conversation into one form and checks the rules of that provider. The
+//! rules of all providers are checked here.
 
 mod openai;
 mod others;
@@ -12,27 +12,27 @@ use holdpoint::llm::{ModelCall, ModelMessage, ModelRequest};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// What a request tells the model.
+/// The conversation in a request to the model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) said: Vec<Entry>,
-    /// The names of the tools it may call.
+    /// The names of the offered tools.
     pub(crate) tools: Vec<String>,
 }
 
-/// One thing that somebody said.
+/// One entry of the conversation.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Entry {
     Words {
         by: By,
         text: String,
     },
-    /// A message of the model with calls in it.
+    /// A message of the model with calls.
     Calls {
         text: String,
         calls: Vec<Call>,
     },
-    /// Answers to calls that stand together.
+    /// Consecutive answers to calls.
     Answers(Vec<Answer>),
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum By {
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Call {
-    /// Some wires get by without.
+    /// Absent on some wires.
     pub(crate) id: Option<String>,
     pub(crate) tool: String,
     pub(crate) arguments: Value,
@@ -54,14 +54,14 @@ pub(crate) struct Call {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) id: Option<String>,
-    /// Some wires do not say it again.
+    /// Absent on wires that do not repeat it.
     pub(crate) tool: Option<String>,
     pub(crate) text: String,
 }
 
-/// Whether this is a request that a provider takes, on the wire that its path belongs to: each call is answered
-/// exactly once, directly behind its message, in the order of the calls; ids are unique; arguments are JSON
-/// objects; nobody says nothing; the last word is not the model's; and what this provider wants besides.
+/// Checks that a provider accepts this request, on the wire of its path. Each call has exactly one answer,
+/// directly after its message, in the order of the calls. Ids are unique, arguments are JSON objects, no
+/// message is empty, the last message is not the model's, and the rules of this provider hold.
 pub(crate) fn valid_request(path: &str, body: &Value) -> Result<(), String> {
     conversation(path, body).map(drop)
 }
@@ -129,7 +129,7 @@ fn check(said: &[Entry]) -> Result<(), String> {
     }
 }
 
-/// One call and what stands in its place among the answers.
+/// Checks one call against the answer at its position.
 fn answered(nth: usize, call: &Call, answer: Option<&Answer>) -> Result<(), String> {
     let Call { id, tool, arguments } = call;
     let known = id.as_deref().unwrap_or("without id");
@@ -156,20 +156,20 @@ fn answered(nth: usize, call: &Call, answer: Option<&Answer>) -> Result<(), Stri
     Ok(())
 }
 
-/// A name as every provider takes it.
+/// Whether every provider accepts this name.
 fn is_plain(name: &str) -> bool {
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(plain)
 }
 
-// What the readers have in common.
+// Helpers shared by the readers.
 
-/// The entries of a list that has to be there.
+/// The entries of a required list.
 fn list<'a>(body: &'a Value, name: &str) -> Result<&'a [Value], String> {
     body[name].as_array().map(Vec::as_slice).ok_or(format!("{name} is no list: {}", body[name]))
 }
 
-/// A text that has to be there and say something.
+/// A required text that is not empty.
 fn text(of: &Value, name: &str) -> Result<String, String> {
     match of[name].as_str() {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
@@ -177,7 +177,7 @@ fn text(of: &Value, name: &str) -> Result<String, String> {
     }
 }
 
-/// An id that may be left out.
+/// An optional id.
 fn id(of: &Value, name: &str) -> Result<Option<String>, String> {
     match &of[name] {
         Value::Null => Ok(None),
@@ -186,13 +186,13 @@ fn id(of: &Value, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// The arguments of a call, where they go over the wire as text.
+/// The arguments of a call, on wires that send them as text.
 fn arguments(of: &Value) -> Result<Value, String> {
     let text = of["arguments"].as_str().ok_or(format!("arguments are no text in {of}"))?;
     serde_json::from_str(text).map_err(|_| format!("the arguments are no JSON: {text}"))
 }
 
-/// What the model said in one message.
+/// The entry for one message of the model.
 fn spoken(text: String, calls: Vec<Call>) -> Entry {
     match calls.is_empty() {
         true => Entry::Words { by: By::Model, text },
@@ -200,7 +200,7 @@ fn spoken(text: String, calls: Vec<Call>) -> Entry {
     }
 }
 
-/// One more answer: those that stand together belong together.
+/// Adds an answer; consecutive answers form one entry.
 fn answer(said: &mut Vec<Entry>, answer: Answer) {
     match said.last_mut() {
         Some(Entry::Answers(answers)) => answers.push(answer),
@@ -218,7 +218,7 @@ fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<Stri
     tools.iter().map(named).collect()
 }
 
-/// The same of what a model in the test's own process is asked, which has no wire of its own.
+/// The same check for the request to a model in the test's own process, which has no wire.
 pub(crate) fn valid_question(request: &ModelRequest) -> Result<(), String> {
     let mut said: Vec<Entry> = Vec::new();
     for message in &request.messages {
@@ -227,7 +227,7 @@ pub(crate) fn valid_question(request: &ModelRequest) -> Result<(), String> {
             ModelMessage::Assistant { text, calls, .. } => {
                 let call = |call: &ModelCall| Call {
                     id: Some(call.id.clone()),
-                    // A wire writes it so that its server takes it.
+                    // A wire replaces such a name by one that its server accepts.
                     tool: if is_plain(&call.tool_name) { call.tool_name.clone() } else { "_".to_owned() },
                     arguments: Value::Object(call.input.clone()),
                 };

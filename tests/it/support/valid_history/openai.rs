@@ -1,4 +1,4 @@
-//! The two wires of OpenAI, and Ollama's, which looks like the first.
+//! The two wires of OpenAI, and Ollama's, which resembles the first.
 
 use super::{Answer, By, Call, Conversation, Entry, answer, arguments, id, list, spoken, text, tool_names};
 use serde_json::Value;
@@ -64,7 +64,7 @@ fn messages(
     Ok(Conversation { said, tools: tool_names(&body["tools"], |tool| &tool["function"]["name"])? })
 }
 
-/// `/responses`: what belongs together is a row of items without anybody else's between.
+/// `/responses`: the items of one step are consecutive, without another author's items in between.
 pub(super) fn responses(body: &Value) -> Result<Conversation, String> {
     let mut said = Vec::new();
     if !body["instructions"].is_null() {
@@ -102,13 +102,13 @@ pub(super) fn responses(body: &Value) -> Result<Conversation, String> {
     Ok(Conversation { said, tools: tool_names(&body["tools"], |tool| &tool["name"])? })
 }
 
-/// The items that the model made in a row.
+/// Consecutive items of the model.
 #[derive(Default)]
 struct Step {
     text: String,
     calls: Vec<Call>,
     begun: bool,
-    /// A thought that has not led to anything yet.
+    /// Whether reasoning is not followed by a text or a call yet.
     thinking: bool,
 }
 
@@ -127,7 +127,7 @@ impl Step {
         text(item, "id")?;
         list(item, "summary")?;
         if body["store"] == false {
-            // Nobody kept it there: the id alone says nothing.
+            // The server has not stored the item, so the id alone is not enough.
             text(item, "encrypted_content")?;
         }
         (self.begun, self.thinking) = (true, true);
@@ -146,7 +146,7 @@ impl Step {
     }
 }
 
-/// The words of a message, as one text or in parts.
+/// The text of a message, as one text or in parts.
 fn words(item: &Value) -> Result<String, String> {
     match &item["content"] {
         Value::Array(parts) => parts.iter().map(|part| text(part, "text")).collect(),

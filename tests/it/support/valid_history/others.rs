@@ -1,4 +1,4 @@
-//! The wires of Anthropic and Gemini, which put words, calls and thoughts into one list.
+//! The wires of Anthropic and Gemini, which put text, calls and reasoning into one list.
 
 use super::{Answer, By, Call, Conversation, Entry, id, is_plain, list, spoken, text, tool_names};
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn assistant(message: &Value) -> Result<Entry, String> {
     Ok(spoken(words, calls))
 }
 
-/// The answers to calls stand together in one message, before all words in it.
+/// Reads a user message. The answers to calls come first, before all text in the message.
 fn user(message: &Value, said: &mut Vec<Entry>) -> Result<(), String> {
     if let Value::String(_) = message["content"] {
         said.push(Entry::Words { by: By::User, text: block_text(&message["content"])? });
@@ -75,7 +75,7 @@ fn user(message: &Value, said: &mut Vec<Entry>) -> Result<(), String> {
     Ok(())
 }
 
-/// The words of what may be a text or blocks of text, none of them blank.
+/// The text of a string or of text blocks, none of them blank.
 fn block_text(content: &Value) -> Result<String, String> {
     let not_blank = |text: &str| match text.trim() {
         "" => Err(format!("a text is blank: {content}")),
@@ -132,7 +132,7 @@ fn model(parts: &[Value]) -> Result<Entry, String> {
     for part in parts {
         match (&part["text"], &part["functionCall"]) {
             (Value::String(_), Value::Null) if part["thought"] == true => {}
-            // What was thought may be sealed into a part that says nothing.
+            // A part with empty text may carry sealed reasoning.
             (Value::String(empty), Value::Null)
                 if empty.is_empty() && part["thoughtSignature"].is_string() => {}
             (Value::String(_), Value::Null) => words.push_str(&text(part, "text")?),
@@ -149,7 +149,7 @@ fn model(parts: &[Value]) -> Result<Entry, String> {
 fn function_response(part: &Value) -> Result<Answer, String> {
     let answer = &part["functionResponse"];
     let response = answer["response"].as_object().ok_or(format!("response is no object: {part}"))?;
-    // A result stands alone under this name; anything else is told as it is.
+    // A result alone under this name is unwrapped; any other response is kept as it is.
     let told = match response.get("result").and_then(Value::as_str) {
         Some(result) if response.len() == 1 => result.to_owned(),
         _ if response.is_empty() => String::new(),

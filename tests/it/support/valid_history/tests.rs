@@ -1,8 +1,8 @@
 use super::*;
 use serde_json::json;
 
-/// The same conversation on each wire: a question, two calls in one message, their answers, a call of its own,
-/// the last words, the next question.
+/// The same conversation on each wire: a question, two calls in one message, their answers, a call in its own
+/// message, the last text, the next question.
 const PATHS: [&str; 5] = [
     "/v1/chat/completions",
     "/v1/responses",
@@ -66,7 +66,7 @@ fn valid(path: &str) -> Value {
 }
 
 #[test]
-fn each_wire_tells_the_same_conversation() {
+fn the_same_conversation_is_read_from_each_wire() {
     let words = |by, text: &str| Entry::Words { by, text: text.to_owned() };
     let calls = |text: &str, ids: &[&str]| {
         let call = |id: &&str| Call {
@@ -77,7 +77,7 @@ fn each_wire_tells_the_same_conversation() {
         Entry::Calls { text: text.to_owned(), calls: ids.iter().map(call).collect() }
     };
     for path in PATHS {
-        // Who says again which tool answers, says which.
+        // On the wires that repeat the tool in an answer, the answer names it.
         let tool = PATHS[3..].contains(&path).then(|| "look".to_owned());
         let answers = |ids: &[&str]| {
             let answer = |id: &&str| Answer {
@@ -103,15 +103,15 @@ fn each_wire_tells_the_same_conversation() {
     assert_eq!(valid_request("/v1/models", &json!({})), Err("/v1/models is the path of no wire".to_owned()));
 }
 
-/// One thing that is wrong with a request that was valid, by JSON pointer.
+/// One fault in an otherwise valid request, at a JSON pointer.
 enum Wrong {
-    /// This value instead; null is as good as nothing.
+    /// The value is replaced; null counts as absent.
     Is(Value),
-    /// The list lacks this one.
+    /// This entry is missing from the list.
     Cut(usize),
-    /// The list has this one twice.
+    /// This entry is in the list twice.
     Double(usize),
-    /// These two of the list have changed places.
+    /// These two entries of the list are swapped.
     Swap(usize, usize),
 }
 use Wrong::{Cut, Double, Is, Swap};
@@ -142,7 +142,7 @@ const MIXED_UP: &str = "Some(\"b\") is answered where a";
 
 #[rustfmt::skip]
 #[test]
-fn each_way_to_be_invalid_is_found_in_chat_completions() {
+fn each_fault_is_found_in_chat_completions() {
     each_is_found(PATHS[0], vec![
         ("/messages", Cut(4), UNANSWERED),
         ("/messages", Swap(4, 8), UNANSWERED),
@@ -179,7 +179,7 @@ fn each_way_to_be_invalid_is_found_in_chat_completions() {
 
 #[rustfmt::skip]
 #[test]
-fn each_way_to_be_invalid_is_found_in_responses() {
+fn each_fault_is_found_in_responses() {
     each_is_found(PATHS[1], vec![
         ("/input", Cut(6), UNANSWERED),
         ("/input", Swap(6, 10), UNANSWERED),
@@ -216,7 +216,7 @@ fn each_way_to_be_invalid_is_found_in_responses() {
 
 #[rustfmt::skip]
 #[test]
-fn each_way_to_be_invalid_is_found_in_messages() {
+fn each_fault_is_found_in_messages() {
     let told = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "seen"});
     let text = |text: &str| json!({"type": "text", "text": text});
     each_is_found(PATHS[2], vec![
@@ -257,7 +257,7 @@ fn each_way_to_be_invalid_is_found_in_messages() {
 
 #[rustfmt::skip]
 #[test]
-fn each_way_to_be_invalid_is_found_in_generate_content() {
+fn each_fault_is_found_in_generate_content() {
     each_is_found(PATHS[3], vec![
         ("/contents/2/parts", Cut(1), UNANSWERED),
         ("/contents/2/parts", Double(1), "3 answers for 2 calls"),
@@ -290,7 +290,7 @@ fn each_way_to_be_invalid_is_found_in_generate_content() {
 
 #[rustfmt::skip]
 #[test]
-fn each_way_to_be_invalid_is_found_in_ollama_chat() {
+fn each_fault_is_found_in_ollama_chat() {
     each_is_found(PATHS[4], vec![
         ("/messages", Cut(4), UNANSWERED),
         ("/messages", Double(4), "3 answers for 2 calls"),
@@ -310,7 +310,7 @@ fn each_way_to_be_invalid_is_found_in_ollama_chat() {
 }
 
 #[test]
-fn gemini_and_ollama_get_by_without_ids() {
+fn gemini_and_ollama_are_valid_without_ids() {
     fn forget_ids(value: &mut Value) {
         match value {
             Value::Array(values) => values.iter_mut().for_each(forget_ids),
@@ -329,6 +329,6 @@ fn gemini_and_ollama_get_by_without_ids() {
 }
 
 #[test]
-fn a_path_of_no_wire_is_none() {
+fn an_unknown_path_is_refused() {
     assert_eq!(valid_request("/v1/models", &json!({})), Err("/v1/models is the path of no wire".to_owned()));
 }

@@ -116,8 +116,8 @@ impl Ledger {
         tokio::task::spawn_blocking(move || append(&open(&path)?, &text)).await?
     }
 
-    /// Writes an `effect` or `refused` line, unless the file has one of the two for this key: then returns the
-    /// existing line. The lock of the file lets only one process be the first.
+    /// Writes an `effect` or `refused` line, unless the file has one of the two for this key: then returns
+    /// the existing line. The lock of the file lets only one process be the first.
     pub(crate) async fn write_once(&self, line: &Line<'_>) -> std::io::Result<Option<Value>> {
         let (path, text, key) = (self.path.clone(), text(line)?, line.key.to_owned());
         let settled = self.settled.clone();

@@ -1,5 +1,5 @@
-//! The server under test: the real server with tools that record their work, and with faults chosen on the command
-//! line.
+//! The server under test: the real server with tools that record their work, and with faults chosen on the
+//! command line.
 
 mod ledger;
 mod tools;

@@ -144,8 +144,8 @@ impl Ledgered {
         }
     }
 
-    /// Returns the outcome of a call from the ledger. Without an effect, a `refused` line promises that the call will
-    /// have none, even if a process is paused in the middle of the call.
+    /// Returns the outcome of a call from the ledger. Without an effect, a `refused` line promises that the
+    /// call will have none, even if a process is paused in the middle of the call.
     async fn ask(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
         if !self.kind.verifies {
             return Ok(Verified::Unknown);
