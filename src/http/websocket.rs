@@ -188,10 +188,12 @@ impl Session {
         let mut beat = interval(self.silence);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Each beat sends a ping. After three pings without any message from the client, the next beat ends
-        // the socket.
+        // the socket. While the socket is not read, because the maximum of decisions is in flight, a beat
+        // says nothing about the client.
         let mut silent = 0;
         loop {
             let free = answer.clone().try_reserve_owned().ok();
+            let reads = free.is_some();
             let message = tokio::select! {
                 () = end(self.until) => return End::Leave(CloseCode::Policy, "the token is over"),
                 events = subscription.next() => match events {
@@ -199,7 +201,7 @@ impl Session {
                     None => return End::Leave(CloseCode::Away, "the server is stopping"),
                 },
                 Some(answer) = answers.recv() => vec![answer],
-                received = stream.next(), if free.is_some() => {
+                received = stream.next(), if reads => {
                     silent = 0;
                     match (received, free) {
                         (Some(Ok(Message::Text(text))), Some(free)) => {
@@ -221,7 +223,7 @@ impl Session {
                     if silent > 2 {
                         return End::Gone;
                     }
-                    silent += 1;
+                    silent = if reads { silent + 1 } else { 0 };
                     if sink.send(Message::Ping(Vec::new().into())).await.is_err() {
                         return End::Gone;
                     }

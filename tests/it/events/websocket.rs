@@ -3,10 +3,12 @@
 use super::types;
 use crate::support::token::with_tokens;
 use crate::support::{ChangedPay, Embedded, Socket, call};
+use futures::StreamExt;
 use holdpoint::tools::ToolRegistry;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_tungstenite::tungstenite::Message;
 
 async fn open(app: &Embedded) -> Socket {
     Socket::open(&app.client, "/ws", &[]).await.unwrap_or_else(|status| panic!("{status}"))
@@ -247,6 +249,45 @@ async fn a_stopping_server_closes_its_websockets_with_1001() {
     assert_eq!(left, Some(Err(1001)));
     app.scene.calls(&[call("a", "pay", &json!({ "note": "1" }))]);
     assert_eq!(app.client.say(&app.client.thread().await, "pay").await.pending().len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_with_as_many_decisions_in_flight_as_allowed_stays_connected() {
+    let app = Embedded::with(|config| {
+        config.stream.keep_alive = Duration::from_millis(50);
+        config.approval.wait = Duration::from_mins(10);
+    })
+    .await;
+    let mut socket = open(&app).await;
+    for n in 0..8 {
+        let (_, id) = app.held("wait_for_me", &n.to_string()).await;
+        let decide = json!({ "tool_call_id": id, "decision": "approve" });
+        socket.send(&json!({ "id": n, "decide": decide }).to_string()).await;
+        loop {
+            let message = socket.next().await.unwrap().unwrap();
+            if message["event"]["type"] == "tool.started" && message["event"]["tool_call_id"] == id {
+                break;
+            }
+        }
+    }
+    // From here on the server reads no pong.
+    let mut pings = 0;
+    while pings < 6 {
+        match socket.0.next().await.expect("the socket stays open").unwrap() {
+            Message::Ping(_) => pings += 1,
+            Message::Text(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    app.ledger.go.add_permits(8);
+    let mut answers = 0;
+    while answers < 8 {
+        let message = socket.next().await.unwrap().unwrap();
+        if message.get("event").is_none() {
+            assert_eq!((&message["status"], &message["body"]["state"]), (&json!(200), &json!("succeeded")));
+            answers += 1;
+        }
+    }
 }
 
 #[tokio::test]
