@@ -5,9 +5,10 @@ use crate::config::Config;
 pub use crate::domain::call::CALL_STATES;
 use crate::domain::call::{Outcome, State, ToolCall, established};
 use crate::domain::decision::Surface;
+use crate::domain::id::ThreadId;
 use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
 use crate::domain::visible::visible;
-use crate::store::{FencedThread, ListedCall, Store, StoreError};
+use crate::store::{Erased, FencedThread, ListedCall, Store, StoreError};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -189,11 +190,22 @@ impl Operator {
             let Some(last) = threads.last() else { return Ok(purged) };
             after = Some(*last);
             for thread in threads {
-                let write = self.store.write().await?;
-                let is_whole = write.purge_thread(thread).await?;
-                write.commit().await?;
-                *(if is_whole { &mut purged.threads } else { &mut purged.unfinished }) += 1;
+                *(match self.purge_thread(thread).await? {
+                    Erased::All => &mut purged.threads,
+                    Erased::AllFinished | Erased::Batch => &mut purged.unfinished,
+                }) += 1;
                 progress(purged.threads + purged.unfinished, all);
+            }
+        }
+    }
+
+    async fn purge_thread(&self, thread: ThreadId) -> Result<Erased, OperatorError> {
+        loop {
+            let write = self.store.write().await?;
+            let erased = write.purge_batch(thread).await?;
+            write.commit().await?;
+            if erased != Erased::Batch {
+                return Ok(erased);
             }
         }
     }

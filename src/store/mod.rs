@@ -55,6 +55,7 @@ pub(crate) use notify::{Notification, Notifications};
 pub(crate) use numbering::Left;
 pub(crate) use paging::PageSize;
 pub(crate) use process_lock::ProcessLock;
+pub(crate) use purge::Erased;
 pub(crate) use quorum::Counted;
 pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepOpening, StepResult};

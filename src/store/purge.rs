@@ -4,7 +4,7 @@
 use super::entity::{message, run, sent_answer, step, thread, tool_call};
 use super::{StoreError, Write, rows};
 use crate::domain::id::ThreadId;
-use sea_orm::sea_query::{Expr, Query, SelectStatement, SimpleExpr};
+use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
 use std::time::Duration;
 
@@ -14,6 +14,21 @@ const PAGE: u64 = 500;
 /// The deleted threads that are not erased. A literal, so that the partial index `threads_to_erase` is
 /// usable.
 const TO_ERASE: &str = "deleted_at IS NOT NULL AND erased_at IS NULL";
+
+/// The number of rows of a table that one transaction erases. Each erased row changes the counters of its thread, and
+/// a transaction that changes one row many times gets slower with each change.
+const BATCH: u64 = 200;
+
+/// What a batch of a purge left over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Erased {
+    /// Perhaps more finished rows.
+    Batch,
+    /// Work in progress, and no finished row. The thread has to be purged again after that work ends.
+    AllFinished,
+    /// Nothing.
+    All,
+}
 
 impl Write {
     /// Returns how many threads were deleted at least this long ago and are not erased.
@@ -43,41 +58,14 @@ impl Write {
         thread::Entity::find().filter(Expr::cust(TO_ERASE)).filter(thread::Column::DeletedAt.lte(until))
     }
 
-    /// Erases the payloads of the finished rows of a deleted thread. Returns false if the thread still has
-    /// work in progress, and the caller has to purge the thread again after that work ends.
-    pub(crate) async fn purge_thread(&self, id: ThreadId) -> Result<bool, StoreError> {
+    /// Erases the payloads of the next finished rows of a deleted thread, and the title after the last of them. The
+    /// caller commits and calls again until nothing is left.
+    pub(crate) async fn purge_batch(&self, id: ThreadId) -> Result<Erased, StoreError> {
         let thread = self.any_thread(id).await?;
         self.lock_thread(&thread).await?;
-        self.erase_messages(id).await?;
-        self.erase_calls(id).await?;
-        let of_thread = || thread::Column::ThreadId.eq(id.to_string());
-        thread::Entity::update_many()
-            .col_expr(thread::Column::Title, Expr::value(""))
-            .filter(of_thread())
-            .exec(&self.tx)
-            .await?;
-        if self.is_anything_under_way(id).await? {
-            return Ok(false);
+        if self.erase_messages(id).await? + self.erase_steps(id).await? + self.erase_calls(id).await? > 0 {
+            return Ok(Erased::Batch);
         }
-        self.erasing::<thread::Entity>(thread::Column::ErasedAt).filter(of_thread()).exec(&self.tx).await?;
-        Ok(true)
-    }
-
-    async fn erase_messages(&self, id: ThreadId) -> Result<(), StoreError> {
-        let of_thread = || message::Column::ThreadId.eq(id.to_string());
-        self.erasing::<message::Entity>(message::Column::ErasedAt)
-            .col_expr(message::Column::Content, emptied(message::Column::Content, ""))
-            .filter(of_thread())
-            .filter(message::Column::Status.ne("streaming"))
-            .exec(&self.tx)
-            .await?;
-        self.erasing::<step::Entity>(step::Column::ErasedAt)
-            .col_expr(step::Column::Parts, Expr::value("[]"))
-            .col_expr(step::Column::ProviderState, Expr::value(None::<String>))
-            .filter(step::Column::MessageId.in_subquery(messages_of(id)))
-            .filter(step::Column::FinishedAt.is_not_null())
-            .exec(&self.tx)
-            .await?;
         run::Entity::update_many()
             .col_expr(run::Column::Instructions, Expr::value(None::<String>))
             .col_expr(run::Column::ErrorMessage, emptied(run::Column::ErrorMessage, ""))
@@ -85,31 +73,86 @@ impl Write {
             .filter(run::Column::FinishedAt.is_not_null())
             .exec(&self.tx)
             .await?;
-        Ok(())
+        let of_thread = || thread::Column::ThreadId.eq(id.to_string());
+        thread::Entity::update_many()
+            .col_expr(thread::Column::Title, Expr::value(""))
+            .filter(of_thread())
+            .exec(&self.tx)
+            .await?;
+        if self.is_anything_under_way(id).await? {
+            return Ok(Erased::AllFinished);
+        }
+        self.erasing::<thread::Entity>(thread::Column::ErasedAt).filter(of_thread()).exec(&self.tx).await?;
+        Ok(Erased::All)
     }
 
-    async fn erase_calls(&self, id: ThreadId) -> Result<(), StoreError> {
+    async fn erase_messages(&self, id: ThreadId) -> Result<u64, StoreError> {
+        let of_thread = message::Column::ThreadId.eq(id.to_string());
+        let ended = of_thread.and(message::Column::Status.ne("streaming"));
+        let batch =
+            batch::<message::Entity>(message::Column::MessageId, message::Column::ErasedAt, ended.clone());
+        let erased = self
+            .erasing::<message::Entity>(message::Column::ErasedAt)
+            .col_expr(message::Column::Content, emptied(message::Column::Content, ""))
+            .filter(message::Column::MessageId.in_subquery(batch))
+            .filter(ended)
+            .exec(&self.tx)
+            .await?;
+        Ok(erased.rows_affected)
+    }
+
+    async fn erase_steps(&self, id: ThreadId) -> Result<u64, StoreError> {
+        let of_thread = step::Column::MessageId.in_subquery(messages_of(id));
+        let ended = of_thread.and(step::Column::FinishedAt.is_not_null());
+        let batch = batch::<step::Entity>(step::Column::MessageId, step::Column::ErasedAt, ended.clone());
+        let erased = self
+            .erasing::<step::Entity>(step::Column::ErasedAt)
+            .col_expr(step::Column::Parts, Expr::value("[]"))
+            .col_expr(step::Column::ProviderState, Expr::value(None::<String>))
+            .filter(step::Column::MessageId.in_subquery(batch))
+            .filter(ended)
+            .exec(&self.tx)
+            .await?;
+        Ok(erased.rows_affected)
+    }
+
+    async fn erase_calls(&self, id: ThreadId) -> Result<u64, StoreError> {
         let calls = Query::select()
             .column(tool_call::Column::ToolCallId)
             .from(tool_call::Entity)
             .and_where(tool_call::Column::ThreadId.eq(id.to_string()))
             .to_owned();
-        self.erasing::<sent_answer::Entity>(sent_answer::Column::ErasedAt)
+        let sent = sent_answer::Column::ToolCallId.in_subquery(calls);
+        let sent = batch::<sent_answer::Entity>(
+            sent_answer::Column::ToolCallId,
+            sent_answer::Column::ErasedAt,
+            sent,
+        );
+        let texts = self
+            .erasing::<sent_answer::Entity>(sent_answer::Column::ErasedAt)
             .col_expr(sent_answer::Column::Text, Expr::value(""))
-            .filter(sent_answer::Column::ToolCallId.in_subquery(calls))
+            .filter(sent_answer::Column::ToolCallId.in_subquery(sent))
             .exec(&self.tx)
             .await?;
-        self.erasing::<tool_call::Entity>(tool_call::Column::ErasedAt)
+        let of_thread = tool_call::Column::ThreadId.eq(id.to_string());
+        let ended = of_thread.and(tool_call::Column::FinishedAt.is_not_null());
+        let batch = batch::<tool_call::Entity>(
+            tool_call::Column::ToolCallId,
+            tool_call::Column::ErasedAt,
+            ended.clone(),
+        );
+        let calls = self
+            .erasing::<tool_call::Entity>(tool_call::Column::ErasedAt)
             .col_expr(tool_call::Column::Arguments, Expr::value("{}"))
             .col_expr(tool_call::Column::ValidatedInputs, emptied(tool_call::Column::ValidatedInputs, "{}"))
             .col_expr(tool_call::Column::Reason, Expr::value(None::<String>))
             .col_expr(tool_call::Column::Output, emptied(tool_call::Column::Output, "null"))
             .col_expr(tool_call::Column::Result, Expr::value(""))
-            .filter(tool_call::Column::ThreadId.eq(id.to_string()))
-            .filter(tool_call::Column::FinishedAt.is_not_null())
+            .filter(tool_call::Column::ToolCallId.in_subquery(batch))
+            .filter(ended)
             .exec(&self.tx)
             .await?;
-        Ok(())
+        Ok(texts.rows_affected + calls.rows_affected)
     }
 
     async fn is_anything_under_way(&self, id: ThreadId) -> Result<bool, StoreError> {
@@ -135,6 +178,17 @@ impl Write {
 /// Returns the value of an erased column: NULL if the column was NULL, else `empty`.
 fn emptied(column: impl ColumnTrait, empty: &'static str) -> SimpleExpr {
     Expr::case(column.is_null(), Expr::value(None::<String>)).finally(Expr::value(empty)).into()
+}
+
+/// Selects the keys of the next rows to erase.
+fn batch<E: EntityTrait>(key: E::Column, erased_at: E::Column, which: SimpleExpr) -> SelectStatement {
+    Query::select()
+        .column(key)
+        .from(E::default())
+        .and_where(erased_at.is_null())
+        .and_where(which)
+        .limit(BATCH)
+        .to_owned()
 }
 
 fn messages_of(id: ThreadId) -> SelectStatement {

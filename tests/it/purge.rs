@@ -141,6 +141,39 @@ async fn a_purged_call_cannot_be_changed() {
 }
 
 #[tokio::test]
+async fn a_thread_with_the_maximum_of_messages_is_purged() {
+    let place = Place::new().await;
+    let server = place.start("30s");
+    let thread = server.client.thread().await;
+    let rows = place.rows().await;
+    let numbers =
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)";
+    for sql in [
+        format!(
+            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
+             SELECT 'user-' || n, '{thread}', 'run', 2 * n, 'user', 'complete', 'words', 1 FROM numbers"
+        ),
+        format!(
+            "{numbers} INSERT INTO messages (message_id, thread_id, run_id, ordinal, role, status, content, created_at)
+             SELECT 'assistant-' || n, '{thread}', 'run', 2 * n + 1, 'assistant', 'complete', NULL, 1 FROM numbers"
+        ),
+        format!(
+            "{numbers} INSERT INTO message_steps (message_id, n, status, parts, created_at)
+             SELECT 'assistant-' || n, 0, 'streaming', '[1]', 1 FROM numbers"
+        ),
+        // The counters of the thread follow the end of a step.
+        "UPDATE message_steps SET status = 'complete', finished_at = 1 WHERE parts = '[1]'".to_owned(),
+    ] {
+        assert_eq!(rows.change(&sql).await, Ok(5000));
+    }
+    assert_eq!(server.client.delete(&format!("/threads/{thread}")).await.status, 204);
+    assert_eq!(purge(&place, &ALL), [1, 0]);
+    assert_eq!(rows.count("messages WHERE erased_at IS NOT NULL").await, 10_000);
+    assert_eq!(rows.count("messages WHERE content = 'words'").await, 0);
+    assert_eq!(rows.count("message_steps WHERE parts = '[]'").await, 5000);
+}
+
+#[tokio::test]
 async fn an_invalid_age_is_refused_by_the_name_of_its_option() {
     let place = Place::new().await;
     place.operate(&["purge"]).refused_for("--older-than");
