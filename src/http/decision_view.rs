@@ -21,8 +21,8 @@ pub(super) struct DecisionView {
     input_hash: Option<String>,
     /// The surface on which the decision arrived.
     surface: String,
-    /// The part of the policy that decided, if the policy decided: always_allow, always_deny, session, mode,
-    /// `rule:` and the name of a rule, or `remembered:` and the id of a grant.
+    /// The part of the policy that decided, if the policy decided: always_allow, always_deny, role, session,
+    /// mode, `rule:` and the name of a rule, or `remembered:` and the id of a grant.
     source: Option<String>,
     /// session: the approval also covers such calls of the session.
     remember: Option<String>,
