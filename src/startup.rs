@@ -21,15 +21,19 @@ pub fn summary(config: &Config, tools: &ToolRegistry, model: &dyn LanguageModel,
         let names: Vec<&str> = tools.specs().filter(|tool| tool.hil == hil).map(|tool| &*tool.name).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
-    let has_page = config.server.docs.unwrap_or_else(|| config.server.bind.ip().is_loopback());
+    let approval = &config.approval;
+    let has_exceptions =
+        !(approval.always_allow.is_empty() && approval.always_deny.is_empty() && approval.rules.is_empty());
+    let exceptions =
+        if has_exceptions { ", unless approval.always_allow, always_deny or rules apply" } else { "" };
     let lines = [
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("database", config.database.masked_url()),
         ("model", format!("{} (model.provider = \"{}\")", model.id(), model.provider())),
         ("callers", callers.to_owned()),
-        ("tools that ask", format!("{}: {mode}", named(true))),
+        ("tools that ask", format!("{}: {mode}{exceptions}", named(true))),
         ("other tools", named(false)),
-        ("documents", format!("{url}/{}", if has_page { "docs" } else { "openapi.json" })),
+        ("documents", format!("{url}/{}", if config.serves_docs() { "docs" } else { "openapi.json" })),
     ];
     lines.map(|(name, value)| format!("  {name:<15} {}\n", visible(&value))).concat()
 }

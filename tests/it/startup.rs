@@ -93,3 +93,11 @@ async fn a_second_interrupt_ends_a_process_that_waits_for_a_turn() {
     assert!(!eventually("the process ends", async || server.ended()).await);
     drop(turn);
 }
+
+#[tokio::test]
+async fn the_summary_says_that_other_settings_may_free_or_deny_tools_that_ask() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path(), &[("HOLDPOINT_APPROVAL__ALWAYS_ALLOW", "delete_file")]).await;
+    let line = "held for an approval, unless approval.always_allow, always_deny or rules apply";
+    eventually("the summary is printed", async || server.printed().contains(line).then_some(())).await;
+}
