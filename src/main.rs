@@ -199,7 +199,9 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
         tracing::info!("stopping; a second signal ends the process at once");
         tokio::spawn(async move {
             next().await;
-            eprintln!("stopped at once; the next start finds the interrupted work by its leases");
+            eprintln!(
+                "stopped at once; interrupted work is recovered at the next start, or by another process"
+            );
             std::process::exit(EXIT_INTERRUPTED);
         });
     })

@@ -173,8 +173,8 @@ impl Operator {
     }
 
     /// Erases the content of threads that were deleted at least this long ago: texts, titles, and the inputs
-    /// and results of calls. Each thread has its own transaction, so the purge may be interrupted and started
-    /// again. `progress` receives the number of processed threads and the number of all threads.
+    /// and results of calls. Every transaction is short and complete in itself, so the purge may be
+    /// interrupted and started again. `progress` receives the number of processed threads and the number of all threads.
     ///
     /// # Errors
     /// Returns an error if the database fails.
@@ -190,22 +190,23 @@ impl Operator {
             let Some(last) = threads.last() else { return Ok(purged) };
             after = Some(*last);
             for thread in threads {
-                *(match self.purge_thread(thread).await? {
-                    Erased::All => &mut purged.threads,
-                    Erased::AllFinished | Erased::Batch => &mut purged.unfinished,
-                }) += 1;
+                let is_whole = self.purge_thread(thread).await?;
+                *(if is_whole { &mut purged.threads } else { &mut purged.unfinished }) += 1;
                 progress(purged.threads + purged.unfinished, all);
             }
         }
     }
 
-    async fn purge_thread(&self, thread: ThreadId) -> Result<Erased, OperatorError> {
+    /// Returns false if work in progress is left in the thread.
+    async fn purge_thread(&self, thread: ThreadId) -> Result<bool, OperatorError> {
         loop {
             let write = self.store.write().await?;
             let erased = write.purge_batch(thread).await?;
             write.commit().await?;
-            if erased != Erased::Batch {
-                return Ok(erased);
+            match erased {
+                Erased::Batch => {}
+                Erased::AllFinished => return Ok(false),
+                Erased::All => return Ok(true),
             }
         }
     }
