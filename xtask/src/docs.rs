@@ -148,7 +148,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     prose(text).flat_map(|line| line.split('`').skip(1).step_by(2))
 }

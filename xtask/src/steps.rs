@@ -117,7 +117,8 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     tooling::require_chromium()?;
     tooling::require_python()?;
     thread::scope(|scope| {
-        // Built beside the other steps, in the time of the cores that the tests leave over. The step tells what failed.
+        // cargo-deny is built beside the other steps, in the time of the cores that the tests leave over. If the build
+        // fails, the step `deny` builds again and reports the error.
         scope.spawn(|| tooling::cargo_deny(root).is_ok());
         run_steps(root, STEPS.iter())
     })

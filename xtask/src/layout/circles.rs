@@ -114,7 +114,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The sets of modules that reach each other, by removing again and again what reaches no other or is reached by none.
+/// The sets of modules that reach each other and themselves.
 fn strongly_connected(graph: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<String>> {
     let reach: BTreeMap<&Module, BTreeSet<&Module>> =
         graph.keys().map(|module| (module, reachable(graph, module))).collect();
