@@ -173,62 +173,81 @@ impl Metrics {
     pub(crate) fn new(tools: impl IntoIterator<Item = String>, started: f64) -> Self {
         let mut registry = Registry::default();
         let build = Info::new(Version { version: env!("CARGO_PKG_VERSION") });
-        registry.register("holdpoint_build", "What runs", build);
+        registry.register("holdpoint_build", "The version of this build", build);
         let start = Gauge::<f64, AtomicU64>::default();
         start.set(started);
-        registry.register("process_start_time_seconds", "When the process began, since 1970", start);
+        registry.register(
+            "process_start_time_seconds",
+            "Start time of the process, in seconds since 1970",
+            start,
+        );
         let of = registry.sub_registry_with_prefix("holdpoint");
         let open = Arc::new(Open::default());
         of.register_collector(Box::new(open.clone()));
         let inner = Inner {
             tools: tools.into_iter().collect(),
-            requests: add(of, "http_requests", "Requests answered", Family::default()),
+            requests: add(of, "http_requests", "HTTP requests that got a response", Family::default()),
             request_seconds: add(
                 of,
                 "http_request_duration_seconds",
-                "From a request's head to the head of its answer",
+                "Time from the head of a request to the head of its response",
                 timed(answers),
             ),
-            streams: add(of, "streams_open", "Streams that clients read now", Gauge::default()),
-            turns: add(of, "turns", "Turns that this process ended, by their end", Family::default()),
-            turns_running: add(of, "turns_running", "Turns that this process runs now", Gauge::default()),
-            tokens: add(of, "model_tokens", "Tokens as models counted them", Family::default()),
-            calls: add(of, "tool_calls", "Tool calls that this process moved to a state", Family::default()),
-            holds: add(of, "holds", "Tool calls that a person was asked about", Family::default()),
+            streams: add(of, "streams_open", "Open response streams", Gauge::default()),
+            turns: add(of, "turns", "Turns that ended in this process, by outcome", Family::default()),
+            turns_running: add(of, "turns_running", "Turns that run in this process", Gauge::default()),
+            tokens: add(of, "model_tokens", "Tokens that models reported", Family::default()),
+            calls: add(
+                of,
+                "tool_calls",
+                "State transitions of tool calls in this process, by the new state",
+                Family::default(),
+            ),
+            holds: add(of, "holds", "Tool calls that this process held for approval", Family::default()),
             open,
-            decisions: add(of, "decisions", "Answers of people, and what became of them", Family::default()),
+            decisions: add(
+                of,
+                "decisions",
+                "Decisions that this process received, by outcome",
+                Family::default(),
+            ),
             decision_age: add(
                 of,
                 "decision_age_seconds",
-                "How long a call had waited when it was decided",
+                "Time from the hold of a call to its decision",
                 timed(people),
             ),
-            tool_seconds: add(of, "tool_duration_seconds", "How long tools ran", timed(works)),
-            leases_lost: add(of, "leases_lost", "Work that was taken for dead", Family::default()),
-            swept: add(of, "sweeper_actions", "What the sweeper moved on", Family::default()),
+            tool_seconds: add(of, "tool_duration_seconds", "Run time of tools", timed(works)),
+            leases_lost: add(
+                of,
+                "leases_lost",
+                "Leases that this process lost before its work ended",
+                Family::default(),
+            ),
+            swept: add(of, "sweeper_actions", "Actions of the sweeper", Family::default()),
             model_first: add(
                 of,
                 "model_first_byte_seconds",
-                "From asking a model to the first of its answer",
+                "Time from a model request to the first byte of the response",
                 timed(works),
             ),
             model_seconds: add(
                 of,
                 "model_request_duration_seconds",
-                "From asking a model to the end of its answer",
+                "Time from a model request to the end of the response",
                 timed(works),
             ),
-            model_retries: add(of, "model_retries", "Times a model was asked again", Family::default()),
+            model_retries: add(of, "model_retries", "Retried model requests", Family::default()),
             connection_seconds: add(
                 of,
                 "database_wait_seconds",
-                "How long work waited to begin a transaction",
+                "Time that a transaction waited for a connection and its begin",
                 timed(answers),
             ),
             connection_timeouts: add(
                 of,
                 "database_wait_timeouts",
-                "Work that waited for a connection in vain",
+                "Transactions that got no connection in time",
                 Family::default(),
             ),
             registry,
@@ -403,14 +422,14 @@ struct Open(Mutex<Option<Found>>);
 impl Collector for Open {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some(Found { holds, oldest_hold, unnumbered_events }) = *self.0.lock() else { return Ok(()) };
-        let help = "Tool calls that wait for a person now, of all processes; absent while the database is";
+        let help = "Pending tool calls of all processes; absent while the database does not respond";
         let count = ConstGauge::new(holds);
         count.encode(encoder.encode_descriptor("holds_pending", help, None, count.metric_type())?)?;
-        let help = "How long the one of them has waited that expires first";
+        let help = "Age of the pending call that expires first";
         let oldest = ConstGauge::new(oldest_hold.as_secs_f64());
         let name = "holds_pending_oldest_age_seconds";
         oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)?;
-        let help = "Events that nobody is told yet, of all processes: their numbers are to be given";
+        let help = "Events of all processes that have no number yet, so that no subscriber has received them";
         let waiting = ConstGauge::new(unnumbered_events);
         waiting.encode(encoder.encode_descriptor("events_unnumbered", help, None, waiting.metric_type())?)
     }

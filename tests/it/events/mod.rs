@@ -1,7 +1,7 @@
 //! Events: pages of past events and streams of new ones, in order.
 
-mod catching_up;
-mod crowd;
+mod backfill;
+mod concurrent_writers;
 mod numbering;
 mod processes;
 mod stream;

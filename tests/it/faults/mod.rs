@@ -2,7 +2,7 @@
 //! is pending.
 
 mod clocks;
-mod many;
+mod many_pending;
 mod migrations;
 mod pooler;
 mod postgres;

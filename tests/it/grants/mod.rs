@@ -1,8 +1,8 @@
 //! Grants: approvals that are remembered, the calls that they cover, and their end.
 
 mod changes;
+mod concurrent;
 mod inputs;
-mod once;
 mod processes;
 mod revoked;
 mod rights;

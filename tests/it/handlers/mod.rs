@@ -1,9 +1,9 @@
 //! Approval handlers: the process asks its own handler about a held call before the turn ends.
 
 mod answers;
+mod concurrent;
 mod construction;
 mod ending;
-mod others;
 mod processes;
 mod streams;
 mod terminal;

@@ -1,8 +1,8 @@
 //! Answers to held calls inside a POST, as pages of AI SDK 6 and 7 send them. Such a page posts again without
 //! end until it sees the outcome of every call.
 
+mod decided_elsewhere;
 mod deciding;
-mod elsewhere;
 mod refused;
 mod waiting;
 

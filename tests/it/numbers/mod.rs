@@ -1,11 +1,11 @@
 //! Numbers: the number that runs is the number that was shown, to the last digit.
 
-mod compared;
-mod drawn;
+mod big_integers;
 mod edits;
-mod followed;
+mod generated;
 mod held;
 mod rules;
+mod surfaces;
 
 use crate::support::{Embedded, Turn, probes};
 use futures::FutureExt;

@@ -1,7 +1,7 @@
 //! A page that is loaded during a turn, or before the first message.
 
+use super::output::{Piece, step};
 use super::page::{ALL, CHAT, NATIVE, Page, UI, Version, reload, thread, words};
-use super::saying::{Piece, step};
 use crate::support::{Embedded, eventually};
 use serde_json::{Value, json};
 use std::sync::Arc;

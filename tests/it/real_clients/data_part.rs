@@ -2,8 +2,8 @@
 //! call, `validate_tool` decides the call, and the page resumes by posting its history again.
 
 use super::deciding::validate;
+use super::output::{Piece, read, step};
 use super::page::{CHAT, POST, Page, Version, reload};
-use super::saying::{Piece, read, step};
 use crate::support::Embedded;
 use holdpoint::config::UiDialect;
 use serde_json::{Value, json};

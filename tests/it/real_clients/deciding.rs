@@ -1,7 +1,7 @@
 //! Pending calls on a page of AI SDK 4, for each way to resume after a decision.
 
+use super::output::{Piece, read, step};
 use super::page::{POST, Page, Shown, Version, calls, reload};
-use super::saying::{Piece, read, step};
 use crate::support::Embedded;
 use serde_json::{Value, json};
 

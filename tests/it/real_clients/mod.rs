@@ -2,18 +2,18 @@
 //! reload.
 
 mod attaching;
-mod beside;
-mod breaking;
-mod changing;
 mod data_part;
 mod deciding;
-mod handled;
+mod edits;
+mod failed_turns;
+mod handlers;
 mod hostile;
-mod native;
+mod late_answers;
+mod native_approval;
 mod node;
+mod other_parts;
+mod output;
 mod page;
-mod racing;
 mod recorded;
 mod reloaded;
-mod saying;
 mod sub_agents;

@@ -1,7 +1,7 @@
 //! A page while a sub-agent runs for a call of its message.
 
+use super::output::{Piece, step};
 use super::page::{ALL, NATIVE, Page, thread};
-use super::saying::{Piece, step};
 use crate::runs::{run_becomes, run_of};
 use crate::subagents::{hold_in, start};
 use crate::support::Embedded;

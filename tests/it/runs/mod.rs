@@ -1,9 +1,9 @@
 //! Runs and sessions: decisions about held calls without a page, resumption by the server, and cancels of
 //! whole sessions.
 
+mod after_crash;
+mod concurrent;
 mod deciding;
-mod left_behind;
-mod once;
 mod resuming;
 mod sessions;
 

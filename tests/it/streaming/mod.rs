@@ -1,7 +1,7 @@
 //! Streams in every dialect: their heads, sources and files from the model, and keep-alives.
 
-mod alive;
 mod heads;
+mod keep_alive;
 mod sources;
 
 use crate::support::{Client, Embedded};

@@ -1,11 +1,11 @@
 //! The bodies that pages of AI SDK 5 to 7 post, and their meaning: a new message, an edit, a regenerate, a
 //! continuation.
 
+mod continuations;
+mod during_turn;
 mod editing;
-mod going_on;
+mod new_messages;
 mod regenerating;
-mod saying;
-mod under_way;
 
 use crate::support::Embedded;
 use crate::support::ui::{UiTurn, ui_assistant, ui_submit, ui_user};

@@ -2,15 +2,15 @@
 //! stays true, no unseen call runs, and the thread continues.
 
 mod arguments;
-mod broken;
 mod bytes;
 mod calls;
 mod cancelling;
 mod holds;
 mod key;
-mod patience;
+mod malformed;
 mod retries;
 mod sources;
+mod timeouts;
 
 use crate::support::{BadServer, Embedded, Said, Turn, Wire};
 use holdpoint::config::Config;

@@ -1,7 +1,7 @@
 //! A page that edits a message, or requests another answer.
 
+use super::output::{Piece, read, step};
 use super::page::{ALL, CHAT, NATIVE, Page, UI, thread, words};
-use super::saying::{Piece, read, step};
 use crate::support::Embedded;
 use crate::support::ui::{ui_submit, ui_user};
 use serde_json::json;

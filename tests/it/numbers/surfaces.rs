@@ -1,6 +1,6 @@
 //! Numbers followed from the model to the card, the decision and the tool, on every surface.
 
-use super::drawn::{Meaning, drawn, echoed, is_shown_exactly};
+use super::generated::{Meaning, drawn, echoed, is_shown_exactly};
 use super::{Ran, allow, call_of, calls, edit, held, server, server_with};
 use crate::handlers::desk;
 use crate::support::ui::{ui_answer, ui_assistant, ui_submit_at, ui_user};

@@ -2,8 +2,8 @@
 //! next post, and the page posts by itself, repeatedly while an answer has no outcome. The tests therefore
 //! count the posts.
 
+use super::output::{Piece, read, step};
 use super::page::{NATIVE, POST, Page, Version, thread};
-use super::saying::{Piece, read, step};
 use crate::support::{Embedded, eventually};
 use holdpoint::tools::ToolRegistry;
 use serde_json::json;

@@ -75,7 +75,7 @@ fn nonsense(wire: Wire) -> Vec<(&'static str, Said)> {
             let written = json!([{ "index": 0, "function": { "arguments": whole } }]);
             let elsewhere = json!([{ "index": 7, "function": { "arguments": whole } }]);
             let calls = |pieces: &[&Value]| {
-                pieces.iter().fold(on(), |said, piece| said.event(super::broken::pieces(piece)))
+                pieces.iter().fold(on(), |said, piece| said.event(super::malformed::pieces(piece)))
             };
             let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }] });
             let finish = |said: Said| said.event(finish.to_string()).event("[DONE]");

@@ -1,9 +1,9 @@
 //! Answers of pages of AI SDK 6 and 7 that are not the first, are late, or belong to an earlier message: the
 //! page shows the effective decision and does not post again.
 
-use super::native::{PAY, asked};
+use super::native_approval::{PAY, asked};
+use super::output::read;
 use super::page::{CHAT, NATIVE, Page};
-use super::saying::read;
 use crate::support::Embedded;
 use serde_json::{Value, json};
 

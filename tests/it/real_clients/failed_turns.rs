@@ -1,7 +1,7 @@
 //! A page whose turn fails, is cancelled, or is refused.
 
+use super::output::{Piece, step};
 use super::page::{ALL, Page, Version, calls, reload, thread, words};
-use super::saying::{Piece, step};
 use crate::support::{Embedded, eventually};
 use holdpoint::llm::ModelEvent;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Pages whose calls an approval handler decides during the stream.
 
+use super::output::{Piece, step};
 use super::page::{ALL, Page, Version};
-use super::saying::{Piece, step};
 use crate::handlers::{Questions, desk};
 use crate::support::Embedded;
 use holdpoint::handlers::HandlerAnswer;

@@ -77,7 +77,7 @@ impl Watched {
         let upstream = upstream.await;
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--ignored", "--exact", "support::watched::child_server", "--nocapture"])
+            .args(["--ignored", "--exact", "support::captured::child_server", "--nocapture"])
             .current_dir(dir.path())
             .env(CHILD, "1")
             .env("HOLDPOINT_DATABASE__URL", &database)
