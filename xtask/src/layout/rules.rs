@@ -27,7 +27,6 @@ const RANKS: &[(&str, u8)] = &[
     ("operator", 3),
     ("startup", 3),
     ("agent", 2),
-    ("mcp", 2),
     ("tools", 1),
     ("llm", 1),
     ("stream", 1),
