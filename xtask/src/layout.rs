@@ -1,12 +1,11 @@
 //! Rules for the source tree that the compiler does not check.
 //!
-//! The rules read tokens, not text, so a comment or a string never counts. They catch honest mistakes and the
-//! obvious ways around a rule. A macro that builds a path from pieces still escapes them.
+//! The rules read the syntax, not the text, so a comment or a string never counts. They catch honest mistakes and
+//! the obvious ways around a rule. A macro that builds a path from pieces still escapes them.
 
 mod circles;
-mod paths;
+mod names;
 mod rules;
-mod tokens;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +18,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use self::names::Names;
 use crate::process;
 
 /// The sources of the crates in which imports form no circle.
@@ -68,31 +68,29 @@ fn git(root: &Path) -> Command {
 /// Returns all violations in `files` (paths under `root`, with `/`), sorted by place.
 pub(crate) fn check(root: &Path, files: &[String]) -> Result<Vec<Violation>> {
     let mut violations = BTreeSet::new();
+    let mut crates: BTreeMap<&str, Vec<Names>> = BTreeMap::new();
     for path in files {
         let text = fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))?;
-        let tokens = if extension(path) == "rs" { tokens::tokenize(&text) } else { Vec::new() };
         let mut report = |line: usize, rule: &'static str, what: String| {
             violations.insert(Violation { path: path.clone(), line, rule, what });
         };
         rules::length(&text, &mut report);
         rules::file_name(path, &mut report);
-        rules::module_names(&tokens, &mut report);
-        rules::ranks(path, &tokens, &mut report);
-        rules::pure_domain(path, &tokens, &mut report);
-        rules::confined_names(path, &tokens, &mut report);
-        rules::environment(path, &tokens, &mut report);
-        rules::sealed_constructors(path, &tokens, &mut report);
-        rules::raw_sql(path, &tokens, &mut report);
+        if extension(path) != "rs" {
+            continue;
+        }
+        let crate_root = CRATES.into_iter().find(|sources| path.starts_with(sources)).unwrap_or_default();
+        let module = names::module_of(path.strip_prefix(crate_root).unwrap_or(path));
+        match Names::read(module, &text) {
+            Ok(names) => {
+                rules::names(path, &names, &mut report);
+                crates.entry(crate_root).or_default().push(names);
+            }
+            Err(error) => report(error.span().start().line, "syntax", error.to_string()),
+        }
     }
     for crate_root in CRATES {
-        let is_source = |path: &&String| path.starts_with(crate_root) && extension(path) == "rs";
-        let mut sources = BTreeMap::new();
-        for path in files.iter().filter(is_source) {
-            let text =
-                fs::read_to_string(root.join(path)).with_context(|| format!("could not read {path}"))?;
-            sources.insert(path.trim_start_matches(crate_root).to_owned(), text);
-        }
-        for circle in circles::circles(&sources) {
+        for circle in circles::circles(crates.get(crate_root).map_or(&[], Vec::as_slice)) {
             let what = format!("{} import each other", circle.join(", "));
             violations.insert(Violation { path: crate_root.to_owned(), line: 1, rule: "circle", what });
         }

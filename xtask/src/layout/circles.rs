@@ -1,117 +1,31 @@
 //! No two modules import each other, through others either. Such modules cannot be read, tested or moved alone.
 //!
-//! A module may use its parent and its children: `mod.rs` is the face of its folder.
+//! A module may use its parent and its children: `mod.rs` is the face of its folder. Tests may use everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::visit::{self, Visit};
-use syn::{Attribute, ItemMod, ItemUse, Path, UseTree};
+use super::names::{Module, Names, UsedPath};
 
-/// A module, as its path from the root of the crate: `["http", "error"]`. The root is the empty path.
-type Module = Vec<String>;
-
-/// The circles among these files of `src`, each as its modules in order.
-pub(super) fn circles(files: &BTreeMap<String, String>) -> Vec<Vec<String>> {
-    let modules: BTreeMap<Module, &String> =
-        files.iter().map(|(path, text)| (module_of(path), text)).collect();
+/// The circles among the files of a crate, each as its modules in order.
+pub(super) fn circles(files: &[Names]) -> Vec<Vec<String>> {
+    let modules: BTreeSet<&Module> = files.iter().map(|file| &file.module).collect();
     let mut graph = BTreeMap::new();
-    for (module, text) in &modules {
-        let mut uses = Uses { module: module.clone(), paths: Vec::new() };
-        // What does not parse does not compile, and another step says so.
-        if let Ok(file) = syn::parse_file(text) {
-            uses.visit_file(&file);
-        }
-        let targets = uses.paths.iter().filter_map(|path| target(&modules, path));
-        let others = targets.filter(|target| !target.starts_with(module) && !module.starts_with(target));
+    for Names { module, paths, .. } in files {
+        let used = paths.iter().filter(|path| !path.for_tests).filter_map(|path| target(&modules, path));
+        let others = used.filter(|target| !target.starts_with(module) && !module.starts_with(target));
         graph.insert(module.clone(), others.collect::<BTreeSet<Module>>());
     }
     strongly_connected(&graph)
 }
 
-/// `http/error.rs` is `http::error`, and `http/mod.rs` is `http`.
-fn module_of(path: &str) -> Module {
-    let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
-    if matches!(path, "lib" | "main" | "mod") {
-        Vec::new()
-    } else {
-        path.split('/').map(str::to_owned).collect()
+/// The module that a path leads to or into: the longest beginning that is one.
+fn target(modules: &BTreeSet<&Module>, path: &UsedPath) -> Option<Module> {
+    let mut beginning = path.base.clone();
+    beginning.extend(path.rest.iter().map(|word| word.name.clone()));
+    while !beginning.is_empty() && !modules.contains(&beginning) {
+        beginning.pop();
     }
-}
-
-/// The module that a path from the root leads to or into: the longest beginning that is one.
-fn target(modules: &BTreeMap<Module, &String>, path: &[String]) -> Option<Module> {
-    let mut beginnings = (1..=path.len()).rev().filter_map(|length| path.get(..length));
-    beginnings.find(|beginning| modules.contains_key(*beginning)).map(<[String]>::to_vec)
-}
-
-/// The paths that a file names, from the root of the crate.
-struct Uses {
-    module: Module,
-    paths: Vec<Vec<String>>,
-}
-
-impl Uses {
-    fn add(&mut self, segments: &[String]) {
-        let mut base = self.module.clone();
-        let mut rest = segments;
-        match rest.first().map(String::as_str) {
-            Some("crate") => {
-                base.clear();
-                rest = rest.get(1..).unwrap_or_default();
-            }
-            Some("self") => rest = rest.get(1..).unwrap_or_default(),
-            _ => {}
-        }
-        while rest.first().is_some_and(|segment| segment == "super") {
-            base.pop();
-            rest = rest.get(1..).unwrap_or_default();
-        }
-        base.extend(rest.iter().cloned());
-        self.paths.push(base);
-    }
-
-    fn add_tree(&mut self, tree: &UseTree, before: &[String]) {
-        match tree {
-            UseTree::Path(path) => {
-                self.add_tree(&path.tree, &[before, &[path.ident.to_string()]].concat());
-            }
-            UseTree::Name(name) => self.add(&[before, &[name.ident.to_string()]].concat()),
-            UseTree::Rename(rename) => self.add(&[before, &[rename.ident.to_string()]].concat()),
-            UseTree::Glob(_) => self.add(before),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_tree(tree, before)),
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for Uses {
-    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
-        // Tests may look at everything.
-        if !is_for_tests(&module.attrs) {
-            visit::visit_item_mod(self, module);
-        }
-    }
-
-    fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        if !is_for_tests(&item.attrs) {
-            self.add_tree(&item.tree, &[]);
-        }
-    }
-
-    fn visit_path(&mut self, path: &'ast Path) {
-        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        if segments.len() > 1 {
-            self.add(&segments);
-        }
-        visit::visit_path(self, path);
-    }
-}
-
-/// Whether this is compiled for tests alone.
-fn is_for_tests(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute.parse_args::<Path>().is_ok_and(|condition| condition.is_ident("test"))
-    })
+    (!beginning.is_empty()).then_some(beginning)
 }
 
 /// The sets of modules that reach each other and themselves.
@@ -140,11 +54,12 @@ fn reachable<'a>(graph: &'a BTreeMap<Module, BTreeSet<Module>>, from: &Module) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::module_of;
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
-        let files = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        circles(&files)
+        let files = files.iter().map(|(path, text)| Names::read(module_of(path), text).unwrap());
+        circles(&files.collect::<Vec<_>>())
     }
 
     #[test]

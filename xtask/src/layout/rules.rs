@@ -1,7 +1,6 @@
 //! The rules. Each rule is a function that reports the violations in a file.
 
-use super::paths::{depth_of, root_paths};
-use super::tokens::{Kind, Token};
+use super::names::{Names, Word};
 
 /// The receiver of a violation: the line, the rule and a text.
 pub(super) type Report<'a> = &'a mut dyn FnMut(usize, &'static str, String);
@@ -91,18 +90,29 @@ pub(super) fn file_name(path: &str, report: Report<'_>) {
     }
 }
 
-pub(super) fn module_names(tokens: &[Token], report: Report<'_>) {
-    for (token, next) in tokens.iter().zip(tokens.iter().skip(1)) {
-        if let Some(name) = next.word().filter(|name| token.is_word("mod") && EMPTY_NAMES.contains(name)) {
-            report(next.line, "name", format!("`mod {name}` does not describe its content"));
-        }
+/// Reports the violations of all rules about the names in a Rust file.
+pub(super) fn names(path: &str, names: &Names, report: Report<'_>) {
+    declared_names(names, report);
+    sealed_constructors(path, names, report);
+    if !path.starts_with("src/") {
+        return;
+    }
+    let own = names.module.first().map_or("lib", String::as_str);
+    ranks(own, names, report);
+    pure_domain(own, names, report);
+    confined_names(own, names, report);
+    environment(own, names, report);
+    raw_sql(path, own, names, report);
+}
+
+fn declared_names(names: &Names, report: Report<'_>) {
+    for module in names.declared.iter().filter(|module| EMPTY_NAMES.contains(&module.name.as_str())) {
+        report(module.at.line, "name", format!("`mod {}` does not describe its content", module.name));
     }
 }
 
-pub(super) fn ranks(path: &str, tokens: &[Token], report: Report<'_>) {
-    let (Some(own), Some(in_src)) = (module_of(path), path.strip_prefix("src/")) else {
-        return;
-    };
+fn ranks(own: &str, names: &Names, report: Report<'_>) {
+    // `lib.rs` declares the modules and uses each of them.
     if own == "lib" {
         return;
     }
@@ -110,16 +120,17 @@ pub(super) fn ranks(path: &str, tokens: &[Token], report: Report<'_>) {
         report(1, "ranks", format!("module `{own}` has no rank; add it to the table in xtask"));
         return;
     };
-    for used in root_paths(tokens, depth_of(in_src)) {
-        let module = used.module.as_str();
+    for path in names.paths.iter().filter(|path| path.base.is_empty()) {
+        let Some(used) = path.rest.first().filter(|first| first.name != "*") else {
+            report(path.line, "ranks", "a use of the whole root hides the used modules".into());
+            continue;
+        };
+        let (module, line) = (used.name.as_str(), used.at.line);
         match rank(module) {
             _ if module == own => {}
-            None if matches!(module, "*" | "self") => {
-                report(used.line, "ranks", "a use of the whole root hides the used modules".into());
-            }
-            None => report(used.line, "ranks", format!("`{module}` is not a module with a rank")),
+            None => report(line, "ranks", format!("`{module}` is not a module with a rank")),
             Some(rank) if rank >= own_rank => report(
-                used.line,
+                line,
                 "ranks",
                 format!("`{own}` ({own_rank}) uses `{module}` ({rank}); imports go to a lower rank only"),
             ),
@@ -128,196 +139,81 @@ pub(super) fn ranks(path: &str, tokens: &[Token], report: Report<'_>) {
     }
 }
 
-pub(super) fn pure_domain(path: &str, tokens: &[Token], report: Report<'_>) {
-    if module_of(path) != Some("domain") {
+fn pure_domain(own: &str, names: &Names, report: Report<'_>) {
+    if own != "domain" {
         return;
     }
-    for token in tokens {
-        if let Some(name) = token.word().filter(|name| IMPURE.contains(name)) {
-            report(token.line, "pure-domain", format!("the domain does not name `{name}`"));
+    for word in names.words.iter().filter(|word| IMPURE.contains(&word.name.as_str())) {
+        report(word.at.line, "pure-domain", format!("the domain does not name `{}`", word.name));
+    }
+}
+
+fn confined_names(own: &str, names: &Names, report: Report<'_>) {
+    for (name, module, reason) in CONFINED.iter().filter(|(_, module, _)| own != *module) {
+        for word in names.words.iter().filter(|word| word.name == *name) {
+            report(word.at.line, "confined", format!("`{name}` belongs in src/{module}/: {reason}"));
         }
     }
 }
 
-pub(super) fn confined_names(path: &str, tokens: &[Token], report: Report<'_>) {
-    let Some(own) = module_of(path) else { return };
-    for (name, module, reason) in CONFINED {
-        for token in tokens.iter().filter(|token| own != *module && token.is_word(name)) {
-            report(token.line, "confined", format!("`{name}` belongs in src/{module}/: {reason}"));
-        }
-    }
-}
-
-pub(super) fn environment(path: &str, tokens: &[Token], report: Report<'_>) {
-    if module_of(path).is_none_or(|own| own == "config") {
+fn environment(own: &str, names: &Names, report: Report<'_>) {
+    if own == "config" {
         return;
     }
     // `env!` is not a path and stays allowed, because the compiler reads the variable.
     let readers = [("env", &["var", "var_os", "vars", "vars_os", "*"][..]), ("config", &["Environment"][..])];
     for (head, wanted) in readers {
-        for (line, name) in named_through(tokens, head, wanted) {
+        for (line, name) in wanted.iter().flat_map(|name| uses(names, head, name).map(move |at| (at, name))) {
             report(line, "environment", format!("`{head}::{name}`: only src/config reads the environment"));
         }
     }
-    for line in renamed(tokens, "env") {
+    for line in renamings(names, "env") {
         report(line, "environment", "`env` under another name escapes this rule".into());
     }
 }
 
-pub(super) fn sealed_constructors(path: &str, tokens: &[Token], report: Report<'_>) {
+fn sealed_constructors(path: &str, names: &Names, report: Report<'_>) {
     // The domain has the definitions and their tests.
-    if module_of(path) == Some("domain") {
+    if path.starts_with("src/domain/") {
         return;
     }
-    for seal in SEALS {
-        let Seal { owner, function, only_in } = seal;
-        for line in renamed(tokens, owner) {
+    for Seal { owner, function, only_in } in SEALS {
+        for line in renamings(names, owner) {
             report(line, "sealed", format!("`{owner}` under another name escapes this rule"));
         }
-        if path == *only_in || (only_in.ends_with('/') && path.starts_with(only_in)) {
-            continue;
-        }
-        for line in calls(tokens, owner, function) {
+        for line in uses(names, owner, function).filter(|_| !path.starts_with(only_in)) {
             report(line, "sealed", format!("`{owner}::{function}` is for {only_in} alone"));
         }
     }
 }
 
-pub(super) fn raw_sql(path: &str, tokens: &[Token], report: Report<'_>) {
-    if module_of(path) != Some("store") || HANDS_SQL_ON.contains(&path) {
+fn raw_sql(path: &str, own: &str, names: &Names, report: Report<'_>) {
+    if own != "store" || HANDS_SQL_ON.contains(&path) {
         return;
     }
-    for (at, token) in tokens.iter().enumerate() {
-        let Some(name) = token.word().filter(|name| RAW_SQL.contains(name)) else { continue };
-        if !is_call_with_constants(tokens, at) {
-            report(
-                token.line,
-                "raw-sql",
-                format!("`{name}` takes a literal or a constant, and values as parameters"),
-            );
-        }
+    let functions = names.words.iter().filter(|word| RAW_SQL.contains(&word.name.as_str()));
+    for Word { name, at } in functions.filter(|word| !names.constant_calls.contains(&word.at)) {
+        report(
+            at.line,
+            "raw-sql",
+            format!("`{name}` takes a literal or a constant, and values as parameters"),
+        );
     }
-}
-
-/// Whether the name at index `name` is called, and its first two arguments have only literals, constants and
-/// paths. The further arguments, such as the values, may be anything.
-fn is_call_with_constants(tokens: &[Token], name: usize) -> bool {
-    let is_path = |at: Option<usize>| {
-        at.and_then(|at| tokens.get(at)).is_some_and(|token| token.kind == Kind::PathSeparator)
-    };
-    if !tokens.get(name + 1).is_some_and(|token| token.is_sign('(')) {
-        return false;
-    }
-    let (mut depth, mut commas) = (0_usize, 0_usize);
-    for (at, token) in tokens.iter().enumerate().skip(name + 1) {
-        match &token.kind {
-            Kind::Sign('(') => depth += 1,
-            Kind::Sign(')') => depth = depth.saturating_sub(1),
-            Kind::Sign(',') if depth == 1 => commas += 1,
-            _ if commas == 2 => return true,
-            // A macro can build text.
-            Kind::Sign('!') => return false,
-            Kind::Word(word) if depth > 0 => {
-                let constant = word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
-                if !constant && !is_path(at.checked_sub(1)) && !is_path(Some(at + 1)) {
-                    return false;
-                }
-            }
-            _ => {}
-        }
-        if depth == 0 {
-            return true;
-        }
-    }
-    false
-}
-
-/// Returns the module of a file under `src/`: the first part of its path. Other binaries count as `main`.
-fn module_of(path: &str) -> Option<&str> {
-    let in_src = path.strip_prefix("src/")?;
-    let first = in_src.split('/').next()?;
-    let module = first.strip_suffix(".rs").unwrap_or(first);
-    Some(if module == "bin" { "main" } else { module })
 }
 
 fn rank(module: &str) -> Option<u8> {
     RANKS.iter().find(|(name, _)| *name == module).map(|(_, rank)| *rank)
 }
 
-/// Finds `head::name` and `head::{…, name, …}` for each wanted name.
-fn named_through<'a>(tokens: &'a [Token], head: &str, wanted: &[&'a str]) -> Vec<(usize, &'a str)> {
-    let mut found = Vec::new();
-    for (at, _) in tokens.iter().enumerate().filter(|(_, token)| token.is_word(head)) {
-        if !tokens.get(at + 1).is_some_and(|next| next.kind == Kind::PathSeparator) {
-            continue;
-        }
-        let mut depth = 0_usize;
-        for token in tokens.iter().skip(at + 2) {
-            match &token.kind {
-                Kind::Sign('{') => depth += 1,
-                Kind::Sign('}') => depth = depth.saturating_sub(1),
-                Kind::Sign(sign) => found.extend(
-                    wanted.iter().find(|name| name.chars().eq([*sign])).map(|name| (token.line, *name)),
-                ),
-                Kind::Word(word) => {
-                    found.extend(wanted.iter().find(|name| *name == word).map(|name| (token.line, *name)));
-                }
-                _ => {}
-            }
-            if depth == 0 {
-                break;
-            }
-        }
-    }
-    found
+/// Returns the lines with `head::name`: a call, a value or an import.
+fn uses(names: &Names, head: &str, name: &str) -> impl Iterator<Item = usize> {
+    let pairs = names.paths.iter().flat_map(|path| path.rest.iter().zip(path.rest.iter().skip(1)));
+    pairs
+        .filter(move |(first, second)| first.name == head && second.name == name)
+        .map(|(_, second)| second.at.line)
 }
 
-/// Finds `name as other` and `type Other = some::name;`.
-fn renamed(tokens: &[Token], name: &str) -> Vec<usize> {
-    let mut lines = Vec::new();
-    let mut in_alias = false;
-    for (at, token) in tokens.iter().enumerate() {
-        if token.is_word("type") {
-            in_alias = true;
-        } else if token.is_sign(';') {
-            in_alias = false;
-        }
-        let next = tokens.get(at + 1);
-        let after_as = next.filter(|next| next.is_word("as")).and_then(|_| tokens.get(at + 2));
-        let hides = after_as.is_some_and(|other| !other.is_word("_"));
-        let aliases = in_alias && next.is_some_and(|next| next.is_sign(';'));
-        if token.is_word(name) && (hides || aliases) {
-            lines.push(token.line);
-        }
-    }
-    lines
-}
-
-/// Finds `Owner::function`, called or passed as a value, also as `<Owner>::function`, `Owner::<T>::function`,
-/// and as `Self::function` in a file with an impl block for `Owner`.
-fn calls(tokens: &[Token], owner: &str, function: &str) -> Vec<usize> {
-    let implements = tokens.iter().enumerate().any(|(at, token)| {
-        let opens_block = tokens.get(at + 1).is_some_and(|next| next.is_sign('{'));
-        let mut leading = path_before(tokens, at);
-        token.is_word(owner) && opens_block && leading.any(|word| matches!(word, "impl" | "for"))
-    });
-    let mut lines = Vec::new();
-    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word(function)) {
-        let owned = path_before(tokens, at).any(|word| word == owner || (implements && word == "Self"));
-        if owned {
-            lines.push(token.line);
-        }
-    }
-    lines
-}
-
-/// Returns the words directly before `at`, with no signs between them except `::` and angle brackets.
-fn path_before(tokens: &[Token], at: usize) -> impl Iterator<Item = &str> {
-    let before = tokens.iter().take(at).rev();
-    let in_path = before.take_while(|token| match &token.kind {
-        Kind::PathSeparator | Kind::Word(_) => true,
-        Kind::Sign(sign) => matches!(sign, '<' | '>'),
-        Kind::Literal => false,
-    });
-    in_path.filter_map(Token::word)
+/// Returns the lines that give `name` another name.
+fn renamings(names: &Names, name: &str) -> impl Iterator<Item = usize> {
+    names.renamed.iter().filter(move |word| word.name == name).map(|word| word.at.line)
 }

@@ -86,8 +86,12 @@ fn imports_that_do_not_fall_are_found() {
         found(&[("src/approvals/decide.rs", grouped)]),
         ["src/approvals/decide.rs:3 [ranks]", "src/approvals/decide.rs:4 [ranks]"]
     );
-    let in_body = "fn f() {\n    crate::app::start();\n}\n";
-    assert_eq!(found(&[("src/http/api.rs", in_body)]), ["src/http/api.rs:2 [ranks]"]);
+    for in_body in
+        ["crate::app::start();", "assert_eq!(1, crate::app::count());", "json!({\"a\": crate::app::A});"]
+    {
+        let text = format!("fn f() {{\n    {in_body}\n}}\n");
+        assert_eq!(found(&[("src/http/api.rs", &text)]), ["src/http/api.rs:2 [ranks]"], "{in_body}");
+    }
 }
 
 #[test]
@@ -106,6 +110,24 @@ fn modules_without_a_rank_are_found() {
 }
 
 #[test]
+fn files_that_import_each_other_are_found() {
+    let face = ("src/http/mod.rs", "mod a;\nmod b;\nuse a::A;\n");
+    let a = ("src/http/a.rs", "use super::b::B;\n");
+    assert!(
+        found(&[face, a, ("src/http/b.rs", "#[cfg(test)]\nmod tests { use super::super::a::A; }\n")])
+            .is_empty()
+    );
+    for back in ["use super::a::A;\n", "fn f() { log!(\"{}\", super::a::text()) }\n"] {
+        assert_eq!(found(&[face, a, ("src/http/b.rs", back)]), ["src/:1 [circle]"], "{back}");
+    }
+}
+
+#[test]
+fn files_that_do_not_parse_are_found() {
+    assert_eq!(found(&[("src/app.rs", "fn f() {}\nfn g( {}\n")]), ["src/app.rs:2 [syntax]"]);
+}
+
+#[test]
 fn names_that_say_nothing_are_found() {
     assert_eq!(found(&[("tests/it/common/mod.rs", "")]), ["tests/it/common/mod.rs:1 [name]"]);
     assert_eq!(
@@ -113,6 +135,8 @@ fn names_that_say_nothing_are_found() {
         ["web/src/types.ts:1 [name]", "web/utils.mjs:1 [name]"]
     );
     assert_eq!(found(&[("src/http/api.rs", "\npub(crate) mod helpers {}")]), ["src/http/api.rs:2 [name]"]);
+    assert_eq!(found(&[("src/http/api.rs", "m! {\n mod helpers {} }")]), ["src/http/api.rs:2 [name]"]);
+    assert!(found(&[("src/http/api.rs", "use holdpoint::domain::types;\nfn helpers() {}")]).is_empty());
 }
 
 #[test]
@@ -125,8 +149,9 @@ fn long_files_are_found_from_the_first_line_too_many() {
 #[test]
 fn an_impure_domain_is_found() {
     for name in ["tokio", "poem", "poem_openapi", "reqwest"] {
-        let text = format!("use {name}::X;");
-        assert_eq!(found(&[("src/domain/run.rs", &text)]), ["src/domain/run.rs:1 [pure-domain]"]);
+        let text = format!("\nuse {name}::X;");
+        assert_eq!(found(&[("src/domain/run.rs", &text)]), ["src/domain/run.rs:2 [pure-domain]"]);
+        assert!(found(&[("src/tools/run.rs", &text)]).is_empty());
     }
     assert_eq!(
         found(&[("src/domain/run.rs", "use sea_orm::X;")]),
@@ -137,7 +162,16 @@ fn an_impure_domain_is_found() {
 #[test]
 fn confined_names_elsewhere_are_found() {
     assert_eq!(found(&[("src/app.rs", "use ::sea_orm::Database;")]), ["src/app.rs:1 [confined]"]);
-    assert_eq!(found(&[("src/llm/wire.rs", "\nreqwest::StatusCode::OK")]), ["src/llm/wire.rs:2 [confined]"]);
+    assert_eq!(
+        found(&[("src/llm/wire.rs", "const OK: S =\n    reqwest::StatusCode::OK;")]),
+        ["src/llm/wire.rs:2 [confined]"]
+    );
+    let in_macros =
+        "#[derive(sea_orm::FromRow)]\nstruct A;\nfn f() {\n    matches!(x, Err(StatusCode::OK))\n}\n";
+    assert_eq!(
+        found(&[("src/feed/mod.rs", in_macros)]),
+        ["src/feed/mod.rs:1 [confined]", "src/feed/mod.rs:4 [confined]"]
+    );
 }
 
 #[test]
@@ -148,10 +182,13 @@ fn reading_the_environment_elsewhere_is_found() {
         "use std::{env::{self, vars}, fs};",
         "use std::env::*;",
         "use std::env as e;",
+        "use std::env::{self as e};",
         "fn f() { config::Environment::default(); }",
+        "fn f() { vec![std::env::var(\"A\")]; }",
     ];
     for text in readings {
-        assert_eq!(found(&[("src/app.rs", text)]), ["src/app.rs:1 [environment]"], "{text}");
+        let text = format!("\n{text}");
+        assert_eq!(found(&[("src/app.rs", &text)]), ["src/app.rs:2 [environment]"], "{text}");
     }
     assert!(found(&[("src/app.rs", "fn f() { env!(\"A\"); std::env::args(); }")]).is_empty());
 }
@@ -168,10 +205,15 @@ fn sealed_constructors_elsewhere_are_found() {
         ("src/tools/registry.rs", "use crate::domain::Permit as P;"),
         ("src/tools/registry.rs", "type P = crate::domain::Permit;"),
         ("src/tools/registry.rs", "impl crate::domain::Permit { fn f() -> Self { Self::committed() } }"),
+        ("src/tools/registry.rs", "fn f() { <Permit as Proof>::committed(x) }"),
+        ("src/tools/registry.rs", "impl Proof for X { type P = Permit; }"),
+        ("src/tools/registry.rs", "fn f() { assert!(Permit::committed(x).is_some()) }"),
+        ("src/tools/registry.rs", "m! { impl Proof for Permit { fn f() -> Self { Self::committed() } } }"),
         ("tests/it/forge.rs", "fn f() { Permit::committed(x) }"),
     ];
     for (path, text) in forged {
-        assert_eq!(found(&[(path, text)]), [format!("{path}:1 [sealed]")], "{text}");
+        let text = format!("\n{text}");
+        assert_eq!(found(&[(path, &text)]), [format!("{path}:2 [sealed]")], "{text}");
     }
     let others = "impl Row { fn f() -> Permit { Self::committed(); Row::committed(); permit.committed() } }";
     assert!(found(&[("src/tools/registry.rs", others)]).is_empty());
@@ -210,7 +252,8 @@ fn sql_is_made_of_constants_alone() {
     let constants =
         "fn f() { Statement::from_string(DbBackend::Postgres, BEGIN); tx.execute_unprepared(LOCK_2).await;
         Expr::cust(\"now()\"); Statement::from_sql_and_values(DbBackend::Sqlite, \"SELECT ?\", []);
-        Statement::from_sql_and_values(DbBackend::Postgres, LOCK, [name.into()]); }\n";
+        Statement::from_sql_and_values(DbBackend::Postgres, LOCK, [name.into()]);
+        join!(tx.execute_unprepared(LOCK), all(vec![Expr::cust(\"now()\")])); }\n";
     assert_eq!(found(&[("src/store/mod.rs", constants)]), none);
     assert_eq!(found(&[("src/store/timed_tx.rs", "fn f() { db.execute_unprepared(sql) }\n")]), none);
     assert_eq!(found(&[("src/http/x.rs", "fn f() { Name::from_string(text) }\n")]), none, "no SQL there");
@@ -225,6 +268,8 @@ fn sql_is_made_of_constants_alone() {
         "names.map(Expr::cust)",
         "sqlx::raw_sql(AssertSqlSafe(SQL))",
         "let run = Statement::from_string;",
+        "join!(tx.execute_unprepared(text), end())",
+        "vec![Expr::cust(&format!(\"{id}\"))]",
     ] {
         let file = format!("fn f() {{\n    {made}\n}}\n");
         let lines = found(&[("src/store/calls.rs", &file)]);
