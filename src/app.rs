@@ -116,14 +116,11 @@ pub fn demo_tools(config: &Config) -> Result<ToolRegistry, AppError> {
 /// The configured provider cannot be used with these settings.
 pub fn configured_model(config: &Config) -> Result<Arc<dyn LanguageModel>, AppError> {
     let model = &config.model;
-    let wire = match model.provider {
-        Provider::Scripted => return Ok(Arc::new(Scripted::new())),
-        Provider::OpenAi => Wire::OpenAiChat,
-        Provider::OpenAiResponses => Wire::OpenAiResponses,
-        Provider::Anthropic => Wire::Anthropic,
-        Provider::Gemini => Wire::Gemini,
-        Provider::Ollama => Wire::Ollama,
-    };
+    if model.provider == Provider::SCRIPTED {
+        return Ok(Arc::new(Scripted::new()));
+    }
+    let unknown = || AppError::new("model.provider", "no wire has this name");
+    let wire = Wire::by_name(model.provider.as_str()).ok_or_else(unknown)?;
     Ok(Arc::new(Remote::new(RemoteConfig {
         wire,
         id: model.name.clone().unwrap_or_default(),

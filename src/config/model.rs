@@ -1,6 +1,7 @@
 //! `[model]`: the model that answers.
 
 use super::auth::is_safe;
+use super::provider::Provider;
 use super::{ConfigError, duration, shown, wrong};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 /// The most retries. A person waits meanwhile.
 const RETRIES_MAX: u32 = 10;
-/// Fields of a model request that holdpoint writes itself.
-const OWN_FIELDS: [&str; 10] = [
+/// Fields of a model request that holdpoint writes itself, on any wire.
+pub(crate) const OWN_FIELDS: [&str; 10] = [
     "model",
     "stream",
     "messages",
@@ -28,7 +29,7 @@ const OWN_FIELDS: [&str; 10] = [
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// `provider`: the protocol of the model's server.
+    /// `provider`: the protocol of the model's server, or the demo model.
     #[serde(deserialize_with = "super::sources::word")]
     pub provider: Provider,
     /// `name`: the name of the model at its provider.
@@ -65,7 +66,7 @@ pub struct Model {
 impl Default for Model {
     fn default() -> Self {
         Self {
-            provider: Provider::Scripted,
+            provider: Provider::SCRIPTED,
             name: None,
             base_url: None,
             api_key: None,
@@ -80,26 +81,6 @@ impl Default for Model {
     }
 }
 
-/// The protocol of the model's server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Provider {
-    /// The deterministic demo model.
-    Scripted,
-    /// Any server with `{base_url}/chat/completions`.
-    #[serde(rename = "openai")]
-    OpenAi,
-    /// OpenAI, with `{base_url}/responses`.
-    #[serde(rename = "openai-responses")]
-    OpenAiResponses,
-    /// Anthropic.
-    Anthropic,
-    /// Google.
-    Gemini,
-    /// Ollama.
-    Ollama,
-}
-
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         shown::debug(self, f)
@@ -110,14 +91,16 @@ impl Model {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         duration("model.first_byte_timeout", self.first_byte_timeout)?;
         duration("model.idle_timeout", self.idle_timeout)?;
-        if self.provider != Provider::Scripted && self.name.as_deref().unwrap_or_default().is_empty() {
+        if self.provider != Provider::SCRIPTED && self.name.as_deref().unwrap_or_default().is_empty() {
             return wrong(
                 "model.name",
                 "expected the model's name, which every provider but \"scripted\" needs",
             );
         }
-        if self.provider == Provider::OpenAi && self.base_url.is_none() {
-            return wrong("model.base_url", "expected the server's URL, which provider \"openai\" needs");
+        if self.provider.needs_base_url() && self.base_url.is_none() {
+            let provider = self.provider.as_str();
+            let why = format!("expected the server's URL, which provider {provider:?} needs");
+            return wrong("model.base_url", why);
         }
         let has_key = self.api_key.as_ref().is_some_and(|key| !key.expose_secret().is_empty());
         let in_clear = self.base_url.as_deref().is_some_and(|url| !is_safe(url));

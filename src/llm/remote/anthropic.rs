@@ -1,7 +1,10 @@
 //! `{base_url}/messages` of Anthropic (API reference, "Messages" and "Streaming Messages").
 
+use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
+use super::frames::Framing;
+use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
@@ -14,8 +17,19 @@ const MAX_TOKENS: u64 = 8192;
 /// The most blocks in one answer. A server that sends more is faulty.
 const BLOCKS_MAX: usize = 4096;
 
+/// `{base_url}/messages` of Anthropic.
+pub(super) const WIRE: Wire = Wire {
+    provider: Provider::ANTHROPIC,
+    path: "/messages",
+    key_header: ("x-api-key", ""),
+    headers: &[("anthropic-version", "2023-06-01")],
+    framing: Framing::Sse,
+    body,
+    reading: || Box::<Reader>::default(),
+};
+
 /// The body of a request.
-pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("max_tokens".to_owned(), MAX_TOKENS.into());
@@ -129,7 +143,7 @@ struct Delta {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Reader {
+struct Reader {
     blocks: Vec<(u64, AnswerBlock)>,
     input_tokens: Option<u64>,
 }

@@ -1,70 +1,12 @@
 //! The fuzz target for the parser of model answers: answers as servers of each wire send them, complete and
 //! damaged, in any chunks.
 
-use super::tests::{Read, read};
+use super::tests::parts::{Dice, Part, Position};
+use super::tests::{Read, SAMPLES, Sample, read};
 use super::*;
 use crate::config::fuzz::for_a_while;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use serde_json::json;
-
-const WIRES: [Wire; 5] =
-    [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini, Wire::Ollama];
-
-/// A part of an answer.
-#[derive(Debug, Clone, PartialEq)]
-enum ReadPart {
-    Text(String),
-    Reasoning(String),
-    Call { id: String, name: String, arguments: Map<String, Value> },
-    Source(String, Option<String>),
-    File(String, Vec<u8>),
-}
-
-impl ReadPart {
-    fn can_be_said_on(&self, wire: Wire) -> bool {
-        match self {
-            Self::Text(_) | Self::Reasoning(_) | Self::Call { .. } => true,
-            Self::Source(..) => wire != Wire::Ollama,
-            Self::File(..) => wire == Wire::Gemini,
-        }
-    }
-}
-
-/// The random choices of a case: where a text is cut, and whether a comment separates two events.
-#[derive(Debug, Clone)]
-struct Dice(Vec<u8>, usize);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.1 += 1;
-        usize::from(self.0[self.1 % self.0.len()]) % sides
-    }
-
-    fn pieces(&mut self, text: &str) -> Vec<String> {
-        let mut pieces = vec![String::new()];
-        for it in text.chars() {
-            if self.roll(4) == 0 {
-                pieces.push(String::new());
-            }
-            pieces.last_mut().unwrap().push(it);
-        }
-        pieces
-    }
-
-    fn cut(&mut self, bytes: &[u8]) -> Vec<Bytes> {
-        let mut rest = bytes;
-        let mut cut = Vec::new();
-        while !rest.is_empty() {
-            let (piece, more) = rest.split_at((1 + self.roll(40)).min(rest.len()));
-            cut.push(Bytes::copy_from_slice(piece));
-            rest = more;
-        }
-        cut
-    }
-}
 
 fn words() -> impl Strategy<Value = String> {
     let odd =
@@ -89,75 +31,49 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn said() -> impl Strategy<Value = ReadPart> {
+fn part() -> impl Strategy<Value = Part> {
     let arguments = prop::collection::vec((words(), json_value()), 0..4);
-    let call = ("[a-z]{1,8}", "[a-z_]{1,12}", arguments).prop_map(|(id, name, fields)| ReadPart::Call {
+    let call = ("[a-z]{1,8}", "[a-z_]{1,12}", arguments).prop_map(|(id, name, fields)| Part::Call {
         id,
         name,
         arguments: fields.into_iter().collect(),
     });
-    let source = (words(), prop::option::of(words())).prop_map(|(url, title)| ReadPart::Source(url, title));
-    let file = (words(), prop::collection::vec(any::<u8>(), 0..24))
-        .prop_map(|(kind, data)| ReadPart::File(kind, data));
+    let source = (words(), prop::option::of(words())).prop_map(|(url, title)| Part::Source(url, title));
+    let file =
+        (words(), prop::collection::vec(any::<u8>(), 0..24)).prop_map(|(kind, data)| Part::File(kind, data));
     prop_oneof![
-        3 => words().prop_map(ReadPart::Text),
-        2 => words().prop_map(ReadPart::Reasoning),
+        3 => words().prop_map(Part::Text),
+        2 => words().prop_map(Part::Reasoning),
         2 => call,
         1 => source,
         1 => file,
     ]
 }
 
-fn answers() -> impl Strategy<Value = (Vec<ReadPart>, Dice)> {
-    let dice = prop::collection::vec(any::<u8>(), 1..64).prop_map(|rolls| Dice(rolls, 0));
-    (prop::collection::vec(said(), 0..8), dice)
+fn answers() -> impl Strategy<Value = (Vec<Part>, Dice)> {
+    let dice = prop::collection::vec(any::<u8>(), 1..64).prop_map(Dice::new);
+    (prop::collection::vec(part(), 0..8), dice)
 }
 
 /// Returns the answer as a server of this wire streams it.
-fn stream_of(wire: Wire, answer: &[ReadPart], dice: &mut Dice) -> Vec<u8> {
-    let calls = answer.iter().any(|said| matches!(said, ReadPart::Call { .. }));
+fn stream_of(sample: &Sample, answer: &[Part], dice: &mut Dice) -> Vec<u8> {
     let mut events = Vec::new();
-    let mut call_number = 0;
-    for (place, said) in answer.iter().enumerate() {
-        match wire {
-            _ if !said.can_be_said_on(wire) => {}
-            Wire::OpenAiChat => chat(said, call_number, dice, &mut events),
-            Wire::OpenAiResponses => responses(said, place, dice, &mut events),
-            Wire::Anthropic => anthropic(said, place, dice, &mut events),
-            Wire::Gemini => gemini(said, dice, &mut events),
-            Wire::Ollama => ollama(said, dice, &mut events),
+    let mut calls = 0;
+    for (place, part) in answer.iter().enumerate() {
+        if (sample.streams.has)(part) {
+            (sample.streams.write)(part, Position { part: place, call: calls }, dice, &mut events);
         }
-        call_number += usize::from(matches!(said, ReadPart::Call { .. }));
+        calls += usize::from(matches!(part, Part::Call { .. }));
     }
-    let reason = |with: &str, without: &str| if calls { with.to_owned() } else { without.to_owned() };
-    match wire {
-        Wire::OpenAiChat => {
-            let reason = reason("tool_calls", "stop");
-            events.push(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }));
-            events.push(json!({ "choices": [], "usage": { "prompt_tokens": 3, "completion_tokens": 4 } }));
-        }
-        Wire::OpenAiResponses => events.push(json!({ "type": "response.completed", "response": {
-            "status": "completed", "usage": { "input_tokens": 3, "output_tokens": 4 } } })),
-        Wire::Anthropic => {
-            let usage = json!({ "input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 1 });
-            events.insert(0, json!({ "type": "message_start", "message": { "usage": usage } }));
-            events.push(json!({ "type": "message_delta", "usage": { "output_tokens": 4 },
-                "delta": { "stop_reason": reason("tool_use", "end_turn") } }));
-            events.push(json!({ "type": "message_stop" }));
-        }
-        Wire::Gemini => events.push(json!({ "candidates": [{ "finishReason": "STOP" }],
-            "usageMetadata": { "promptTokenCount": 3, "candidatesTokenCount": 4 } })),
-        Wire::Ollama => events.push(json!({ "message": { "role": "assistant", "content": "" }, "done": true,
-            "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 4 })),
-    }
-    framed(wire, &events, dice)
+    (sample.streams.finish)(calls > 0, &mut events);
+    framed(sample, &events, dice)
 }
 
-fn framed(wire: Wire, events: &[Value], dice: &mut Dice) -> Vec<u8> {
+fn framed(sample: &Sample, events: &[Value], dice: &mut Dice) -> Vec<u8> {
     let newline = if dice.roll(3) == 0 { "\r\n" } else { "\n" };
     let mut out = if dice.roll(8) == 0 { "\u{feff}".to_owned() } else { String::new() };
     for event in events {
-        if wire == Wire::Ollama {
+        if sample.wire.framing == Framing::JsonLines {
             out.push_str(&format!("{event}{newline}"));
             continue;
         }
@@ -170,198 +86,53 @@ fn framed(wire: Wire, events: &[Value], dice: &mut Dice) -> Vec<u8> {
         let space = if dice.roll(4) == 0 { "" } else { " " };
         out.push_str(&format!("data:{space}{event}{newline}{newline}"));
     }
-    if wire == Wire::OpenAiChat && dice.roll(3) > 0 {
-        out.push_str("data: [DONE]");
+    if let Some(done) = sample.streams.done
+        && dice.roll(3) > 0
+    {
+        out.push_str(&format!("data: {done}"));
         out.push_str(&newline.repeat(dice.roll(3)));
     }
     out.into_bytes()
 }
 
-fn chat(said: &ReadPart, number: usize, dice: &mut Dice, events: &mut Vec<Value>) {
-    let mut push = |delta: Value| events.push(json!({ "choices": [{ "index": 0, "delta": delta }] }));
-    match said {
-        ReadPart::Text(text) => {
-            dice.pieces(text).iter().for_each(|it| push(json!({ "role": "assistant", "content": it })));
-        }
-        ReadPart::Reasoning(text) => {
-            let field = ["reasoning_content", "reasoning"][dice.roll(2)];
-            dice.pieces(text).iter().for_each(|it| push(json!({ field: it, "content": null })));
-        }
-        ReadPart::Call { id, name, arguments } => {
-            let place = if dice.roll(3) == 0 { Value::Null } else { number.into() };
-            // The id identifies the call if the piece has no index.
-            let id = format!("{id}{number}");
-            let function = json!({ "name": name, "arguments": "" });
-            push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
-            for piece in dice.pieces(&Value::from(arguments.clone()).to_string()) {
-                let (id, name) =
-                    if dice.roll(3) == 0 { (json!(id), json!(name)) } else { (json!(null), json!("")) };
-                let function = json!({ "name": name, "arguments": piece });
-                push(json!({ "tool_calls": [{ "index": place, "id": id, "function": function }] }));
-            }
-        }
-        ReadPart::Source(url, title) => {
-            let annotations =
-                json!([{ "type": "url_citation", "url_citation": { "url": url, "title": title } }]);
-            push(json!({ "annotations": annotations }));
-        }
-        ReadPart::File(..) => {}
-    }
-}
-
-fn responses(said: &ReadPart, place: usize, dice: &mut Dice, events: &mut Vec<Value>) {
-    let mut push = |kind: &str, mut event: Value| {
-        event["type"] = kind.into();
-        event["output_index"] = place.into();
-        events.push(event);
-    };
-    match said {
-        ReadPart::Text(text) => {
-            push("response.output_item.added", json!({ "item": { "type": "message", "id": "m" } }));
-            dice.pieces(text)
-                .iter()
-                .for_each(|it| push("response.output_text.delta", json!({ "delta": it })));
-            let content = json!([{ "type": "output_text", "text": text }]);
-            push("response.output_item.done", json!({ "item": { "type": "message", "content": content } }));
-        }
-        ReadPart::Reasoning(text) => dice.pieces(text).iter().for_each(|it| {
-            push("response.reasoning_summary_text.delta", json!({ "delta": it }));
-        }),
-        ReadPart::Call { id, name, arguments } => {
-            let arguments = Value::from(arguments.clone()).to_string();
-            let item = |arguments: &str| {
-                let call_id = format!("{id}{place}");
-                json!({ "item": { "type": "function_call", "call_id": call_id, "name": name, "arguments": arguments } })
-            };
-            push("response.output_item.added", item(""));
-            if dice.roll(3) > 0 {
-                for piece in dice.pieces(&arguments) {
-                    push("response.function_call_arguments.delta", json!({ "delta": piece }));
-                }
-            }
-            push("response.output_item.done", item(&arguments));
-        }
-        ReadPart::Source(url, title) => {
-            let annotation = json!({ "type": "url_citation", "url": url, "title": title });
-            push("response.output_text.annotation.added", json!({ "annotation": annotation }));
-        }
-        ReadPart::File(..) => {}
-    }
-}
-
-fn anthropic(said: &ReadPart, place: usize, dice: &mut Dice, events: &mut Vec<Value>) {
-    let mut push = |kind: &str, mut event: Value| {
-        event["type"] = kind.into();
-        event["index"] = place.into();
-        events.push(event);
-    };
-    let (block, deltas) = match said {
-        ReadPart::Text(text) => (json!({ "type": "text", "text": "" }), ("text_delta", "text", text.clone())),
-        ReadPart::Reasoning(text) => {
-            (json!({ "type": "thinking", "thinking": "" }), ("thinking_delta", "thinking", text.clone()))
-        }
-        ReadPart::Call { id, name, arguments } => {
-            let arguments = Value::from(arguments.clone());
-            let at_once = dice.roll(4) == 0;
-            let input = if at_once { arguments.clone() } else { json!({}) };
-            let rest = if at_once { String::new() } else { arguments.to_string() };
-            let block =
-                json!({ "type": "tool_use", "id": format!("{id}{place}"), "name": name, "input": input });
-            (block, ("input_json_delta", "partial_json", rest))
-        }
-        ReadPart::Source(url, title) => {
-            push("content_block_start", json!({ "content_block": { "type": "text", "text": "" } }));
-            let citation = json!({ "type": "web_search_result_location", "url": url, "title": title });
-            let delta = json!({ "type": "citations_delta", "citation": citation });
-            push("content_block_delta", json!({ "delta": delta }));
-            return push("content_block_stop", json!({}));
-        }
-        ReadPart::File(..) => return,
-    };
-    push("content_block_start", json!({ "content_block": block }));
-    let (kind, field, text) = deltas;
-    for piece in dice.pieces(&text) {
-        if dice.roll(5) == 0 {
-            push("ping", json!({}));
-        }
-        push("content_block_delta", json!({ "delta": { "type": kind, field: piece } }));
-    }
-    push("content_block_stop", json!({}));
-}
-
-fn gemini(said: &ReadPart, dice: &mut Dice, events: &mut Vec<Value>) {
-    let mut push = |part: Value| events.push(json!({ "candidates": [{ "content": { "parts": [part] } }] }));
-    match said {
-        ReadPart::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "text": it }))),
-        ReadPart::Reasoning(text) => {
-            dice.pieces(text).iter().for_each(|it| push(json!({ "text": it, "thought": true })));
-        }
-        ReadPart::Call { id, name, arguments } => {
-            push(json!({ "functionCall": { "id": id, "name": name, "args": arguments } }));
-        }
-        ReadPart::File(kind, data) => {
-            push(json!({ "inlineData": { "mimeType": kind, "data": STANDARD.encode(data) } }));
-        }
-        ReadPart::Source(url, title) => {
-            let chunks = json!([{ "web": { "uri": url, "title": title } }]);
-            events.push(json!({ "candidates": [{ "groundingMetadata": { "groundingChunks": chunks } }] }));
-        }
-    }
-}
-
-fn ollama(said: &ReadPart, dice: &mut Dice, events: &mut Vec<Value>) {
-    let mut push = |message: Value| events.push(json!({ "message": message, "done": false }));
-    match said {
-        ReadPart::Text(text) => dice.pieces(text).iter().for_each(|it| push(json!({ "content": it }))),
-        ReadPart::Reasoning(text) => {
-            dice.pieces(text).iter().for_each(|it| push(json!({ "content": "", "thinking": it })));
-        }
-        ReadPart::Call { id, name, arguments } => push(json!({ "content": "",
-            "tool_calls": [{ "id": id, "function": { "name": name, "arguments": arguments } }] })),
-        ReadPart::Source(..) | ReadPart::File(..) => {}
-    }
-}
-
 /// Joins adjacent texts, and adjacent pieces of reasoning.
-fn folded<'a>(answer: impl IntoIterator<Item = &'a ReadPart>) -> Vec<ReadPart> {
-    let mut folded: Vec<ReadPart> = Vec::new();
-    for said in answer {
-        match (folded.last_mut(), said) {
-            (Some(ReadPart::Text(text)), ReadPart::Text(more))
-            | (Some(ReadPart::Reasoning(text)), ReadPart::Reasoning(more)) => {
+fn folded<'a>(answer: impl IntoIterator<Item = &'a Part>) -> Vec<Part> {
+    let mut folded: Vec<Part> = Vec::new();
+    for part in answer {
+        match (folded.last_mut(), part) {
+            (Some(Part::Text(text)), Part::Text(more))
+            | (Some(Part::Reasoning(text)), Part::Reasoning(more)) => {
                 text.push_str(more);
             }
-            _ => folded.push(said.clone()),
+            _ => folded.push(part.clone()),
         }
     }
     folded
 }
 
 /// Returns the parts that were read, joined in the same way. Ids are left out, because some wires have none.
-fn read_parts(read: &Read) -> Vec<ReadPart> {
-    let mut read_parts: Vec<ReadPart> = Vec::new();
+fn read_parts(read: &Read) -> Vec<Part> {
+    let mut read_parts: Vec<Part> = Vec::new();
     let mut calls: Vec<(usize, String)> = Vec::new();
     for event in &read.events {
         match event {
-            ModelEvent::Text(text) => read_parts.push(ReadPart::Text(text.clone())),
-            ModelEvent::Reasoning(text) => read_parts.push(ReadPart::Reasoning(text.clone())),
+            ModelEvent::Text(text) => read_parts.push(Part::Text(text.clone())),
+            ModelEvent::Reasoning(text) => read_parts.push(Part::Reasoning(text.clone())),
             ModelEvent::CallStarted { tool_name, .. } => {
                 calls.push((read_parts.len(), String::new()));
                 let name = tool_name.clone();
-                read_parts.push(ReadPart::Call { id: String::new(), name, arguments: Map::new() });
+                read_parts.push(Part::Call { id: String::new(), name, arguments: Map::new() });
             }
             ModelEvent::CallArguments { index, delta } => calls[*index].1.push_str(delta),
-            ModelEvent::Source { url, title } => {
-                read_parts.push(ReadPart::Source(url.clone(), title.clone()))
-            }
+            ModelEvent::Source { url, title } => read_parts.push(Part::Source(url.clone(), title.clone())),
             ModelEvent::File { media_type, data } => {
-                read_parts.push(ReadPart::File(media_type.clone(), data.clone()))
+                read_parts.push(Part::File(media_type.clone(), data.clone()))
             }
             ModelEvent::Alive | ModelEvent::CallFinished { .. } | ModelEvent::Finished { .. } => {}
         }
     }
     for (place, text) in calls {
-        if let ReadPart::Call { arguments, .. } = &mut read_parts[place] {
+        if let Part::Call { arguments, .. } = &mut read_parts[place] {
             *arguments = serde_json::from_str(if text.is_empty() { "{}" } else { &text }).unwrap();
         }
     }
@@ -409,18 +180,18 @@ fn is_in_order(read: &Read) -> Result<(), String> {
 
 #[test]
 fn fuzz_upstream_answers_are_read_as_they_were_said() {
-    let cases = (prop::sample::select(WIRES.to_vec()), answers());
-    for_a_while("upstream, whole", &cases, |(wire, (answer, mut dice))| {
-        let bytes = stream_of(wire, &answer, &mut dice);
-        let read = read(wire, dice.cut(&bytes));
+    let cases = (prop::sample::select(SAMPLES.to_vec()), answers());
+    for_a_while("upstream, whole", &cases, |(sample, (answer, mut dice))| {
+        let bytes = stream_of(&sample, &answer, &mut dice);
+        let read = read(sample.wire, dice.cut(&bytes));
         prop_assert_eq!(&read.error, &None);
         prop_assert_eq!(is_in_order(&read), Ok(()));
         let whole = read.events.iter().filter(|event| matches!(event, ModelEvent::CallFinished { .. }));
-        let calls = answer.iter().filter(|said| matches!(said, ReadPart::Call { .. }));
+        let calls = answer.iter().filter(|part| matches!(part, Part::Call { .. }));
         prop_assert_eq!(whole.count(), calls.count());
-        let mut expected = folded(answer.iter().filter(|said| said.can_be_said_on(wire)));
-        for said in &mut expected {
-            if let ReadPart::Call { id, .. } = said {
+        let mut expected = folded(answer.iter().filter(|part| (sample.streams.has)(part)));
+        for part in &mut expected {
+            if let Part::Call { id, .. } = part {
                 id.clear();
             }
         }
@@ -436,9 +207,9 @@ fn fuzz_upstream_answers_are_read_as_they_were_said() {
 #[test]
 fn fuzz_upstream_damaged_answers_end_in_order_and_alike_in_any_cuts() {
     let damage = prop::collection::vec((any::<Index>(), any::<u8>(), 0..6_u8), 1..12);
-    let cases = (prop::sample::select(WIRES.to_vec()), answers(), damage);
-    for_a_while("upstream, damaged", &cases, |(wire, (answer, mut dice), damage)| {
-        let mut bytes = stream_of(wire, &answer, &mut dice);
+    let cases = (prop::sample::select(SAMPLES.to_vec()), answers(), damage);
+    for_a_while("upstream, damaged", &cases, |(sample, (answer, mut dice), damage)| {
+        let mut bytes = stream_of(&sample, &answer, &mut dice);
         for (at, byte, how) in damage {
             if bytes.is_empty() {
                 break;
@@ -457,9 +228,9 @@ fn fuzz_upstream_damaged_answers_end_in_order_and_alike_in_any_cuts() {
                 _ => drop(bytes.drain(at..(at + usize::from(byte)).min(bytes.len()))),
             }
         }
-        let whole = read(wire, vec![Bytes::from(bytes.clone())]);
+        let whole = read(sample.wire, vec![Bytes::from(bytes.clone())]);
         prop_assert_eq!(is_in_order(&whole), Ok(()));
-        prop_assert_eq!(&read(wire, dice.cut(&bytes)), &whole);
+        prop_assert_eq!(&read(sample.wire, dice.cut(&bytes)), &whole);
         Ok(())
     });
 }

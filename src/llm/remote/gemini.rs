@@ -1,8 +1,11 @@
 //! `{base_url}/models/{name}:streamGenerateContent` of Google (Gemini API reference, "Generating content" and
 //! "Thought signatures").
 
+use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{CALL, Call, Entry, Ids, Step, ToolAnswer, entries, spoken};
+use super::frames::Framing;
+use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest, Speaker};
 use serde::Deserialize;
@@ -16,8 +19,19 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 /// Models that need no signatures.
 const WITHOUT_SIGNATURES: [&str; 2] = ["gemini-1", "gemini-2"];
 
+/// `{base_url}/models/{name}:streamGenerateContent` of Google.
+pub(super) const WIRE: Wire = Wire {
+    provider: Provider::GEMINI,
+    path: "/models/{model}:streamGenerateContent?alt=sse",
+    key_header: ("x-goog-api-key", ""),
+    headers: &[],
+    framing: Framing::Sse,
+    body,
+    reading: || Box::<Reader>::default(),
+};
+
 /// The body of a request.
-pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     if let Some(system) = &request.system {
         body.insert("systemInstruction".to_owned(), json!({ "parts": [{ "text": system }] }));
@@ -133,7 +147,7 @@ struct FunctionCall {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Reader {
+struct Reader {
     /// The parts that go back, in their order. Text without a signature is joined. Thoughts without a
     /// signature are left out.
     parts: Vec<Value>,

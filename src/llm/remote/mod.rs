@@ -1,8 +1,8 @@
 //! Models on remote servers: one HTTP request, one streamed answer.
 //!
-//! A [`Wire`] is a protocol of model servers. The file of a wire has two halves: a writer of the request body
-//! from the conversation, and a reader that turns the events of the stream into [`ModelEvent`]s. The wires
-//! share these modules:
+//! A [`Wire`] is a protocol of model servers. The file of a wire has three parts: the constant `WIRE` with its
+//! address, headers and framing, a writer of the request body from the conversation, and a reader that turns
+//! the events of the stream into [`ModelEvent`]s. The wires share these modules:
 //!
 //! - `transport` sends requests, and separates unavailable servers from refused requests. The key goes only
 //!   into the request: no error text and no `Debug` output contains it.
@@ -29,11 +29,12 @@ mod tests;
 mod transport;
 
 use super::{LanguageModel, ModelError, ModelEvent, ModelRequest};
+use crate::config::Provider;
 use answer::{Answer, Reading};
 use bytes::Bytes;
 use frames::{Broken, Frame, Frames, Framing};
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Request, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
@@ -41,100 +42,62 @@ use std::fmt;
 use std::time::Duration;
 use transport::Http;
 
+/// The wires. A new wire is a file beside the others and an entry here.
+pub const WIRES: [Wire; 5] = [openai::WIRE, responses::WIRE, anthropic::WIRE, gemini::WIRE, ollama::WIRE];
+
 /// The protocol of a model server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
-    /// `{base_url}/chat/completions`, which OpenAI defined and many servers offer.
-    OpenAiChat,
-    /// `{base_url}/responses` of OpenAI. The server stores nothing, and reasoning arrives encrypted.
-    OpenAiResponses,
-    /// `{base_url}/messages` of Anthropic.
-    Anthropic,
-    /// `{base_url}/models/{name}:streamGenerateContent` of Google.
-    Gemini,
-    /// `{base_url}/api/chat` of Ollama.
-    Ollama,
+#[derive(Clone, Copy)]
+pub struct Wire {
+    /// The name of the wire in the configuration, and the address of its own servers.
+    provider: Provider,
+    /// The path of a request below the base URL. `{model}` stands for the name of the model.
+    path: &'static str,
+    /// The header with the key, and the text before the key.
+    key_header: (&'static str, &'static str),
+    /// Further headers of each request.
+    headers: &'static [(&'static str, &'static str)],
+    framing: Framing,
+    /// Writes the body of a request to this model.
+    body: fn(model: &str, request: &ModelRequest) -> Map<String, Value>,
+    /// Returns the reader of one answer.
+    reading: fn() -> Box<dyn Reading>,
 }
 
 impl Wire {
-    /// Returns the name of the wire in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenAiChat => "openai",
-            Self::OpenAiResponses => "openai-responses",
-            Self::Anthropic => "anthropic",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-        }
+    /// Returns the wire with this name in the configuration, such as `anthropic`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        WIRES.into_iter().find(|wire| wire.as_str() == name)
     }
 
-    /// Returns the address of the wire's own servers, or `None` for a wire that many servers offer.
-    const fn default_base_url(self) -> Option<&'static str> {
-        match self {
-            Self::OpenAiChat => None,
-            Self::OpenAiResponses => Some("https://api.openai.com/v1"),
-            Self::Anthropic => Some("https://api.anthropic.com/v1"),
-            Self::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
-            Self::Ollama => Some("http://127.0.0.1:11434"),
-        }
+    /// Returns the name of the wire in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        self.provider.as_str()
     }
 
     fn url(self, base_url: &str, model: &str) -> String {
-        let base_url = base_url.trim_end_matches('/');
-        match self {
-            Self::OpenAiChat => format!("{base_url}/chat/completions"),
-            Self::OpenAiResponses => format!("{base_url}/responses"),
-            Self::Anthropic => format!("{base_url}/messages"),
-            Self::Gemini => format!("{base_url}/models/{model}:streamGenerateContent?alt=sse"),
-            Self::Ollama => format!("{base_url}/api/chat"),
-        }
+        format!("{}{}", base_url.trim_end_matches('/'), self.path.replace("{model}", model))
     }
 
     /// Returns the headers of the wire, with the key.
     fn headers(self, key: Option<&str>) -> Result<HeaderMap, RemoteError> {
-        let (name, scheme) = match self {
-            Self::OpenAiChat | Self::OpenAiResponses | Self::Ollama => (AUTHORIZATION, "Bearer "),
-            Self::Anthropic => (HeaderName::from_static("x-api-key"), ""),
-            Self::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
-        };
         let mut headers = HeaderMap::new();
         if let Some(key) = key {
+            let (name, scheme) = self.key_header;
             let value = HeaderValue::from_str(&format!("{scheme}{key}"));
             let mut value = value.map_err(|_| RemoteError::ApiKey)?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        if self == Self::Anthropic {
-            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        for (name, value) in self.headers {
+            headers.insert(*name, HeaderValue::from_static(value));
         }
         Ok(headers)
     }
+}
 
-    const fn framing(self) -> Framing {
-        match self {
-            Self::OpenAiChat | Self::OpenAiResponses | Self::Anthropic | Self::Gemini => Framing::Sse,
-            Self::Ollama => Framing::JsonLines,
-        }
-    }
-
-    fn body(self, model: &str, request: &ModelRequest) -> Map<String, Value> {
-        match self {
-            Self::OpenAiChat => openai::body(model, request),
-            Self::OpenAiResponses => responses::body(model, request),
-            Self::Anthropic => anthropic::body(model, request),
-            Self::Gemini => gemini::body(model, request),
-            Self::Ollama => ollama::body(model, request),
-        }
-    }
-
-    fn reading(self) -> Box<dyn Reading> {
-        match self {
-            Self::OpenAiChat => Box::<openai::Reader>::default(),
-            Self::OpenAiResponses => Box::<responses::Reader>::default(),
-            Self::Anthropic => Box::<anthropic::Reader>::default(),
-            Self::Gemini => Box::<gemini::Reader>::default(),
-            Self::Ollama => Box::<ollama::Reader>::default(),
-        }
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Wire").field(&self.as_str()).finish()
     }
 }
 
@@ -187,7 +150,7 @@ impl Remote {
     /// carry.
     pub fn new(config: RemoteConfig) -> Result<Self, RemoteError> {
         let RemoteConfig { wire, id, base_url, api_key, options } = config;
-        let base_url = base_url.as_deref().or(wire.default_base_url());
+        let base_url = base_url.as_deref().or(wire.provider.default_base_url());
         let base_url = base_url.ok_or(RemoteError::BaseUrl("the URL is missing"))?;
         let unreadable = |_| RemoteError::BaseUrl("it is not a valid URL");
         let base = Url::parse(base_url).map_err(unreadable)?;
@@ -210,7 +173,7 @@ impl Remote {
     }
 
     fn request(&self, request: &ModelRequest) -> Request {
-        let mut body = self.wire.body(&self.id, request);
+        let mut body = (self.wire.body)(&self.id, request);
         for (field, value) in &self.options {
             if value.is_null() {
                 body.shift_remove(field);
@@ -249,7 +212,7 @@ impl LanguageModel for Remote {
         let answer = {
             let http = http.clone();
             async move {
-                let response = http.send(request, wire.framing()).await?;
+                let response = http.send(request, wire.framing).await?;
                 Ok::<_, ModelError>(events(wire, response.bytes_stream()))
             }
         };
@@ -271,9 +234,14 @@ fn events(
     wire: Wire,
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> {
-    let frames = Frames::new(bytes, wire.framing());
-    let exchange =
-        Exchange { frames, bytes: 0, has_events: false, reading: wire.reading(), answer: Answer::default() };
+    let frames = Frames::new(bytes, wire.framing);
+    let exchange = Exchange {
+        frames,
+        bytes: 0,
+        has_events: false,
+        reading: (wire.reading)(),
+        answer: Answer::default(),
+    };
     stream::try_unfold(exchange, Exchange::next)
 }
 

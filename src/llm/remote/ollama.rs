@@ -1,8 +1,11 @@
 //! `{base_url}/api/chat` of Ollama (API reference, "Generate a chat completion"): one JSON object per line.
 
+use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{Step, ToolAnswer};
+use super::frames::Framing;
 use super::openai;
+use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
@@ -11,8 +14,19 @@ use serde_json::{Map, Value, json};
 
 const THINKING: &str = "thinking";
 
+/// `{base_url}/api/chat` of Ollama.
+pub(super) const WIRE: Wire = Wire {
+    provider: Provider::OLLAMA,
+    path: "/api/chat",
+    key_header: ("authorization", "Bearer "),
+    headers: &[],
+    framing: Framing::JsonLines,
+    body,
+    reading: || Box::<Reader>::default(),
+};
+
 /// The body of a request.
-pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = openai::messages(
         request,
         said,
@@ -76,7 +90,7 @@ struct Function {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Reader {
+struct Reader {
     thinking: String,
     calls: bool,
 }

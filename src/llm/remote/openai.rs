@@ -1,8 +1,11 @@
 //! `{base_url}/chat/completions` (OpenAI API reference, "Chat Completions"; also the fields of DeepSeek,
 //! vLLM, OpenRouter and the compatible endpoint of Google).
 
+use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, Entry, Ids, Step, ToolAnswer, entries};
+use super::frames::Framing;
+use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest, ToolDefinition};
 use serde::de::IgnoredAny;
@@ -15,8 +18,19 @@ const EXTRA: &str = "extra_content";
 const THOUGHTS: [&str; 2] = ["reasoning_content", "reasoning"];
 const THOUGHT_DETAILS: &str = "reasoning_details";
 
+/// `{base_url}/chat/completions`, which OpenAI defined and many servers offer.
+pub(super) const WIRE: Wire = Wire {
+    provider: Provider::OPENAI,
+    path: "/chat/completions",
+    key_header: ("authorization", "Bearer "),
+    headers: &[],
+    framing: Framing::Sse,
+    body,
+    reading: || Box::<Reader>::default(),
+};
+
 /// The body of a request.
-pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let messages = messages(
         request,
         said,
@@ -151,7 +165,7 @@ struct Function {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Reader {
+struct Reader {
     calls: Vec<Call>,
     /// The reasoning, with the field in which it arrived.
     thoughts: Option<(&'static str, String)>,

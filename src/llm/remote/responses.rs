@@ -3,8 +3,11 @@
 //! The request asks the server to store nothing, because holdpoint stores the conversation. Reasoning arrives
 //! encrypted, and goes back with its step.
 
+use super::Wire;
 use super::answer::{Answer, Reading, error_in_stream, unreadable};
 use super::conversation::{self, CALL, Entry, Ids, Step, ToolAnswer, entries};
+use super::frames::Framing;
+use crate::config::Provider;
 use crate::domain::turn::FinishReason;
 use crate::llm::{ModelError, ModelRequest};
 use serde::Deserialize;
@@ -15,8 +18,19 @@ use std::collections::BTreeMap;
 /// Models that do not reason, and refuse a request for reasoning. All newer models reason.
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
+/// `{base_url}/responses` of OpenAI. The server stores nothing, and reasoning arrives encrypted.
+pub(super) const WIRE: Wire = Wire {
+    provider: Provider::OPENAI_RESPONSES,
+    path: "/responses",
+    key_header: ("authorization", "Bearer "),
+    headers: &[],
+    framing: Framing::Sse,
+    body,
+    reading: || Box::<Reader>::default(),
+};
+
 /// The body of a request.
-pub(super) fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
+fn body(model: &str, request: &ModelRequest) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
     body.insert("stream".to_owned(), true.into());
@@ -93,7 +107,7 @@ struct Event<'a> {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct Reader {
+struct Reader {
     /// The calls, by the output index of their items.
     calls: BTreeMap<u64, Call>,
     /// The items that go back, by their output index.

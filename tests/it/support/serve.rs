@@ -140,7 +140,7 @@ impl Embedded {
         let url = config.database.url.expose_secret().to_owned();
         let bind = config.server.bind;
         let model: Arc<dyn LanguageModel> = match config.model.provider {
-            Provider::Scripted => Arc::new(scene.clone()),
+            Provider::SCRIPTED => Arc::new(scene.clone()),
             _ => configured_model(&config).unwrap(),
         };
         let app = App::builder(config).tools(tools).model(model).handler(handler);
