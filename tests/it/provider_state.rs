@@ -1,52 +1,24 @@
 //! Provider state: it is returned to its provider after days and restarts, and to no other provider.
 
-use crate::support::strict::{ANNOUNCED, DONE, SEALED, STRICT, Strict, StrictWire, THOUGHTS};
-use crate::support::{Asked, Client, Entry, Home, Process, Turn};
+use crate::support::strict::{ANNOUNCED, DONE, SEALED, Strict, StrictServer, THOUGHTS};
+use crate::support::wires::{WIRES, on_each_wire};
+use crate::support::{Asked, Client, Entry, Home, Process, Turn, Wire};
 use serde_json::Value;
 
-/// One test per way of sealing. The first number is the wire of the model; the second is another server that
-/// would accept the state of the first as its own, because its wire has the same format.
-macro_rules! on_each_wire {
-    ($($test:ident),* $(,)?) => {
-        on_each_wire!(@ deepseek 0 1 [$($test),*]);
-        on_each_wire!(@ openrouter 1 2 [$($test),*]);
-        on_each_wire!(@ google_for_openai 2 0 [$($test),*]);
-        on_each_wire!(@ responses 3 4 [$($test),*]);
-        on_each_wire!(@ anthropic 4 5 [$($test),*]);
-        on_each_wire!(@ gemini 5 3 [$($test),*]);
-        on_each_wire!(@ ollama 6 6 [$($test),*]);
-    };
-    (@ $wire:ident $own:literal $next:literal [$($test:ident),*]) => {
-        mod $wire {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(&super::STRICT[$own], &super::STRICT[$next]).await;
-            })*
-        }
-    };
-}
-
-on_each_wire![
-    provider_state_returns_after_a_hold_and_a_restart,
-    provider_state_returns_when_its_model_returns,
-    provider_state_is_not_sent_to_another_model,
-    provider_state_is_not_sent_to_another_server,
-];
-
 /// A server with this model.
-fn start(home: &Home, model: &Strict, wire: &StrictWire, name: &str) -> Process {
-    home.start(wire.provider, name, &model.base_url(), "{}")
+fn start(home: &Home, model: &Strict, sealer: &StrictServer, name: &str) -> Process {
+    home.start(sealer.wire.facts().provider, name, &model.base_url(), "{}")
 }
 
 /// Asks for a call that requires approval. Returns the call.
-async fn held(home: &Home, client: &Client, thread: &str, wire: &StrictWire) -> String {
+async fn held(home: &Home, client: &Client, thread: &str, sealer: &StrictServer) -> String {
     std::fs::write(home.file("old.txt"), "old").unwrap();
     let turn = client.say(thread, "remove old.txt").await;
-    let thoughts = if wire.thinks { "g" } else { "" };
+    let thoughts = if sealer.thinks { "g" } else { "" };
     // On some wires, empty arguments have no deltas.
     assert_eq!(turn.codes().replace('c', ""), format!("f{thoughts}0bb99a8ed"), "{}", turn.raw);
     assert_eq!(turn.text(), ANNOUNCED);
-    if wire.thinks {
+    if sealer.thinks {
         assert_eq!(turn.joined('g'), THOUGHTS);
     }
     let [id] = &turn.pending()[..] else { panic!("{}", turn.raw) };
@@ -63,31 +35,34 @@ fn done(turn: &Turn) {
     assert_eq!((turn.text().as_str(), turn.all('3').len()), (DONE, 0), "{}", turn.raw);
 }
 
-async fn provider_state_returns_after_a_hold_and_a_restart(wire: &'static StrictWire, _: &StrictWire) {
-    let (home, model) = (Home::new().await, Strict::start(wire).await);
-    let mut server = start(&home, &model, wire, "thinker");
-    let thread = server.client.thread().await;
-    let id = held(&home, &server.client, &thread, wire).await;
-    server.kill();
+async fn provider_state_returns_after_a_hold_and_a_restart(wire: Wire) {
+    for sealer in wire.facts().strict_servers {
+        let (home, model) = (Home::new().await, Strict::start(sealer).await);
+        let mut server = start(&home, &model, sealer, "thinker");
+        let thread = server.client.thread().await;
+        let id = held(&home, &server.client, &thread, sealer).await;
+        server.kill();
 
-    let mut server = start(&home, &model, wire, "thinker");
-    approve(&home, &server.client, &id).await;
-    server.kill();
+        let mut server = start(&home, &model, sealer, "thinker");
+        approve(&home, &server.client, &id).await;
+        server.kill();
 
-    let mut server = start(&home, &model, wire, "thinker");
-    done(&server.client.go_on(&thread).await);
-    server.kill();
+        let mut server = start(&home, &model, sealer, "thinker");
+        done(&server.client.go_on(&thread).await);
+        server.kill();
 
-    let server = start(&home, &model, wire, "thinker");
-    done(&server.client.say(&thread, "thanks").await);
-    let asked = model.finish(&[]);
-    assert_whole_conversation(&asked[2]);
-    each_change_is_refused(wire, &asked).await;
+        let server = start(&home, &model, sealer, "thinker");
+        done(&server.client.say(&thread, "thanks").await);
+        let asked = model.finish(&[]);
+        assert_whole_conversation(&asked[2]);
+        each_change_is_refused(sealer, &asked).await;
+    }
 }
+on_each_wire!(provider_state_returns_after_a_hold_and_a_restart);
 
 /// The model is strict: it refuses the request if any one seal is changed.
-async fn each_change_is_refused(wire: &'static StrictWire, asked: &[Asked]) {
-    let model = Strict::start(wire).await;
+async fn each_change_is_refused(sealer: &'static StrictServer, asked: &[Asked]) {
+    let model = Strict::start(sealer).await;
     let client = Client::new(String::new());
     let ask = async |asked: &Asked, body: &Value| {
         client.send(client.http.post(model.url(asked)).json(body)).await.status
@@ -122,62 +97,81 @@ fn seals(value: &Value, pointer: String) -> Vec<String> {
     }
 }
 
-async fn provider_state_returns_when_its_model_returns(wire: &'static StrictWire, _: &StrictWire) {
-    let (home, model) = (Home::new().await, Strict::start(wire).await);
-    let mut server = start(&home, &model, wire, "thinker");
-    let thread = server.client.thread().await;
-    let id = held(&home, &server.client, &thread, wire).await;
-    approve(&home, &server.client, &id).await;
-    server.kill();
+async fn provider_state_returns_when_its_model_returns(wire: Wire) {
+    for sealer in wire.facts().strict_servers {
+        let (home, model) = (Home::new().await, Strict::start(sealer).await);
+        let mut server = start(&home, &model, sealer, "thinker");
+        let thread = server.client.thread().await;
+        let id = held(&home, &server.client, &thread, sealer).await;
+        approve(&home, &server.client, &id).await;
+        server.kill();
 
-    let mut server = start(&home, &model, wire, "successor");
-    done(&server.client.go_on(&thread).await);
-    server.kill();
+        let mut server = start(&home, &model, sealer, "successor");
+        done(&server.client.go_on(&thread).await);
+        server.kill();
 
-    let server = start(&home, &model, wire, "thinker");
-    done(&server.client.say(&thread, "thanks").await);
-    let asked = model.finish(&[]);
-    let [_, without, with] = &asked[..] else { panic!("{asked:#?}") };
-    nothing_sealed(without);
-    assert!(!seals(&with.body, String::new()).is_empty());
-    assert_whole_conversation(with);
+        let server = start(&home, &model, sealer, "thinker");
+        done(&server.client.say(&thread, "thanks").await);
+        let asked = model.finish(&[]);
+        let [_, without, with] = &asked[..] else { panic!("{asked:#?}") };
+        nothing_sealed(without);
+        assert!(!seals(&with.body, String::new()).is_empty());
+        assert_whole_conversation(with);
+    }
+}
+on_each_wire!(provider_state_returns_when_its_model_returns);
+
+async fn provider_state_is_not_sent_to_another_model(wire: Wire) {
+    for sealer in wire.facts().strict_servers {
+        let (home, model) = (Home::new().await, Strict::start(sealer).await);
+        let mut server = start(&home, &model, sealer, "thinker");
+        let thread = server.client.thread().await;
+        let id = held(&home, &server.client, &thread, sealer).await;
+        server.kill();
+
+        let server = start(&home, &model, sealer, "successor");
+        approve(&home, &server.client, &id).await;
+        done(&server.client.go_on(&thread).await);
+        done(&server.client.say(&thread, "thanks").await);
+        let asked = model.finish(&[]);
+        let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
+        nothing_sealed(second);
+        assert_whole_conversation(third);
+    }
+}
+on_each_wire!(provider_state_is_not_sent_to_another_model);
+
+/// Another server that would accept the state of this one as its own. If there is none, the same kind of
+/// server at another address.
+fn next_of_the_same_form(sealer: &'static StrictServer) -> &'static StrictServer {
+    let wires = WIRES.iter().filter(|wire| wire.facts().state_form == sealer.wire.facts().state_form);
+    let servers: Vec<&StrictServer> = wires.flat_map(|wire| wire.facts().strict_servers).collect();
+    let at = servers.iter().position(|server| std::ptr::eq(*server, sealer)).unwrap();
+    servers[(at + 1) % servers.len()]
 }
 
-async fn provider_state_is_not_sent_to_another_model(wire: &'static StrictWire, _: &StrictWire) {
-    let (home, model) = (Home::new().await, Strict::start(wire).await);
-    let mut server = start(&home, &model, wire, "thinker");
-    let thread = server.client.thread().await;
-    let id = held(&home, &server.client, &thread, wire).await;
-    server.kill();
+async fn provider_state_is_not_sent_to_another_server(wire: Wire) {
+    for sealer in wire.facts().strict_servers {
+        let next = next_of_the_same_form(sealer);
+        let (home, model) = (Home::new().await, Strict::start(sealer).await);
+        let mut server = start(&home, &model, sealer, "thinker");
+        let thread = server.client.thread().await;
+        let id = held(&home, &server.client, &thread, sealer).await;
+        server.kill();
 
-    let server = start(&home, &model, wire, "successor");
-    approve(&home, &server.client, &id).await;
-    done(&server.client.go_on(&thread).await);
-    done(&server.client.say(&thread, "thanks").await);
-    let asked = model.finish(&[]);
-    let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
-    nothing_sealed(second);
-    assert_whole_conversation(third);
+        let successor = Strict::start(next).await;
+        let server = start(&home, &successor, next, "thinker");
+        approve(&home, &server.client, &id).await;
+        done(&server.client.go_on(&thread).await);
+        done(&server.client.say(&thread, "thanks").await);
+        assert_eq!(model.finish(&[]).len(), 1);
+        let asked = successor.finish(&[]);
+        let [second, third] = &asked[..] else { panic!("{asked:#?}") };
+        nothing_sealed(second);
+        assert_whole_conversation(third);
+    }
 }
-
-async fn provider_state_is_not_sent_to_another_server(wire: &'static StrictWire, next: &'static StrictWire) {
-    let (home, model) = (Home::new().await, Strict::start(wire).await);
-    let mut server = start(&home, &model, wire, "thinker");
-    let thread = server.client.thread().await;
-    let id = held(&home, &server.client, &thread, wire).await;
-    server.kill();
-
-    let successor = Strict::start(next).await;
-    let server = start(&home, &successor, next, "thinker");
-    approve(&home, &server.client, &id).await;
-    done(&server.client.go_on(&thread).await);
-    done(&server.client.say(&thread, "thanks").await);
-    assert_eq!(model.finish(&[]).len(), 1);
-    let asked = successor.finish(&[]);
-    let [second, third] = &asked[..] else { panic!("{asked:#?}") };
-    nothing_sealed(second);
-    assert_whole_conversation(third);
-}
+on_each_wire!(provider_state_is_not_sent_to_another_server);
 
 /// Asserts that the conversation is complete and contains no seal of the first model.
 fn nothing_sealed(asked: &Asked) {

@@ -1,111 +1,28 @@
 //! The whole server against an independent implementation of a model server, on each wire that it supports.
 
-use crate::support::{Aimock, Asked, By, Entry, Home, Process};
+use crate::support::wires::on_each_wire;
+use crate::support::{Aimock, Asked, By, Entry, Home, Process, Wire};
 use serde_json::{Value, json};
 
-/// A wire, with its particularities at the foreign server.
-struct Wire {
-    provider: &'static str,
-    /// A model name that the foreign server takes for a reasoning model.
-    name: &'static str,
-    base: &'static str,
-    path: &'static str,
-    /// The options added to each request, so that the model reasons; the foreign server is stricter then.
-    options: &'static str,
-    /// The header with the key, and its value.
-    key: (&'static str, &'static str),
-    /// Whether the foreign server streams the model's reasoning.
-    thinks: bool,
-    /// Whether the foreign server reports token usage.
-    counts: bool,
+async fn start(wire: Wire) -> (Home, Aimock, Process) {
+    let (home, aimock, facts) = (Home::new().await, Aimock::start().await, wire.facts());
+    let base_url = aimock.base_url(facts.base_path);
+    let server = home.start(facts.provider, facts.foreign.model, &base_url, facts.foreign.options);
+    (home, aimock, server)
 }
 
-const BEARER: (&str, &str) = ("authorization", "Bearer sk-nobody");
-
-static CHAT: Wire = Wire {
-    provider: "openai",
-    name: "deepseek-reasoner",
-    base: "/v1",
-    path: "/v1/chat/completions",
-    options: "{}",
-    key: BEARER,
-    thinks: true,
-    counts: true,
-};
-static RESPONSES: Wire = Wire { provider: "openai-responses", name: "gpt-5", path: "/v1/responses", ..CHAT };
-static ANTHROPIC: Wire = Wire {
-    provider: "anthropic",
-    name: "claude-sonnet-4-5",
-    path: "/v1/messages",
-    options: r#"{"max_tokens":4096,"thinking":{"type":"enabled","budget_tokens":1024}}"#,
-    key: ("x-api-key", "sk-nobody"),
-    ..CHAT
-};
-static GEMINI: Wire = Wire {
-    provider: "gemini",
-    name: "gemini-2.5-pro",
-    base: "/v1beta",
-    path: "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse",
-    key: ("x-goog-api-key", "sk-nobody"),
-    ..CHAT
-};
-// The foreign server streams reasoning under a name that Ollama does not use, and reports no usage.
-static OLLAMA: Wire = Wire {
-    provider: "ollama",
-    name: "qwen3",
-    base: "",
-    path: "/api/chat",
-    thinks: false,
-    counts: false,
-    ..CHAT
-};
-
-macro_rules! on_each_wire {
-    ($($test:ident),* $(,)?) => {
-        on_each_wire!(@ chat CHAT [$($test),*]);
-        on_each_wire!(@ responses RESPONSES [$($test),*]);
-        on_each_wire!(@ anthropic ANTHROPIC [$($test),*]);
-        on_each_wire!(@ gemini GEMINI [$($test),*]);
-        on_each_wire!(@ ollama OLLAMA [$($test),*]);
-    };
-    (@ $module:ident $wire:ident [$($test:ident),*]) => {
-        mod $module {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(&super::$wire).await;
-            })*
+/// All requests to the foreign server, of which these were answered with an error.
+fn finish(wire: Wire, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<Asked> {
+    let (asked, foreign) = (aimock.finish(refused), &wire.facts().foreign);
+    for asked in &asked {
+        let (name, key) = foreign.key;
+        assert_eq!((asked.path.as_str(), asked.header(name)), (wire.path(foreign.model).as_str(), Some(key)));
+        let options: Value = serde_json::from_str(foreign.options).unwrap();
+        for (name, option) in options.as_object().unwrap() {
+            assert_eq!(&asked.body[name], option);
         }
-    };
-}
-
-on_each_wire![
-    a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues,
-    a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged,
-    malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form,
-    text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn,
-    a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn,
-    a_busy_foreign_server_is_retried_after_its_retry_after,
-];
-
-impl Wire {
-    async fn start(&self) -> (Home, Aimock, Process) {
-        let (home, aimock) = (Home::new().await, Aimock::start().await);
-        let server = home.start(self.provider, self.name, &aimock.base_url(self.base), self.options);
-        (home, aimock, server)
     }
-
-    /// All requests to the foreign server, of which these were answered with an error.
-    fn finish(&self, aimock: Aimock, refused: &[(usize, u16)]) -> Vec<Asked> {
-        let asked = aimock.finish(refused);
-        for asked in &asked {
-            assert_eq!((asked.path.as_str(), asked.header(self.key.0)), (self.path, Some(self.key.1)));
-            let options: Value = serde_json::from_str(self.options).unwrap();
-            for (name, option) in options.as_object().unwrap() {
-                assert_eq!(&asked.body[name], option);
-            }
-        }
-        asked
-    }
+    asked
 }
 
 fn user(text: &str) -> Entry {
@@ -116,8 +33,8 @@ fn model(text: &str) -> Entry {
     Entry::Words { by: By::Model, text: text.to_owned() }
 }
 
-async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues(wire: &Wire) {
-    let (home, aimock, server) = wire.start().await;
+async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues(wire: Wire) {
+    let (home, aimock, server) = start(wire).await;
     let (old, new) = (home.file("old.txt"), home.file("new.txt"));
     std::fs::write(&old, "old").unwrap();
     std::fs::write(&new, "new").unwrap();
@@ -125,9 +42,9 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     let thread = client.thread().await;
 
     let turn = client.say(&thread, "tidy up").await;
-    let thoughts = if wire.thinks { "g" } else { "" };
+    let thoughts = if wire.facts().foreign.thinks { "g" } else { "" };
     assert_eq!(turn.codes(), format!("f{thoughts}0bcbc99a8ed"), "{}", turn.raw);
-    if wire.thinks {
+    if wire.facts().foreign.thinks {
         assert_eq!(turn.joined('g'), "The person wants order; old.txt is old.");
     }
     assert_eq!(turn.text(), "Let me look at the files and remove the old one.");
@@ -155,13 +72,13 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     assert_eq!(done.text(), "I listed the files and dealt with old.txt. All tidy.");
     assert_eq!(done.one('f'), turn.one('f'), "the same message");
     assert_eq!(done.one('d')["finishReason"], "stop");
-    let usage = |input: u64, output: u64| match wire.counts {
+    let usage = |input: u64, output: u64| match wire.facts().foreign.counts {
         true => json!({ "promptTokens": input, "completionTokens": output }),
         false => json!({ "promptTokens": 0, "completionTokens": 0 }),
     };
     assert_eq!((&turn.one('d')["usage"], &done.one('d')["usage"]), (&usage(31, 17), &usage(53, 11)));
 
-    let asked = wire.finish(aimock, &[]);
+    let asked = finish(wire, aimock, &[]);
     let [first, second] = &asked[..] else { panic!("{asked:#?}") };
     let mut first = first.conversation();
     first.tools.sort_unstable();
@@ -178,9 +95,10 @@ async fn a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continu
     assert!(listed.text.contains("new.txt"), "{listed:?}");
     assert_eq!(approved.body["result"], deleted.text, "the person and the model read the same result");
 }
+on_each_wire!(a_held_call_of_a_foreign_model_runs_once_approved_and_the_model_continues);
 
-async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged(wire: &Wire) {
-    let (home, aimock, server) = wire.start().await;
+async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged(wire: Wire) {
+    let (home, aimock, server) = start(wire).await;
     std::fs::write(home.file("old.txt"), "old").unwrap();
     let client = &server.client;
     let thread = client.thread().await;
@@ -190,7 +108,7 @@ async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchang
     assert_eq!(client.validate(&no).await.status, 200);
     assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
 
-    let asked = wire.finish(aimock, &[]);
+    let asked = finish(wire, aimock, &[]);
     let [_, meanwhile, late] = &asked[..] else { panic!("{asked:#?}") };
     let [before, after] = [meanwhile, late].map(|asked| asked.conversation().said);
     let [_, Entry::Calls { .. }, Entry::Answers(answers), question] = &before[..] else {
@@ -210,9 +128,10 @@ async fn a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchang
     };
     assert!(told(late).starts_with(&told(meanwhile)), "{late:#?}");
 }
+on_each_wire!(a_foreign_model_reads_a_late_outcome_and_its_earlier_history_is_unchanged);
 
-async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: &Wire) {
-    let (_home, aimock, server) = wire.start().await;
+async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: Wire) {
+    let (_home, aimock, server) = start(wire).await;
     let thread = server.client.thread().await;
     let turn = server.client.say(&thread, "mumble").await;
     let [unknown, _] = turn.all('a')[..] else { panic!("{}", turn.raw) };
@@ -225,7 +144,7 @@ async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: 
 
     // Blank text, a tool name with blanks, a long id used twice and truncated arguments: all of it is valid
     // in the next request.
-    let asked = wire.finish(aimock, &[]);
+    let asked = finish(wire, aimock, &[]);
     let [_, second, third] = &asked[..] else { panic!("{asked:#?}") };
     let [question, Entry::Calls { calls, .. }, Entry::Answers(_)] = &second.conversation().said[..] else {
         panic!("{second:#?}")
@@ -234,26 +153,28 @@ async fn malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form(wire: 
     assert!(calls.iter().all(|call| call.arguments == json!({})), "{calls:?}");
     assert_eq!(third.conversation().said.len(), 5);
 }
+on_each_wire!(malformed_output_of_a_foreign_model_is_sent_back_in_a_valid_form);
 
-async fn text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn(wire: &Wire) {
-    let (_home, aimock, server) = wire.start().await;
+async fn text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn(wire: Wire) {
+    let (_home, aimock, server) = start(wire).await;
     let thread = server.client.thread().await;
     for _ in 0..2 {
         let turn = server.client.say(&thread, "hello").await;
         assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello there."));
         assert_eq!(turn.one('e')["finishReason"], "stop");
     }
-    let asked = wire.finish(aimock, &[]);
+    let asked = finish(wire, aimock, &[]);
     let [first, second] = &asked[..] else { panic!("{asked:#?}") };
     assert_eq!(first.conversation().said, [user("hello")]);
     assert_eq!(second.conversation().said, [user("hello"), model("Hello there."), user("hello")]);
 }
+on_each_wire!(text_of_a_foreign_model_is_streamed_and_sent_back_in_the_next_turn);
 
-async fn a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn(wire: &Wire) {
-    let (_home, aimock, server) = wire.start().await;
+async fn a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn(wire: Wire) {
+    let (_home, aimock, server) = start(wire).await;
     let client = &server.client;
-    // The nonsense has the content type JSON, which only Ollama streams.
-    let nonsense = if wire.provider == "ollama" { "upstream_malformed" } else { "upstream_error" };
+    // The nonsense has the content type JSON, which only the wires with lines of JSON accept.
+    let nonsense = if !wire.facts().is_sse { "upstream_malformed" } else { "upstream_error" };
     let failures = [
         ("what is forbidden", "f3", "upstream_error", ""),
         ("break off", "f03", "upstream_malformed", "It was"),
@@ -268,21 +189,23 @@ async fn a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_onl
         assert_eq!(client.say(&thread, "hello").await.text(), "Hello there.");
     }
     // No request is retried, and a broken answer is not sent.
-    let asked = wire.finish(aimock, &[(0, 400)]);
+    let asked = finish(wire, aimock, &[(0, 400)]);
     let told: Vec<_> = asked.iter().map(|asked| asked.conversation().said).collect();
     let expected = failures.map(|(words, ..)| [vec![user(words)], vec![user(words), user("hello")]]);
     assert_eq!(told, expected.into_iter().flatten().collect::<Vec<_>>());
 }
+on_each_wire!(a_foreign_server_that_refuses_truncates_or_garbles_its_answer_fails_only_that_turn);
 
-async fn a_busy_foreign_server_is_retried_after_its_retry_after(wire: &Wire) {
-    let (_home, aimock, server) = wire.start().await;
+async fn a_busy_foreign_server_is_retried_after_its_retry_after(wire: Wire) {
+    let (_home, aimock, server) = start(wire).await;
     let thread = server.client.thread().await;
     let begun = std::time::Instant::now();
     let turn = server.client.say(&thread, "hurry").await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Here I am."));
     assert!(begun.elapsed() >= std::time::Duration::from_secs(1), "it said one second");
-    let asked = wire.finish(aimock, &[(0, 429)]);
+    let asked = finish(wire, aimock, &[(0, 429)]);
     let bodies: Vec<&Value> = asked.iter().map(|asked| &asked.body).collect();
     assert_eq!(bodies.len(), 2);
     assert_eq!(bodies[0], bodies[1], "the same question");
 }
+on_each_wire!(a_busy_foreign_server_is_retried_after_its_retry_after);

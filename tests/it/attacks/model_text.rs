@@ -2,7 +2,8 @@
 //! covers its rendering in the real client.
 
 use super::{everything, held_echo, last_asked, operations, with_echo};
-use crate::support::{BadServer, Embedded, Reply, Said, Wire, call};
+use crate::support::wires::chat::WIRE as CHAT;
+use crate::support::{BadServer, Embedded, Reply, Said, call};
 use holdpoint::llm::{FinishReason, ModelEvent, ModelMessage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -19,13 +20,13 @@ const MARKUP: [&str; 6] = [
 
 #[tokio::test]
 async fn f2_half_a_character_is_never_streamed() {
-    let upstream = BadServer::start(Wire::Chat).await;
+    let upstream = BadServer::start(CHAT).await;
     let app = Embedded::with(|config| config.model = upstream.model(&json!({}))).await;
     // Two surrogate halves of one character in two deltas: in order, in the wrong order, and one half alone.
     for halves in [[r"\ud83d", r"\ude00"], [r"\ude00", r"\ud83d"], [r"\ud83d", "x"]] {
-        let stream = Said::on(Wire::Chat).words(&["before ", "FIRST", "SECOND"]).end().text();
+        let stream = Said::on(CHAT).words(&["before ", "FIRST", "SECOND"]).end().text();
         let stream = stream.replace("FIRST", halves[0]).replace("SECOND", halves[1]);
-        upstream.then(Reply::sends(Wire::Chat, [stream]));
+        upstream.then(Reply::sends(CHAT, [stream]));
         let thread = app.client.thread().await;
         let turn = app.client.say(&thread, "go").await;
         assert!(turn.text().starts_with("before "), "{}", turn.raw);

@@ -160,9 +160,9 @@ impl Closed {
 
 /// The `[model]` section for a server at this base URL, with these additional keys.
 fn model(base: &str, wire: Wire, more: &Value) -> Model {
-    let base_url = format!("{base}{}", wire.base_path());
+    let base_url = format!("{base}{}", wire.facts().base_path);
     let mut keys =
-        json!({ "provider": wire.provider(), "name": "m-1", "base_url": base_url, "api_key": KEY });
+        json!({ "provider": wire.facts().provider, "name": "m-1", "base_url": base_url, "api_key": KEY });
     let more = more.as_object().unwrap().clone();
     keys.as_object_mut().unwrap().extend(more);
     serde_json::from_value(keys).unwrap()

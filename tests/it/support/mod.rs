@@ -31,7 +31,7 @@ mod tools;
 pub(crate) mod ui;
 mod upstream;
 mod valid_history;
-mod wire;
+pub(crate) mod wires;
 
 pub(crate) use agents::{Clerk, add_agents};
 pub(crate) use aimock::Aimock;
@@ -58,7 +58,7 @@ pub(crate) use terminal::{Ended, Pty, holdpoint};
 pub(crate) use tools::{ChangedPay, Count, Ledger, Payment, Probe, SPOILT, Weigh, probes, stricter};
 pub(crate) use upstream::{Asked, Upstream};
 pub(crate) use valid_history::{By, Conversation, Entry, conversation, valid_question, valid_request};
-pub(crate) use wire::{Ending, Said, Wire};
+pub(crate) use wires::{Ending, Said, Wire};
 
 /// The answer for a call whose outcome is unknown.
 pub(crate) const UNKNOWN: &str = "The outcome is unknown: the tool may have run, wholly or in part. \

@@ -62,7 +62,7 @@ async fn invalid_arguments_are_refused_and_the_model_reads_why(wire: Wire) {
             assert_eq!(wire.told(&stage.upstream.last()).last().unwrap(), error, "{what}");
         } else {
             // On a wire where the arguments are a part of the event, broken arguments may break the event.
-            assert!(!wire.writes_arguments(), "{what}: {}", turn.raw);
+            assert!(!wire.facts().writes_arguments, "{what}: {}", turn.raw);
             stage.failed(&thread, &turn, "upstream_malformed", "").await;
             assert_eq!(stage.app.client.go_on(&thread).await.text(), "I see.", "{what}");
         }

@@ -56,7 +56,7 @@ const SSE: &[Framing] = &[
     }),
     ("a byte order mark", |wire, said| {
         // The mark precedes an event with text, so that a lost event is noticed.
-        let begins = if wire == Wire::Anthropic {
+        let begins = if wire.facts().needs_its_first_events {
             0
         } else {
             said.events.iter().position(|data| says_hello(data)).unwrap()
@@ -96,7 +96,7 @@ async fn every_framing_is_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
     let said = Said::on(wire).words(&["Hello, ", "wörld."]).end();
-    for (framing, bytes) in if wire.is_sse() { SSE } else { LINES } {
+    for (framing, bytes) in if wire.facts().is_sse { SSE } else { LINES } {
         let bytes = bytes(wire, &said);
         for pieces in [vec![bytes.as_bytes()], bytes.as_bytes().chunks(7).collect()] {
             stage.upstream.then(Reply::sends(wire, pieces));
@@ -125,20 +125,18 @@ async fn events_after_the_finish_reason_may_be_missing(wire: Wire) {
         }
     }
 }
-on_each_wire!(events_after_the_finish_reason_may_be_missing: Chat chat, Anthropic anthropic);
+on_each_wire!(side by side events_after_the_finish_reason_may_be_missing if continues_after_the_reason);
 
 async fn bytes_after_the_end_are_not_read(wire: Wire) {
     let stage = Stage::on(wire).await;
     let whole = Said::words_on(wire, "Hello.").text();
-    let more = Said::on(wire).words(&["More."]).event(wire.error(false, "no")).text();
+    let more = Said::on(wire).words(&["More."]).event(wire.error(false, "no").to_string()).text();
     stage.upstream.then(Reply::sends(wire, [whole, more]));
     let (_, turn) = stage.asks().await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0ed", "Hello."));
     stage.is(&turn, "completed").await;
 }
-on_each_wire!(
-    bytes_after_the_end_are_not_read: Chat chat, Responses responses, Anthropic anthropic, Ollama ollama
-);
+on_each_wire!(side by side bytes_after_the_end_are_not_read if marks_the_end);
 
 async fn a_server_need_not_close_the_connection_after_the_end(wire: Wire) {
     let stage = Stage::on(wire).await;

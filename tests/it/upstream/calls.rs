@@ -1,6 +1,7 @@
 //! Calls with invalid or duplicate ids, names and indexes, and answers that are cut off after them.
 
 use super::{Stage, on_each_wire};
+use crate::support::wires::chat::WIRE as CHAT;
 use crate::support::{Ending, Said, Wire};
 use serde_json::{Value, json};
 
@@ -47,7 +48,7 @@ async fn calls_are_distinguished_whatever_their_ids_are(wire: Wire) {
         let said = Said::on(wire).call(first, "pay", &[&pays("1")]).call(second, "pay", &[&pays("2")]).end();
         assert_two_calls_are_distinguished(&stage, &thread, what, &said).await;
     }
-    let field = if wire == Wire::Responses { "call_id" } else { "id" };
+    let field = wire.facts().id_field;
     for instead in ["", &format!(r#""{field}":null,"#)] {
         let mut said = Said::on(wire).call("", "pay", &[&pays("1")]).call("", "pay", &[&pays("2")]).end();
         for data in &mut said.events {
@@ -66,7 +67,7 @@ fn piece(piece: &Value) -> String {
 
 #[tokio::test]
 async fn deltas_without_an_index_find_their_call() {
-    let stage = Stage::on(Wire::Chat).await;
+    let stage = Stage::on(CHAT).await;
     let thread = stage.app.client.thread().await;
     let named = |id: Option<&str>| json!({ "id": id, "function": { "name": "pay", "arguments": "" } });
     let more =
@@ -92,7 +93,7 @@ async fn deltas_without_an_index_find_their_call() {
         ("all in the same place", placed.to_vec()),
     ];
     for (what, pieces) in rows {
-        let said = pieces.iter().fold(Said::on(Wire::Chat), |said, it| said.event(piece(it)));
+        let said = pieces.iter().fold(Said::on(CHAT), |said, it| said.event(piece(it)));
         assert_two_calls_are_distinguished(&stage, &thread, what, &said.ends(Ending::Calls)).await;
     }
     stage.next_turn_works(&thread).await;
@@ -200,9 +201,7 @@ async fn a_call_that_is_cut_off_is_not_held(wire: Wire) {
         }
     }
 }
-on_each_wire!(
-    a_call_that_is_cut_off_is_not_held: Chat chat, Responses responses, Anthropic anthropic
-);
+on_each_wire!(side by side a_call_that_is_cut_off_is_not_held if writes_arguments);
 
 async fn a_call_is_held_whatever_the_finish_reason(wire: Wire) {
     let stage = Stage::on(wire).await;

@@ -69,9 +69,7 @@ async fn cancelling_in_mid_arguments_holds_nothing(wire: Wire) {
     assert_eq!(wire.calls(&request), []);
     stage.nothing_ran();
 }
-on_each_wire!(
-    cancelling_in_mid_arguments_holds_nothing: Chat chat, Responses responses, Anthropic anthropic
-);
+on_each_wire!(side by side cancelling_in_mid_arguments_holds_nothing if writes_arguments);
 
 async fn cancelling_between_two_attempts_ends_the_retries(wire: Wire) {
     let stage = Stage::on(wire).await;

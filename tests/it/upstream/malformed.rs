@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 async fn an_error_in_mid_stream_ends_the_turn_and_keeps_its_text(wire: Wire) {
     let stage = Stage::on(wire).await;
     for overloaded in [true, false] {
-        let said = Said::on(wire).words(&["So far."]).event(wire.error(overloaded, KEY));
+        let said = Said::on(wire).words(&["So far."]).event(wire.error(overloaded, KEY).to_string());
         stage.upstream.says(&said);
         let (thread, turn) = stage.asks().await;
         stage.failed(&thread, &turn, "upstream_error", "So far.").await;
@@ -21,7 +21,8 @@ on_each_wire!(an_error_in_mid_stream_ends_the_turn_and_keeps_its_text);
 
 async fn an_error_after_a_call_discards_the_call(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let said = Said::on(wire).call("a", "pay", &[r#"{"note":"1"}"#]).event(wire.error(false, "no"));
+    let said =
+        Said::on(wire).call("a", "pay", &[r#"{"note":"1"}"#]).event(wire.error(false, "no").to_string());
     stage.upstream.says(&said);
     let (thread, turn) = stage.asks().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
@@ -36,7 +37,7 @@ async fn an_answer_that_breaks_off_in_mid_arguments_holds_nothing(wire: Wire) {
     let stage = Stage::on(wire).await;
     let whole = r#"{"note":"1"}"#;
     // Complete arguments do not count either, because the end of the call is missing.
-    let cut = if wire.writes_arguments() { &[r#"{"note":"#, whole][..] } else { &[whole] };
+    let cut = if wire.facts().writes_arguments { &[r#"{"note":"#, whole][..] } else { &[whole] };
     for arguments in cut {
         stage.upstream.says(&Said::on(wire).words(&["I pay."]).begin_call("a", "pay", &[arguments]));
         let (thread, turn) = stage.asks().await;
@@ -53,73 +54,10 @@ async fn an_answer_that_breaks_off_in_mid_arguments_holds_nothing(wire: Wire) {
 }
 on_each_wire!(an_answer_that_breaks_off_in_mid_arguments_holds_nothing);
 
-/// A chat event with these call deltas.
-fn pieces(calls: &Value) -> String {
-    json!({ "choices": [{ "index": 0, "delta": { "tool_calls": calls } }] }).to_string()
-}
-
-fn block(at: usize, what: &str, value: &Value) -> String {
-    let kind = if what == "delta" { "content_block_delta" } else { "content_block_start" };
-    let mut event = json!({ "type": kind, "index": at });
-    event[what] = value.clone();
-    event.to_string()
-}
-
-/// Answers without a valid reading.
-fn nonsense(wire: Wire) -> Vec<(&'static str, Said)> {
-    let on = || Said::on(wire);
-    let whole = r#"{"note":"1"}"#;
-    match wire {
-        Wire::Chat => {
-            let named = |name: &str| json!([{ "index": 0, "id": "a", "function": { "name": name, "arguments": "" } }]);
-            let written = json!([{ "index": 0, "function": { "arguments": whole } }]);
-            let elsewhere = json!([{ "index": 7, "function": { "arguments": whole } }]);
-            let calls = |pieces: &[&Value]| {
-                pieces.iter().fold(on(), |said, piece| said.event(super::malformed::pieces(piece)))
-            };
-            let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }] });
-            let finish = |said: Said| said.event(finish.to_string()).event("[DONE]");
-            vec![
-                ("one call with two names", finish(calls(&[&named("pay"), &named("look"), &written]))),
-                ("arguments before a name", finish(calls(&[&written, &named("pay")]))),
-                ("arguments for a call that never began", finish(calls(&[&named("pay"), &elsewhere]))),
-                ("a call without a name", finish(calls(&[&named(""), &written]))),
-                ("it ends for calls and makes none", finish(on())),
-            ]
-        }
-        Wire::Responses => {
-            let delta = json!({ "type": "response.function_call_arguments.delta", "item_id": "fc_9", "output_index": 9, "delta": whole });
-            vec![("arguments for a call that never began", on().event(delta.to_string()).end())]
-        }
-        Wire::Anthropic => {
-            let delta = json!({ "type": "input_json_delta", "partial_json": whole });
-            let text = json!({ "type": "text", "text": "" });
-            let in_text = on().event(block(0, "content_block", &text)).event(block(0, "delta", &delta));
-            let reason = json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" }, "usage": { "output_tokens": 5 } });
-            vec![
-                ("arguments for a call that never began", on().event(block(9, "delta", &delta)).end()),
-                ("arguments within words", in_text.end()),
-                (
-                    "it ends for calls and makes none",
-                    on().event(reason.to_string()).event(r#"{"type":"message_stop"}"#),
-                ),
-            ]
-        }
-        Wire::Gemini => {
-            let nameless = r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"args":{"note":"1"}}}]}}]}"#;
-            vec![("a call without a name", on().event(nameless).end())]
-        }
-        Wire::Ollama => {
-            let nameless = r#"{"message":{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":{"note":"1"}}}]},"done":false}"#;
-            vec![("a call without a name", on().event(nameless).end())]
-        }
-    }
-}
-
 async fn a_contradictory_answer_ends_the_turn_and_holds_nothing(wire: Wire) {
     let stage = Stage::on(wire).await;
     let thread = stage.app.client.thread().await;
-    for (what, said) in nonsense(wire) {
+    for (what, said) in wire.nonsense() {
         stage.upstream.says(&said);
         let turn = stage.asks_in(&thread).await;
         assert_eq!(turn.all('8'), [] as [&Value; 0], "{what}: {}", turn.raw);

@@ -16,37 +16,7 @@ use crate::support::{BadServer, Embedded, Said, Turn, Wire};
 use holdpoint::config::Config;
 use serde_json::{Value, json};
 
-/// Defines a test for each wire, or for the given wires. `side by side` defines one test that runs the wires
-/// concurrently, for tests that mostly wait.
-macro_rules! on_each_wire {
-    (side by side $test:ident: $($wire:ident),+) => {
-        mod $test {
-            #[tokio::test]
-            async fn side_by_side() {
-                use futures::FutureExt;
-                use $crate::support::Wire;
-                futures::future::join_all([$(super::$test(Wire::$wire).boxed_local()),+]).await;
-            }
-        }
-    };
-    (side by side $test:ident) => {
-        $crate::upstream::on_each_wire!(side by side $test: Chat, Responses, Anthropic, Gemini, Ollama);
-    };
-    ($test:ident) => {
-        $crate::upstream::on_each_wire!(
-            $test: Chat chat, Responses responses, Anthropic anthropic, Gemini gemini, Ollama ollama
-        );
-    };
-    ($test:ident: $($wire:ident $name:ident),+) => {
-        mod $test {
-            $(#[tokio::test]
-            async fn $name() {
-                super::$test($crate::support::Wire::$wire).await;
-            })+
-        }
-    };
-}
-pub(crate) use on_each_wire;
+pub(crate) use crate::support::wires::on_each_wire;
 
 /// A server and the model server that it asks.
 struct Stage {

@@ -1,6 +1,7 @@
 //! A failed model request is retried with backoff, as long as no part of its answer was shown.
 
 use super::{Stage, on_each_wire};
+use crate::support::wires::chat::WIRE as CHAT;
 use crate::support::{Act, Closed, Embedded, KEY, Leave, Leaver, Reply, Said, Stands, Wire, eventually};
 use serde_json::json;
 use std::time::Duration;
@@ -34,7 +35,8 @@ async fn a_server_with_a_temporary_failure_is_asked_again(wire: Wire) {
     let stage = Stage::on(wire).await;
     // The statuses after the first three take the same code path on every wire.
     let statuses = [429, 503, 529, 408, 425, 500, 502, 504];
-    for status in &statuses[..if wire == Wire::Chat { statuses.len() } else { 3 }] {
+    for status in &statuses[..if wire.facts().provider == CHAT.facts().provider { statuses.len() } else { 3 }]
+    {
         stage.upstream.then(Reply::refuses(*status, r#"{"error":{"message":"busy"}}"#));
         stage.is_answered_once(2).await;
     }
@@ -79,7 +81,7 @@ on_each_wire!(side by side retries_of_a_failing_server_are_limited);
 
 #[tokio::test]
 async fn zero_configured_retries_mean_no_retry() {
-    let stage = Stage::with(Wire::Chat, json!({ "retries": 0 })).await;
+    let stage = Stage::with(CHAT, json!({ "retries": 0 })).await;
     stage.upstream.then(Reply::refuses(503, "busy"));
     let (thread, turn) = stage.asks().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
@@ -97,7 +99,7 @@ async fn a_retry_waits_for_the_retry_after_of_the_server() {
         ("soon", SHORTEST_PAUSE),
         ("-1", SHORTEST_PAUSE),
     ] {
-        let stage = Stage::on(Wire::Chat).await;
+        let stage = Stage::on(CHAT).await;
         let busy = Reply::refuses(429, "busy").with("date", date).with("retry-after", retry_after);
         stage.upstream.then(busy);
         stage.is_answered_once(2).await;
@@ -109,7 +111,7 @@ async fn a_retry_waits_for_the_retry_after_of_the_server() {
 #[tokio::test]
 async fn a_long_retry_after_fails_the_turn_at_once() {
     let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-    let stage = Stage::on(Wire::Chat).await;
+    let stage = Stage::on(CHAT).await;
     for retry_after in
         ["61", "18446744073709551615", "Sun, 06 Nov 1994 08:50:38 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"]
     {
@@ -122,20 +124,18 @@ async fn a_long_retry_after_fails_the_turn_at_once() {
 
 async fn an_overload_reported_in_the_stream_is_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let overload = wire.frame(&wire.error(true, "overloaded"));
+    let overload = wire.frame(&wire.error(true, "overloaded").to_string());
     // An overload after an event without content is retried too.
     for before in [String::new(), Said::on(wire).text(), ": hello\n\n".to_owned()] {
         stage.upstream.then(Reply::sends(wire, [before + &overload]));
         stage.is_answered_once(2).await;
     }
 }
-on_each_wire!(
-    side by side an_overload_reported_in_the_stream_is_retried: Chat, Responses, Anthropic, Gemini
-);
+on_each_wire!(side by side an_overload_reported_in_the_stream_is_retried if reports_overload);
 
 async fn a_permanent_error_in_the_stream_is_not_retried(wire: Wire) {
     let stage = Stage::on(wire).await;
-    stage.upstream.then(Reply::sends(wire, [wire.frame(&wire.error(false, "too long"))]));
+    stage.upstream.then(Reply::sends(wire, [wire.frame(&wire.error(false, "too long").to_string())]));
     let (thread, turn) = stage.asks().await;
     stage.failed(&thread, &turn, "upstream_error", "").await;
     stage.next_turn_works(&thread).await;
@@ -144,7 +144,7 @@ on_each_wire!(a_permanent_error_in_the_stream_is_not_retried);
 
 async fn a_request_is_not_retried_after_part_of_its_answer_was_shown(wire: Wire) {
     let stage = Stage::on(wire).await;
-    let overload = wire.error(true, "overloaded");
+    let overload = wire.error(true, "overloaded").to_string();
     let thoughts = Said::on(wire).thinks(&["Hm."]);
     let call = Said::on(wire).begin_call("a", "pay", &[r#"{"note":"1"}"#]);
     for (said, words) in [(Said::on(wire).words(&["So"]), "So"), (thoughts, ""), (call, "")] {
@@ -161,13 +161,13 @@ on_each_wire!(a_request_is_not_retried_after_part_of_its_answer_was_shown);
 #[tokio::test]
 async fn a_server_that_comes_up_between_retries_is_used() {
     let closed = Closed::new();
-    let app = Embedded::with(|config| config.model = closed.model(Wire::Chat, &json!({}))).await;
+    let app = Embedded::with(|config| config.model = closed.model(CHAT, &json!({}))).await;
     let thread = app.client.thread().await;
     let path = format!("/qa/chat_streamed/{thread}");
     let mut client = Leaver::sends(&app.client, Leave::Fin, &path, &json!({ "content": "go" })).await;
     // The step has started, and with it the first attempt.
     client.hears("f:{").await;
-    let upstream = closed.opens(Wire::Chat);
+    let upstream = closed.opens(CHAT);
     upstream.words("Here.");
     client.hears("d:{").await;
     let answer = app.client.messages(&thread).await.pop().unwrap();
@@ -177,8 +177,7 @@ async fn a_server_that_comes_up_between_retries_is_used() {
 #[tokio::test]
 async fn a_server_that_stays_down_fails_the_turn() {
     let closed = Closed::new();
-    let app =
-        Embedded::with(|config| config.model = closed.model(Wire::Chat, &json!({ "retries": 1 }))).await;
+    let app = Embedded::with(|config| config.model = closed.model(CHAT, &json!({ "retries": 1 }))).await;
     let thread = app.client.thread().await;
     let turn = app.client.say(&thread, "go").await;
     assert_eq!(turn.codes(), "f3");
@@ -187,7 +186,7 @@ async fn a_server_that_stays_down_fails_the_turn() {
 
 #[tokio::test]
 async fn a_client_that_disconnects_between_two_attempts_ends_nothing() {
-    let stage = Stage::on(Wire::Chat).await;
+    let stage = Stage::on(CHAT).await;
     for how in [Leave::Fin, Leave::Rst] {
         stage.upstream.then(Reply::refuses(503, "{}").with("retry-after", "2")).words("Here.");
         let thread = stage.app.client.thread().await;

@@ -1,6 +1,9 @@
 //! Sources and files that a model adds to its text.
 
 use super::{Stage, on_each_wire};
+use crate::support::wires::WIRES;
+use crate::support::wires::chat::WIRE as CHAT;
+use crate::support::wires::gemini::WIRE as GEMINI;
 use crate::support::{Ending, Said, Wire};
 use serde_json::{Value, json};
 
@@ -40,28 +43,14 @@ async fn sources_of_an_answer_are_streamed_and_stored_and_not_sent_back(wire: Wi
     assert!(asked.contains("Blue sky.") && !asked.contains("example.com"), "{asked}");
     stage.next_turn_works(&thread).await;
 }
-on_each_wire!(
-    sources_of_an_answer_are_streamed_and_stored_and_not_sent_back:
-    Chat chat, Responses responses, Anthropic anthropic, Gemini gemini
-);
+on_each_wire!(side by side sources_of_an_answer_are_streamed_and_stored_and_not_sent_back if has_sources);
 
 #[tokio::test]
 async fn a_source_in_an_unexpected_form_breaks_nothing() {
-    for (wire, odd) in [
-        (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":null}}]}"#),
-        (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":["x",{"type":"file","file":{}}]}}]}"#),
-        (Wire::Chat, r#"{"choices":[{"index":0,"delta":{"annotations":[{"url_citation":{"url":5}}]}}]}"#),
-        (
-            Wire::Responses,
-            r#"{"type":"response.output_text.annotation.added","annotation":{"type":"file_citation","url":"https://example.com"}}"#,
-        ),
-        (Wire::Responses, r#"{"type":"response.output_text.annotation.added"}"#),
-        (
-            Wire::Gemini,
-            r#"{"candidates":[{"groundingMetadata":{"groundingChunks":{"web":{"uri":"https://example.com"}}}}]}"#,
-        ),
-        (Wire::Gemini, r#"{"candidates":[{"groundingMetadata":[]}]}"#),
-    ] {
+    let wires = WIRES.iter().flat_map(|wire| wire.facts().odd_sources.iter().map(|odd| (*wire, *odd)));
+    let rows: Vec<_> = wires.collect();
+    assert!(!rows.is_empty());
+    for (wire, odd) in rows {
         let stage = Stage::on(wire).await;
         stage.upstream.says(&Said::on(wire).words(&["Hello."]).event(odd).end());
         let (_, turn) = stage.asks().await;
@@ -72,23 +61,23 @@ async fn a_source_in_an_unexpected_form_breaks_nothing() {
 
 #[tokio::test]
 async fn sources_in_the_message_beside_the_last_delta_are_streamed() {
-    let stage = Stage::on(Wire::Chat).await;
+    let stage = Stage::on(CHAT).await;
     let page = json!({ "type": "url_citation", "url_citation": { "url": "https://example.com/" } });
     let message = json!({ "role": "assistant", "content": "Hello.", "annotations": [page] });
     let last = json!({ "choices": [{ "index": 0, "delta": {}, "message": message }] });
-    stage.upstream.says(&Said::on(Wire::Chat).words(&["Hello."]).event(last.to_string()).end());
+    stage.upstream.says(&Said::on(CHAT).words(&["Hello."]).event(last.to_string()).end());
     let (_, turn) = stage.asks().await;
     assert_eq!((turn.codes().as_str(), turn.text().as_str()), ("f0hed", "Hello."), "{}", turn.raw);
 }
 
 #[tokio::test]
 async fn a_file_from_the_model_is_streamed_and_stored_in_its_position() {
-    let stage = Stage::on(Wire::Gemini).await;
+    let stage = Stage::on(GEMINI).await;
     let drawn = |thought: bool| {
         let data = json!({ "mimeType": "image/png", "data": "iVBORw0=" });
         json!({ "inlineData": data, "thought": thought, "thoughtSignature": "s" }).to_string()
     };
-    let said = Said::on(Wire::Gemini).words(&["Look: "]).parts(&drawn(true)).parts(&drawn(false));
+    let said = Said::on(GEMINI).words(&["Look: "]).parts(&drawn(true)).parts(&drawn(false));
     stage.upstream.says(&said.words(&["A cat."]).end());
     let (thread, turn) = stage.asks().await;
     stage.is(&turn, "completed").await;
@@ -111,10 +100,10 @@ async fn a_file_from_the_model_is_streamed_and_stored_in_its_position() {
 
 #[tokio::test]
 async fn a_file_that_is_too_long_or_not_base64_fails_the_turn() {
-    let stage = Stage::on(Wire::Gemini).await;
+    let stage = Stage::on(GEMINI).await;
     for data in ["no Base64!".to_owned(), "AAAA".repeat(1 << 20)] {
         let file = json!({ "inlineData": { "mimeType": "image/png", "data": data } }).to_string();
-        stage.upstream.says(&Said::on(Wire::Gemini).words(&["Look: "]).parts(&file).ends(Ending::Stop));
+        stage.upstream.says(&Said::on(GEMINI).words(&["Look: "]).parts(&file).ends(Ending::Stop));
         let (thread, turn) = stage.asks().await;
         let why = turn.one('3').as_str().unwrap();
         assert!(why.starts_with("upstream_malformed: "), "{why}");

@@ -29,7 +29,7 @@ async fn a_model_that_stalls_times_out_and_its_text_is_kept(wire: Wire) {
     let stage = Stage::with(wire, json!({ "idle_timeout": PATIENCE })).await;
     let words = Said::on(wire).words(&["So far."]);
     let arguments = Said::on(wire).words(&["So far."]).begin_call("a", "pay", &[r#"{"note":"#]);
-    let rows = if wire.writes_arguments() { vec![words, arguments] } else { vec![words] };
+    let rows = if wire.facts().writes_arguments { vec![words, arguments] } else { vec![words] };
     for said in rows {
         let acts = vec![Act::Send(said.text().into_bytes()), Act::Hang];
         stage.upstream.then(Reply::streams(wire, acts));
@@ -49,7 +49,7 @@ async fn any_sign_of_life_extends_the_timeout(wire: Wire) {
     let stage = Stage::with(wire, json!({ "first_byte_timeout": PATIENCE, "idle_timeout": PATIENCE })).await;
     let said = Said::on(wire).words(&["Slowly, ", "but surely."]).end();
     let (begin, end) = said.split("but surely.");
-    let signs = Act::Every(SHORTER, TIMES, sign_of_life(wire));
+    let signs = Act::Every(SHORTER, TIMES, wire.facts().sign_of_life);
     let acts = [signs.clone(), Act::Send(begin), signs, Act::Send(end)];
     stage.upstream.then(Reply::streams(wire, acts.to_vec()));
     let (_, turn) = stage.asks().await;
@@ -71,7 +71,7 @@ on_each_wire!(side by side a_model_that_starts_late_is_not_treated_as_stalled);
 
 async fn signs_of_life_without_content_time_out(wire: Wire) {
     let stage = Stage::with(wire, json!({ "idle_timeout": "200ms" })).await;
-    let signs = Act::Every(Duration::from_millis(50), 10_000, sign_of_life(wire));
+    let signs = Act::Every(Duration::from_millis(50), 10_000, wire.facts().sign_of_life);
     for (said, kept) in [(Said::on(wire), ""), (Said::on(wire).words(&["So far."]), "So far.")] {
         stage.upstream.then(Reply::streams(wire, vec![Act::Send(said.text().into_bytes()), signs.clone()]));
         let (thread, turn) = stage.asks().await;
@@ -81,11 +81,3 @@ async fn signs_of_life_without_content_time_out(wire: Wire) {
     }
 }
 on_each_wire!(side by side signs_of_life_without_content_time_out);
-
-fn sign_of_life(wire: Wire) -> &'static str {
-    match wire {
-        Wire::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Chat | Wire::Responses | Wire::Gemini => ": still here\n\n",
-        Wire::Ollama => "\n",
-    }
-}

@@ -3,11 +3,11 @@
 //! A reader for each wire converts the conversation into one form and checks the rules of that provider. The
 //! rules of all providers are checked here.
 
-mod openai;
-mod others;
+pub(crate) mod faults;
 #[cfg(test)]
 mod tests;
 
+use super::wires::WIRES;
 use holdpoint::llm::{ModelCall, ModelMessage, ModelRequest};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -69,15 +69,9 @@ pub(crate) fn valid_request(path: &str, body: &Value) -> Result<(), String> {
 /// The conversation of a valid request.
 pub(crate) fn conversation(path: &str, body: &Value) -> Result<Conversation, String> {
     let path = path.split('?').next().unwrap_or_default();
-    let read = match path {
-        _ if path.ends_with("/chat/completions") => openai::chat,
-        _ if path.ends_with("/responses") => openai::responses,
-        _ if path.ends_with("/messages") => others::anthropic,
-        _ if path.ends_with(":streamGenerateContent") => others::gemini,
-        _ if path.ends_with("/api/chat") => openai::ollama,
-        _ => return Err(format!("{path} is the path of no wire")),
-    };
-    let conversation = read(body)?;
+    let wire = WIRES.iter().find(|wire| path.ends_with(wire.path_end()));
+    let wire = wire.ok_or(format!("{path} is the path of no wire"))?;
+    let conversation = wire.read(body)?;
     check(&conversation.said)?;
     let mut names = HashSet::new();
     match conversation.tools.iter().find(|name| !names.insert(*name)) {
@@ -157,7 +151,7 @@ fn answered(nth: usize, call: &Call, answer: Option<&Answer>) -> Result<(), Stri
 }
 
 /// Whether every provider accepts this name.
-fn is_plain(name: &str) -> bool {
+pub(crate) fn is_plain(name: &str) -> bool {
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(plain)
 }
@@ -165,12 +159,12 @@ fn is_plain(name: &str) -> bool {
 // Helpers shared by the readers.
 
 /// The entries of a required list.
-fn list<'a>(body: &'a Value, name: &str) -> Result<&'a [Value], String> {
+pub(crate) fn list<'a>(body: &'a Value, name: &str) -> Result<&'a [Value], String> {
     body[name].as_array().map(Vec::as_slice).ok_or(format!("{name} is no list: {}", body[name]))
 }
 
 /// A required text that is not empty.
-fn text(of: &Value, name: &str) -> Result<String, String> {
+pub(crate) fn text(of: &Value, name: &str) -> Result<String, String> {
     match of[name].as_str() {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
         _ => Err(format!("{name} says nothing in {of}")),
@@ -178,7 +172,7 @@ fn text(of: &Value, name: &str) -> Result<String, String> {
 }
 
 /// An optional id.
-fn id(of: &Value, name: &str) -> Result<Option<String>, String> {
+pub(crate) fn id(of: &Value, name: &str) -> Result<Option<String>, String> {
     match &of[name] {
         Value::Null => Ok(None),
         Value::String(id) => Ok(Some(id.clone())),
@@ -187,13 +181,13 @@ fn id(of: &Value, name: &str) -> Result<Option<String>, String> {
 }
 
 /// The arguments of a call, on wires that send them as text.
-fn arguments(of: &Value) -> Result<Value, String> {
+pub(crate) fn arguments(of: &Value) -> Result<Value, String> {
     let text = of["arguments"].as_str().ok_or(format!("arguments are no text in {of}"))?;
     serde_json::from_str(text).map_err(|_| format!("the arguments are no JSON: {text}"))
 }
 
 /// The entry for one message of the model.
-fn spoken(text: String, calls: Vec<Call>) -> Entry {
+pub(crate) fn spoken(text: String, calls: Vec<Call>) -> Entry {
     match calls.is_empty() {
         true => Entry::Words { by: By::Model, text },
         false => Entry::Calls { text, calls },
@@ -201,7 +195,7 @@ fn spoken(text: String, calls: Vec<Call>) -> Entry {
 }
 
 /// Adds an answer; consecutive answers form one entry.
-fn answer(said: &mut Vec<Entry>, answer: Answer) {
+pub(crate) fn answer(said: &mut Vec<Entry>, answer: Answer) {
     match said.last_mut() {
         Some(Entry::Answers(answers)) => answers.push(answer),
         _ => said.push(Entry::Answers(vec![answer])),
@@ -209,7 +203,7 @@ fn answer(said: &mut Vec<Entry>, answer: Answer) {
 }
 
 /// The names of the tools in a list.
-fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<String>, String> {
+pub(crate) fn tool_names(tools: &Value, name: impl Fn(&Value) -> &Value) -> Result<Vec<String>, String> {
     let tools = match tools {
         Value::Null => return Ok(Vec::new()),
         tools => tools.as_array().ok_or(format!("tools are no list: {tools}"))?,

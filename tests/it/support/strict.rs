@@ -2,9 +2,8 @@
 //! without the sealed content, byte for byte and in its place, and a request with content that another model
 //! sealed.
 
-mod scripts;
-
 use super::upstream::{Asked, Upstream, refuse};
+use super::wires::Wire;
 use super::{Conversation, Entry};
 use futures::FutureExt;
 use poem::{IntoResponse, Response};
@@ -21,34 +20,42 @@ pub(crate) const ANNOUNCED: &str = "I remove it.";
 /// The model's text after it knows the outcome, and from then on.
 pub(crate) const DONE: &str = "Done.";
 
-/// A wire, and a way to seal on it.
-pub(crate) struct StrictWire {
-    pub(crate) provider: &'static str,
+/// A kind of server, by its way to seal.
+pub(crate) struct StrictServer {
+    pub(crate) wire: Wire,
     /// The path of the base URL.
-    base: &'static str,
+    pub(crate) base: &'static str,
     /// Whether the reasoning is readable.
     pub(crate) thinks: bool,
-    answers: fn() -> [Script; 2],
+    pub(crate) answers: fn() -> [Script; 2],
 }
 
 /// An answer, and the form in which it has to come back.
-struct Script {
+pub(crate) struct Script {
     /// The events of the stream.
-    events: Vec<Value>,
+    pub(crate) events: Vec<Value>,
     /// The messages, items or contents; null marks a field that has to be absent.
-    back: Vec<Value>,
+    pub(crate) back: Vec<Value>,
 }
 
-pub(crate) use scripts::STRICT;
+/// An opaque, long seal, like real signatures.
+pub(crate) fn seal(which: &str) -> String {
+    format!("sealed/{which}+{}==", "Zm9yZ2V0IG1lIG5vdA".repeat(300))
+}
+
+/// Splits a text inside a word or an escape, because a text may be cut anywhere.
+pub(crate) fn halves(text: &str) -> [&str; 2] {
+    text.split_at(text.char_indices().nth(text.chars().count() / 2).unwrap().0).into()
+}
 
 /// A running server.
 pub(crate) struct Strict {
     upstream: Upstream,
-    wire: &'static StrictWire,
+    server: &'static StrictServer,
 }
 
 impl Strict {
-    pub(crate) async fn start(wire: &'static StrictWire) -> Self {
+    pub(crate) async fn start(server: &'static StrictServer) -> Self {
         // By model: its output so far, in the form in which it has to come back.
         let given: Arc<Mutex<HashMap<String, Vec<Value>>>> = Arc::default();
         let answer = move |asked: Asked| {
@@ -58,21 +65,21 @@ impl Strict {
                 Ok(()) => {
                     let Conversation { said, .. } = asked.conversation();
                     let told = said.iter().any(|entry| matches!(entry, Entry::Answers(_)));
-                    let [first, second] = (wire.answers)();
+                    let [first, second] = (server.answers)();
                     let script = if told { second } else { first };
                     given.extend(script.back);
-                    streamed(wire.provider, &script.events)
+                    streamed(server.wire, &script.events)
                 }
                 Err(wrong) => refuse(wrong),
             };
             std::future::ready(answer).boxed()
         };
-        Self { upstream: Upstream::start(answer).await, wire }
+        Self { upstream: Upstream::start(answer).await, server }
     }
 
     /// The `model.base_url` of this server.
     pub(crate) fn base_url(&self) -> String {
-        format!("{}{}", self.upstream.base, self.wire.base)
+        format!("{}{}", self.upstream.base, self.server.base)
     }
 
     /// The URL of this request at this server.
@@ -125,16 +132,8 @@ fn is_back(found: &Value, given: &Value) -> bool {
     }
 }
 
-fn streamed(provider: &str, events: &[Value]) -> Response {
-    let event = |event: &Value| match (provider, event["type"].as_str()) {
-        ("ollama", _) => format!("{event}\n"),
-        ("anthropic" | "openai-responses", Some(kind)) => format!("event: {kind}\ndata: {event}\n\n"),
-        _ => format!("data: {event}\n\n"),
-    };
-    let mut text: String = events.iter().map(event).collect();
-    if provider == "openai" {
-        text.push_str("data: [DONE]\n\n");
-    }
-    let kind = if provider == "ollama" { "application/x-ndjson" } else { "text/event-stream" };
-    text.with_content_type(kind).into_response()
+fn streamed(wire: Wire, events: &[Value]) -> Response {
+    let mut text: String = events.iter().map(|event| wire.frame(&event.to_string())).collect();
+    text.extend(wire.facts().last_data.map(|data| wire.frame(data)));
+    text.with_content_type(wire.content_type()).into_response()
 }
