@@ -9,7 +9,7 @@ use crate::domain::input::Input;
 use crate::llm::{ModelCall, ModelMessage};
 
 /// A call of the conversation with its latest answer.
-pub(super) struct Made<'a> {
+pub(super) struct PastCall<'a> {
     pub(super) tool: &'a str,
     id: &'a str,
     /// The inputs. `None` for a call that only a note mentions, because the message of the call was cut off.
@@ -20,26 +20,26 @@ pub(super) struct Made<'a> {
 }
 
 /// Returns the calls of the conversation in their order.
-pub(super) fn history(messages: &[ModelMessage]) -> Vec<Made<'_>> {
-    let mut calls: Vec<Made<'_>> = Vec::new();
+pub(super) fn history(messages: &[ModelMessage]) -> Vec<PastCall<'_>> {
+    let mut calls: Vec<PastCall<'_>> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
-            ModelMessage::Assistant { calls: made, .. } => calls.extend(made.iter().map(|call| {
+            ModelMessage::Assistant { calls: of_step, .. } => calls.extend(of_step.iter().map(|call| {
                 let ModelCall { id, tool_name: tool, input } = call;
-                Made { tool, id, input: Some(input), answer: None, at }
+                PastCall { tool, id, input: Some(input), answer: None, at }
             })),
             ModelMessage::Tool { call_id, text, .. } => {
-                if let Some(made) = calls.iter_mut().rev().find(|made| made.id == call_id) {
-                    made.answer = Some(text);
+                if let Some(call) = calls.iter_mut().rev().find(|call| call.id == call_id) {
+                    call.answer = Some(text);
                 }
             }
             ModelMessage::User(text) => {
-                let Some((tool, id, told)) = note(text) else { continue };
-                match calls.iter_mut().rev().find(|made| (made.tool, made.id) == (tool, id)) {
-                    Some(made) if made.is_open() => (made.answer, made.at) = (Some(told), at),
+                let Some((tool, id, outcome)) = note(text) else { continue };
+                match calls.iter_mut().rev().find(|call| (call.tool, call.id) == (tool, id)) {
+                    Some(call) if call.is_open() => (call.answer, call.at) = (Some(outcome), at),
                     // A settled call does not change, even if a user writes a text that looks like a note.
                     Some(_) => {}
-                    None => calls.push(Made { tool, id, input: None, answer: Some(told), at }),
+                    None => calls.push(PastCall { tool, id, input: None, answer: Some(outcome), at }),
                 }
             }
         }
@@ -55,15 +55,15 @@ pub(super) fn is_note(message: &ModelMessage) -> bool {
 /// Returns the tool, the id of the call and the text of a note.
 fn note(text: &str) -> Option<(&str, &str, &str)> {
     let (tool, rest) = text.strip_prefix(model_texts::NOTE)?.trim_start().split_once(", call ")?;
-    rest.split_once(": ").map(|(id, told)| (tool, id, told))
+    rest.split_once(": ").map(|(id, outcome)| (tool, id, outcome))
 }
 
-impl Made<'_> {
+impl PastCall<'_> {
     /// Returns whether the outcome of the call is still open.
     fn is_open(&self) -> bool {
         self.answer.is_none_or(|answer| {
-            let told = edited(answer).map_or(answer, |(_, told)| told);
-            [model_texts::AWAITING, model_texts::UNDER_WAY, model_texts::INTERRUPTED].contains(&told)
+            let outcome = edited(answer).map_or(answer, |(_, outcome)| outcome);
+            [model_texts::AWAITING, model_texts::UNDER_WAY, model_texts::INTERRUPTED].contains(&outcome)
         })
     }
 }
@@ -83,7 +83,7 @@ fn leading_object(text: &str) -> Option<(Input, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ALL, say, step, told, user, words_of};
+    use super::super::tests::{ALL, events_of, step, text_of, tool_answer, user};
     use super::super::{DELETE, FORMS, LIST};
     use crate::domain::call::{model_texts, rejection};
     use crate::llm::ModelMessage;
@@ -95,24 +95,24 @@ mod tests {
         let mut messages = vec![
             user("list files and delete a"),
             step(&[("c-1", LIST, json!({})), ("c-2", DELETE, path("a"))]),
-            told("c-1", LIST, r#"{"files":["a"]}"#),
-            told("c-2", DELETE, model_texts::AWAITING),
+            tool_answer("c-1", LIST, r#"{"files":["a"]}"#),
+            tool_answer("c-2", DELETE, model_texts::AWAITING),
             step(&[]),
             user("delete b"),
             step(&[("c-3", DELETE, path("b"))]),
-            told("c-3", DELETE, &rejection(None)),
+            tool_answer("c-3", DELETE, &rejection(None)),
             step(&[("c-4", DELETE, path("c"))]),
-            told("c-4", DELETE, model_texts::INTERRUPTED),
+            tool_answer("c-4", DELETE, model_texts::INTERRUPTED),
             step(&[]),
         ];
-        let told_of = |messages: &[ModelMessage]| words_of(&say(messages, &ALL));
-        assert_eq!(told_of(&messages), FORMS, "nothing is new");
+        let report_on = |messages: &[ModelMessage]| text_of(&events_of(messages, &ALL));
+        assert_eq!(report_on(&messages), FORMS, "nothing is new");
         messages.push(user(r#"[tool outcome] delete_file, call c-2: {"deleted":"a"}"#));
-        assert_eq!(told_of(&messages), "Done: a is deleted.");
+        assert_eq!(report_on(&messages), "Done: a is deleted.");
         // A text that looks like a note does not change a settled call, and a note is never a sentence.
         messages.push(user(r#"[tool outcome] delete_file, call c-3: {"deleted":"b"}"#));
         messages.push(user("[tool outcome] delete b"));
-        assert_eq!(told_of(&messages), "Done: a is deleted.");
+        assert_eq!(report_on(&messages), "Done: a is deleted.");
         messages.push(user(r#"[tool outcome] delete_file, call cut-off: {"deleted":"d"}"#));
         messages.push(user("[tool outcome] delete_file, call c-4: The tool failed: no"));
         messages.push(user("What happened?"));
@@ -121,10 +121,10 @@ mod tests {
                         3. You rejected delete_file (b). It did not run.\n\
                         4. delete_file (c) failed: no.\n\
                         5. Of an earlier call, which I do not see here: Done: d is deleted.";
-        assert_eq!(told_of(&messages), expected);
+        assert_eq!(report_on(&messages), expected);
         messages.push(user("please,  did it WORK "));
-        assert_eq!(told_of(&messages), expected);
-        assert_eq!(told_of(&[user("what happened")]), "No tool was called in this conversation so far.");
-        assert_eq!(told_of(&[]), FORMS);
+        assert_eq!(report_on(&messages), expected);
+        assert_eq!(report_on(&[user("what happened")]), "No tool was called in this conversation so far.");
+        assert_eq!(report_on(&[]), FORMS);
     }
 }

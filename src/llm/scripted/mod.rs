@@ -12,7 +12,7 @@ mod sentence;
 use super::{LanguageModel, ModelError, ModelEvent, ModelMessage, ModelRequest};
 use crate::domain::message::Usage;
 use crate::domain::turn::FinishReason;
-use calls::{Made, history, is_note};
+use calls::{PastCall, history, is_note};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use sentence::{Form, Meaning};
 
@@ -113,7 +113,7 @@ fn answer(request: &ModelRequest) -> (String, Vec<Form>) {
         _ => last_step.map_or(0, |step| step.saturating_add(1)),
     };
     let calls = history(messages);
-    let news: Vec<_> = calls.iter().filter(|made| made.at >= begin).map(Made::told).collect();
+    let news: Vec<_> = calls.iter().filter(|call| call.at >= begin).map(PastCall::report).collect();
     (if news.is_empty() { FORMS.to_owned() } else { news.join("\n\n") }, Vec::new())
 }
 
@@ -152,12 +152,12 @@ mod tests {
         ModelMessage::Assistant { text, calls, speaker: Speaker::Another }
     }
 
-    pub(super) fn told(id: &str, tool: &str, text: &str) -> ModelMessage {
+    pub(super) fn tool_answer(id: &str, tool: &str, text: &str) -> ModelMessage {
         let (call_id, tool_name, text) = (id.to_owned(), tool.to_owned(), text.to_owned());
         ModelMessage::Tool { call_id, tool_name, text }
     }
 
-    pub(super) fn say(messages: &[ModelMessage], tools: &[&str]) -> Vec<ModelEvent> {
+    pub(super) fn events_of(messages: &[ModelMessage], tools: &[&str]) -> Vec<ModelEvent> {
         let tools = tools.iter().map(|&name| {
             let (name, description) = (name.to_owned(), String::new());
             Arc::new(ToolDefinition { name, description, input_schema: json!({}) })
@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// Returns the text of an answer without calls.
-    pub(super) fn words_of(events: &[ModelEvent]) -> String {
+    pub(super) fn text_of(events: &[ModelEvent]) -> String {
         let (last, pieces) = events.split_last().unwrap();
         assert!(matches!(last, ModelEvent::Finished { reason: FinishReason::Stop, usage: Some(_), .. }));
         let text = |event: &ModelEvent| match event {
@@ -185,7 +185,7 @@ mod tests {
         let history = [
             user("list files"),
             step(&[("scripted-1", LIST, json!({}))]),
-            told("scripted-1", LIST, r#"{"files":[]}"#),
+            tool_answer("scripted-1", LIST, r#"{"files":[]}"#),
             step(&[]),
             user("list files and delete né.txt"),
         ];
@@ -196,14 +196,14 @@ mod tests {
             ModelEvent::CallFinished { index } => format!("{index} whole"),
             other => format!("{other:?}"),
         };
-        let said: Vec<_> = say(&history, &ALL).iter().map(brief).collect();
+        let briefs: Vec<_> = events_of(&history, &ALL).iter().map(brief).collect();
         let end = "Finished { reason: ToolCalls, \
                    usage: Some(Usage { input_tokens: 12, output_tokens: 10 }), provider_state: None }";
         let expected = "I |will |list |the |files |and |delete |né.txt.\
                         |0 scripted-2|0 {|0 }|0 whole\
                         |1 scripted-3|1 {\"path|1 \":\"né.|1 txt\"}|1 whole|";
-        assert_eq!(said.join("|"), format!("{expected}{end}"));
-        let without = words_of(&say(&history, &[LIST]));
+        assert_eq!(briefs.join("|"), format!("{expected}{end}"));
+        let without = text_of(&events_of(&history, &[LIST]));
         assert_eq!(without, "The tool delete_file is not available here, so I do nothing.");
     }
 }

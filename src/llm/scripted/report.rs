@@ -3,7 +3,7 @@
 //! A report claims only the facts in the answer. It reports success only for an output that the tool returns
 //! on success, and repeats an unknown answer literally.
 
-use super::calls::{Made, edited};
+use super::calls::{PastCall, edited};
 use super::{DELETE, LIST, READ, WRITE};
 use crate::domain::call::model_texts;
 use crate::domain::input::Input;
@@ -11,58 +11,58 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 /// Returns the outcomes of all calls of the conversation.
-pub(super) fn all(calls: &[Made<'_>]) -> String {
+pub(super) fn all(calls: &[PastCall<'_>]) -> String {
     if calls.is_empty() {
         return "No tool was called in this conversation so far.".to_owned();
     }
-    let lines = calls.iter().zip(1..).map(|(made, n): (_, usize)| format!("{n}. {}", made.told()));
+    let lines = calls.iter().zip(1..).map(|(call, n): (_, usize)| format!("{n}. {}", call.report()));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-impl Made<'_> {
+impl PastCall<'_> {
     /// Returns the outcome of the call in words. An unknown answer is repeated literally.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn report(&self) -> String {
         let Some(answer) = self.answer else {
             return format!("Nothing is known yet of {}.", label(self.tool, self.input));
         };
         let edit = edited(answer);
-        let (input, told) = edit.as_ref().map_or((self.input, answer), |(input, told)| (Some(input), told));
-        let edit = answer.strip_suffix(told).unwrap_or_default();
+        let (input, rest) = edit.as_ref().map_or((self.input, answer), |(input, rest)| (Some(input), rest));
+        let edit = answer.strip_suffix(rest).unwrap_or_default();
         let begin = if self.input.is_some() { "" } else { "Of an earlier call, which I do not see here: " };
-        format!("{begin}{edit}{}", outcome(self.tool, &label(self.tool, input), told))
+        format!("{begin}{edit}{}", outcome(self.tool, &label(self.tool, input), rest))
     }
 }
 
-fn outcome(tool: &str, label: &str, told: &str) -> String {
-    if let Some(reason) = told.strip_prefix(model_texts::REJECTED) {
+fn outcome(tool: &str, label: &str, text: &str) -> String {
+    if let Some(reason) = text.strip_prefix(model_texts::REJECTED) {
         return match reason.trim_start().strip_prefix(model_texts::REASON) {
             Some(reason) => format!("You rejected {label}: {}.", reason.trim_end_matches('.')),
             None => format!("You rejected {label}. It did not run."),
         };
     }
-    if let Some(why) = told.strip_prefix(model_texts::CANCELLED)
+    if let Some(why) = text.strip_prefix(model_texts::CANCELLED)
         && let Some(why) = why.trim_start().strip_prefix(model_texts::REASON)
     {
         return format!("{label} was cancelled: {}. It did not run.", why.trim_end_matches('.'));
     }
-    if let Some(reason) = told.strip_prefix(model_texts::FAILED) {
+    if let Some(reason) = text.strip_prefix(model_texts::FAILED) {
         return format!("{label} failed: {}.", reason.trim().trim_end_matches('.'));
     }
-    let how = match told {
+    let how = match text {
         model_texts::AWAITING => " waits for a person's approval. It has not run.",
         model_texts::DUPLICATE => " waits for a person's approval already, so it was not asked about again.",
         model_texts::UNDER_WAY => " is approved and under way. Its outcome is not known yet.",
         model_texts::EXPIRED => " was not approved in time. It did not run.",
         model_texts::CANCELLED => " was cancelled. It did not run.",
         model_texts::INTERRUPTED => " may have run: its outcome is unknown.",
-        told => return success(tool, told).unwrap_or_else(|| format!("{label}: {told}")),
+        _ => return success(tool, text).unwrap_or_else(|| format!("{label}: {text}")),
     };
     format!("{label}{how}")
 }
 
 /// Returns the complete output of a demo tool in words. Returns `None` for any other text.
-fn success(tool: &str, told: &str) -> Option<String> {
-    let output: Input = serde_json::from_str(told).ok()?;
+fn success(tool: &str, output: &str) -> Option<String> {
+    let output: Input = serde_json::from_str(output).ok()?;
     let text = |key| output.get(key).and_then(Value::as_str);
     Some(match tool {
         LIST => {
@@ -95,7 +95,7 @@ fn label(tool: &str, input: Option<&Input>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ALL, say, step, told, user, words_of};
+    use super::super::tests::{ALL, events_of, step, text_of, tool_answer, user};
     use super::*;
     use crate::domain::call::{Outcome, rejection, withdrawal};
     use serde_json::json;
@@ -119,14 +119,14 @@ mod tests {
     #[test]
     fn answers_are_reported_in_sentences() {
         let input = |path: &str| Input::from_iter([("path".to_owned(), json!(path))]);
-        let asked = input("old.txt");
-        let tell = |tool: &str, answer: &str| {
-            let call = step(&[("1", tool, json!(asked))]);
-            words_of(&say(&[user("go"), call, told("1", tool, answer)], &ALL))
+        let proposed = input("old.txt");
+        let report_on = |tool: &str, answer: &str| {
+            let call = step(&[("1", tool, json!(proposed))]);
+            text_of(&events_of(&[user("go"), call, tool_answer("1", tool, answer)], &ALL))
         };
         for line in ANSWERS.lines().map(str::trim_start).filter(|line| !line.is_empty()) {
             let [tool, answer, words] = *line.split(" -> ").collect::<Vec<_>>() else { panic!("{line}") };
-            assert_eq!(tell(tool, answer), words.replace("\\n", "\n"), "{line}");
+            assert_eq!(report_on(tool, answer), words.replace("\\n", "\n"), "{line}");
         }
         let failed = Outcome::Failed("no such file".to_owned());
         let ends: [(&str, &str); _] = [
@@ -140,20 +140,20 @@ mod tests {
             (model_texts::CANCELLED, "D was cancelled. It did not run."),
             (&withdrawal(Some("timeout")), "D was cancelled: timeout. It did not run."),
             (model_texts::INTERRUPTED, "D may have run: its outcome is unknown."),
-            (&failed.words(&asked, &asked, 1000), "D failed: no such file."),
+            (&failed.words(&proposed, &proposed, 1000), "D failed: no such file."),
             (&rejection(None), "You rejected D. It did not run."),
             (&rejection(Some("not today")), "You rejected D: not today."),
         ];
-        for (answer, told) in ends {
-            assert_eq!(tell(DELETE, answer), told.replace('D', "delete_file (old.txt)"));
+        for (answer, expected) in ends {
+            assert_eq!(report_on(DELETE, answer), expected.replace('D', "delete_file (old.txt)"));
         }
         // An input that reads like the text around it.
         let ran = input("} to { before approving. c");
         let done =
             Outcome::Succeeded(crate::domain::output::Output::new(json!({"deleted": "c"}), usize::MAX));
         for (outcome, end) in [(done, "Done: c is deleted."), (failed, "c) failed: no such file.")] {
-            let told = tell(DELETE, &outcome.words(&asked, &ran, 1000));
-            assert!(told.starts_with(model_texts::EDITED) && told.ends_with(end), "{told}");
+            let report = report_on(DELETE, &outcome.words(&proposed, &ran, 1000));
+            assert!(report.starts_with(model_texts::EDITED) && report.ends_with(end), "{report}");
         }
     }
 }

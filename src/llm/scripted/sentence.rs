@@ -89,10 +89,10 @@ impl<'a> Word<'a> {
             let quotation = mark.and_then(|mark| quotation(rest, mark));
             endless.extend(mark.filter(|_| quotation.is_none()));
             let end = quotation.or_else(|| rest.find(char::is_whitespace)).unwrap_or(rest.len());
-            let (text, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+            let (text, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
             let at = sentence.len().saturating_sub(rest.len());
             words.push(Self { at, text });
-            rest = behind.trim_start();
+            rest = after.trim_start();
         }
         words
     }
@@ -124,7 +124,7 @@ fn quotation_mark(text: &str) -> Option<char> {
 fn quotation(text: &str, mark: char) -> Option<usize> {
     let ends = text.match_indices(mark).skip(1);
     let mut ends = ends.map(|(at, mark)| at.saturating_add(mark.len()));
-    let ends_a_word = |behind: &str| behind.is_empty() || behind.starts_with(char::is_whitespace);
+    let ends_a_word = |after: &str| after.is_empty() || after.starts_with(char::is_whitespace);
     ends.find(|&end| text.get(end..).is_some_and(ends_a_word))
 }
 
@@ -143,7 +143,7 @@ fn lower(words: &[Word<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::FORMS;
-    use super::super::tests::{ALL, say, user, words_of};
+    use super::super::tests::{ALL, events_of, text_of, user};
     use crate::llm::ModelEvent;
 
     const UNDERSTOOD: &str = r#"
@@ -179,11 +179,11 @@ mod tests {
                 ModelEvent::CallArguments { delta, .. } => delta.clone(),
                 _ => String::new(),
             };
-            let meant: String = say(&[user(sentence)], &ALL).iter().map(piece).collect();
-            assert_eq!(meant.trim_start_matches(" & "), expected, "{sentence}");
+            let calls: String = events_of(&[user(sentence)], &ALL).iter().map(piece).collect();
+            assert_eq!(calls.trim_start_matches(" & "), expected, "{sentence}");
         }
         for sentence in NOT_UNDERSTOOD.split('|') {
-            assert_eq!(words_of(&say(&[user(sentence)], &ALL)), FORMS, "{sentence}");
+            assert_eq!(text_of(&events_of(&[user(sentence)], &ALL)), FORMS, "{sentence}");
         }
     }
 }
