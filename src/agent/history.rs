@@ -8,9 +8,10 @@
 //! begins a note must have no other source: in a user's own text, and in a tool's text within a note, it is
 //! marked as quoted.
 
-use crate::domain::call::{ToolCall, model_texts};
+use crate::domain::call::ToolCall;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Body, MessageStatus, Part, Step, StepStatus};
+use crate::domain::model_texts;
 use crate::llm::{ModelCall, ModelMessage, Speaker};
 use crate::store::{Seal, SealKind, Sent, Transcript};
 use std::collections::HashSet;

@@ -4,7 +4,8 @@
 
 use super::Chat;
 use crate::agent::Work;
-use crate::domain::call::{Outcome, model_texts};
+use crate::domain::call::Outcome;
+use crate::domain::model_texts;
 use crate::domain::run::{RunStatus, TurnErrorCode};
 use crate::store::{DelegatedCall, EndedChild, StoreError};
 use crate::tools::gate::Gate;

@@ -11,6 +11,7 @@ pub(crate) mod grant;
 pub(crate) mod id;
 pub(crate) mod input;
 pub(crate) mod message;
+pub(crate) mod model_texts;
 pub(crate) mod nesting;
 pub(crate) mod output;
 pub(crate) mod permit;

@@ -8,11 +8,12 @@ use super::transitions::{
 };
 use super::{NewDecision, Read, StoreError, Thread, Vote, Write, rows};
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash, model_texts, rejection, withdrawal};
+use crate::domain::call::{State, ToolCall, input_hash, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
+use crate::domain::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;

@@ -3,10 +3,11 @@
 use super::entity::{sent_answer, tool_call};
 use super::events::Subject;
 use super::{Read, StoreError, Thread, Write};
-use crate::domain::call::{Execution, ToolCall, model_texts};
+use crate::domain::call::{Execution, ToolCall};
 use crate::domain::decision::Choice;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
+use crate::domain::model_texts;
 use crate::domain::permit::Permit;
 use crate::faults::{self, Bug};
 use sea_orm::sea_query::{Expr, SimpleExpr};

@@ -5,12 +5,13 @@
 
 use super::entity::{decision, grant, message, run, step, tool_call};
 use super::{StoreError, Thread};
-use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall, model_texts};
+use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Decision, Remember, Surface, Verdict};
 use crate::domain::grant::Grant;
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use crate::domain::model_texts;
 use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
 use crate::domain::turn::FinishReason;
 use serde::de::DeserializeOwned;

@@ -8,10 +8,11 @@ use super::rules;
 use super::{IdempotencyKey, InputError, Permit, ToolRegistry, Verified};
 use crate::config::{Config, ExactNumbers, Limits, RememberIn, RememberInputs};
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Outcome, RiskLevel, input_hash, model_texts, unknown_schema_hash};
+use crate::domain::call::{Outcome, RiskLevel, input_hash, unknown_schema_hash};
 use crate::domain::grant::{Grant, Remembering};
 use crate::domain::id::GrantId;
 use crate::domain::input::Input;
+use crate::domain::model_texts;
 use crate::domain::output::Output;
 use crate::domain::policy::{
     Judgement, Loosened, Policy, PolicyRequest, Requirement, Ruling, SessionPolicy, Source,

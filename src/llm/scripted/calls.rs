@@ -4,8 +4,8 @@
 //! changes only open calls. So a user message that imitates a note cannot change the outcome of a settled
 //! call.
 
-use crate::domain::call::model_texts;
 use crate::domain::input::Input;
+use crate::domain::model_texts;
 use crate::llm::{ModelCall, ModelMessage};
 
 /// A call of the conversation with its latest answer.
@@ -85,7 +85,8 @@ fn leading_object(text: &str) -> Option<(Input, &str)> {
 mod tests {
     use super::super::tests::{ALL, events_of, step, text_of, tool_answer, user};
     use super::super::{DELETE, FORMS, LIST};
-    use crate::domain::call::{model_texts, rejection};
+    use crate::domain::call::rejection;
+    use crate::domain::model_texts;
     use crate::llm::ModelMessage;
     use serde_json::json;
 

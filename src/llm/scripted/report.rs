@@ -5,8 +5,8 @@
 
 use super::calls::{PastCall, edited};
 use super::{DELETE, LIST, READ, WRITE};
-use crate::domain::call::model_texts;
 use crate::domain::input::Input;
+use crate::domain::model_texts;
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -1,12 +1,13 @@
 //! A planned message as the server emits it, turn by turn, and in its final stored form.
 
 use super::plan::{self, Goes, Hold, Outcome, Piece, Plan, PlannedCall, PlannedStep, Verdict};
-use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall, model_texts, rejection};
+use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall, rejection};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{self, Decision, Surface};
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
 use crate::domain::input::Input;
 use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use crate::domain::model_texts;
 use crate::domain::nesting::Nesting;
 use crate::domain::replay::replay;
 use crate::domain::run::{TurnError, TurnErrorCode};
