@@ -3,20 +3,19 @@
 
 use crate::config::Config;
 pub use crate::domain::call::CALL_STATES;
-use crate::domain::call::{Outcome, State, ToolCall, established};
-use crate::domain::decision::Surface;
+use crate::domain::call::{Outcome, State, StateKind, ToolCall, established};
 use crate::domain::id::ThreadId;
 use crate::domain::output::{DEPTH_MAX, Output, is_too_deep};
 use crate::domain::visible::visible;
-use crate::store::{Erased, FencedThread, ListedCall, Store, StoreError};
-use serde_json::{Value, json};
+use crate::store::{Erased, FencedThread, ListedCall, ResolvedBy, Store, StoreError};
+use serde_json::Value;
 use std::time::Duration;
 
 /// Maximum length of an operator's name and of a reason, in characters.
 const TEXT_MAX: usize = 2000;
 
 /// The states that need a person: a decision about a pending call, or the outcome of an interrupted call.
-pub const WAITING_STATES: [&str; 2] = ["pending", "interrupted"];
+pub const WAITING_STATES: [&str; 2] = [StateKind::Pending.name(), StateKind::Interrupted.name()];
 
 /// An operator at a terminal, with access to the database of the servers.
 #[derive(Debug)]
@@ -121,7 +120,8 @@ impl Operator {
     /// # Errors
     /// Returns an error if the database fails.
     pub async fn calls(&self, states: &[&str], limit: u64) -> Result<(Vec<CallLine>, bool), OperatorError> {
-        let page = self.store.read().await?.calls_in(states, limit).await?;
+        let states: Vec<StateKind> = states.iter().filter_map(|name| StateKind::named(name)).collect();
+        let page = self.store.read().await?.calls_in(&states, limit).await?;
         Ok((page.items.into_iter().map(CallLine::of).collect(), page.has_more))
     }
 
@@ -155,11 +155,8 @@ impl Operator {
         let call = write.any_call(id).await?.ok_or_else(no_call)?;
         let State::Interrupted(_, execution, _) = &call.state else { return Err(not_interrupted(&call)) };
         let result = established(&outcome, &call, reason, self.config.limits.result_bytes);
-        let mut facts = json!({ "surface": Surface::Terminal.as_str(), "resolved_by": "operator" });
-        if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
-            facts.insert("reason".to_owned(), json!(reason));
-        }
-        if write.resolve(id, *execution, &outcome, &result, &actor, facts).await? {
+        let by = ResolvedBy::Operator { actor: &actor, reason };
+        if write.resolve(id, *execution, &outcome, &result, by).await? {
             return Ok(write.commit().await?);
         }
         Err(match write.any_call(id).await? {
@@ -265,7 +262,8 @@ impl Fencer {
 impl CallLine {
     fn of(call: ListedCall) -> Self {
         let ListedCall { id, tool, state, tenant_id, user_id, since } = call;
-        Self { tool_call_id: id, tool, state, tenant_id, user_id, since: since.to_rfc3339() }
+        let (state, since) = (state.name().to_owned(), since.to_rfc3339());
+        Self { tool_call_id: id, tool, state, tenant_id, user_id, since }
     }
 
     /// Returns the fields, in order, in a form that is safe for a terminal. Names from users and models may

@@ -3,7 +3,7 @@
 use super::execution::Executor;
 use super::step::ProposedCall;
 use super::turn::Agent;
-use crate::domain::call::Outcome;
+use crate::domain::call::{Outcome, StateKind};
 use crate::domain::permit::Permit;
 use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::turn::{HeldCallStatus, HoldProgress, TurnEvent};
@@ -37,7 +37,7 @@ impl Agent {
                 tool_call_id: call.id,
                 tool_name: call.name.clone(),
                 input_to_show: None,
-                label: "pending",
+                label: StateKind::Pending,
                 progress: HoldProgress::Pending,
             })
             .collect();

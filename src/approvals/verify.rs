@@ -1,12 +1,9 @@
 //! Verification: asks tools for the outcome of interrupted calls.
 
 use super::Approvals;
-use crate::domain::decision::Surface;
-use crate::domain::event::system;
 use crate::domain::id::ToolCallId;
-use crate::store::{Doubtful, StoreError};
+use crate::store::{Doubtful, ResolvedBy, StoreError};
 use parking_lot::Mutex;
-use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -86,10 +83,8 @@ impl Approvals {
             let write = self.store.urgent_write().await?;
             let Some(call) = write.any_call(tool_call_id).await? else { return Ok(false) };
             let result = self.gate().result_text(&outcome, &call.input, call.effective_input());
-            let surface = json!({ "surface": Surface::Sweeper.as_str() });
-            let execution = doubtful.execution;
-            let resolved =
-                write.resolve(tool_call_id, execution, &outcome, &result, system::SWEEPER, surface).await?;
+            let (execution, by) = (doubtful.execution, ResolvedBy::Tool);
+            let resolved = write.resolve(tool_call_id, execution, &outcome, &result, by).await?;
             write.commit().await?;
             Ok::<_, StoreError>(resolved)
         };

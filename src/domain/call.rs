@@ -70,19 +70,47 @@ pub(crate) struct ToolCall {
     pub(crate) unreadable: bool,
 }
 
-/// The names of all states.
-pub const CALL_STATES: [&str; 10] = [
-    "pending",
-    "approved",
-    "executing",
-    "succeeded",
-    "failed",
-    "interrupted",
-    "rejected",
-    "expired",
-    "cancelled",
-    "invalid",
-];
+macro_rules! state_kinds {
+    ($($kind:ident $name:literal,)+) => {
+        /// The states of a call, without the facts of each state.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum StateKind {
+            $(#[doc = concat!("See [`State::", stringify!($kind), "`].")] $kind,)+
+        }
+
+        impl StateKind {
+            const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// Returns the name of the state in the documentation, for people, logs and metrics.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+
+            /// Returns the state with this name.
+            pub(crate) fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().find(|kind| kind.name() == name).copied()
+            }
+        }
+
+        /// The names of all states.
+        pub const CALL_STATES: [&str; 10] = [$($name),+];
+    };
+}
+
+state_kinds! {
+    Pending "pending",
+    Approved "approved",
+    Executing "executing",
+    Succeeded "succeeded",
+    Failed "failed",
+    Interrupted "interrupted",
+    Rejected "rejected",
+    Expired "expired",
+    Cancelled "cancelled",
+    Invalid "invalid",
+}
 
 /// The state of a call, with the facts of that state. Each variant names what moves the call on.
 #[derive(Debug, Clone, PartialEq)]
@@ -277,32 +305,33 @@ impl ToolCall {
 }
 
 impl State {
-    /// Returns the name of the state on the wire and in the table.
-    pub(crate) const fn as_str(&self) -> &'static str {
+    /// Returns the state without its facts.
+    pub(crate) const fn kind(&self) -> StateKind {
         match self {
-            Self::Pending => "pending",
-            Self::Approved(_) => "approved",
-            Self::Executing(..) => "executing",
-            Self::Succeeded(..) => "succeeded",
-            Self::Failed(..) => "failed",
-            Self::Interrupted(..) => "interrupted",
-            Self::Rejected(_) => "rejected",
-            Self::Expired(_) => "expired",
-            Self::Cancelled(..) => "cancelled",
-            Self::Invalid(_) => "invalid",
+            Self::Pending => StateKind::Pending,
+            Self::Approved(_) => StateKind::Approved,
+            Self::Executing(..) => StateKind::Executing,
+            Self::Succeeded(..) => StateKind::Succeeded,
+            Self::Failed(..) => StateKind::Failed,
+            Self::Interrupted(..) => StateKind::Interrupted,
+            Self::Rejected(_) => StateKind::Rejected,
+            Self::Expired(_) => StateKind::Expired,
+            Self::Cancelled(..) => StateKind::Cancelled,
+            Self::Invalid(_) => StateKind::Invalid,
         }
     }
 
-    /// Returns the label for the `8:` line and the data parts. The states after an approval share one label.
-    pub(crate) const fn validation_label(&self) -> &'static str {
-        match self {
-            Self::Approved(_) | Self::Executing(..) | Self::Succeeded(..) | Self::Failed(..) => "approved",
-            Self::Pending
-            | Self::Interrupted(..)
-            | Self::Rejected(_)
-            | Self::Expired(_)
-            | Self::Cancelled(..)
-            | Self::Invalid(_) => self.as_str(),
+    /// Returns the name of the state in the documentation, for people and logs.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        self.kind().name()
+    }
+
+    /// Returns the label that a page shows for a held call. The states after an approval share the label
+    /// `approved`.
+    pub(crate) const fn label(&self) -> StateKind {
+        match self.kind() {
+            StateKind::Executing | StateKind::Succeeded | StateKind::Failed => StateKind::Approved,
+            other => other,
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the name of the verdict on the wire and in the table.
+    /// Returns the name of the verdict in the documentation, for people, logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -71,18 +71,7 @@ pub(crate) enum Surface {
 }
 
 impl Surface {
-    /// All surfaces.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Rest,
-        Self::Stream,
-        Self::Websocket,
-        Self::Terminal,
-        Self::Handler,
-        Self::Policy,
-        Self::Sweeper,
-    ];
-
-    /// Returns the name of the surface on the wire and in the table.
+    /// Returns the name of the surface in the documentation, for people, logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rest => "rest",
@@ -104,7 +93,7 @@ pub enum Remember {
 }
 
 impl Remember {
-    /// Returns the name of the scope on the wire and in the table.
+    /// Returns the name of the scope in the documentation, for people, logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",

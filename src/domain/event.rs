@@ -13,12 +13,10 @@ macro_rules! event_types {
         }
 
         impl EventType {
-            /// All event types.
-            pub(crate) const ALL: &[Self] = &[$(Self::$name),+];
             /// The names of all event types.
             pub(crate) const WORDS: &[&str] = &[$($word),+];
 
-            /// Returns the name of the type on the wire and in the table.
+            /// Returns the name of the type in the documentation, for people, logs and metrics.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)+

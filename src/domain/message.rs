@@ -76,10 +76,7 @@ pub(crate) enum MessageStatus {
 }
 
 impl MessageStatus {
-    /// All statuses.
-    pub(crate) const ALL: [Self; 4] = [Self::Complete, Self::Streaming, Self::Interrupted, Self::Superseded];
-
-    /// Returns the name of the status on the wire and in the table.
+    /// Returns the name of the status in the documentation, for people, logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",

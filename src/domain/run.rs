@@ -55,11 +55,7 @@ pub(crate) enum RunStatus {
 }
 
 impl RunStatus {
-    /// All statuses.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Cancelled];
-
-    /// Returns the name of the status on the wire and in the table.
+    /// Returns the name of the status in the documentation, for people, logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -156,18 +152,7 @@ pub(crate) enum TurnErrorCode {
 }
 
 impl TurnErrorCode {
-    /// All codes.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::UpstreamTimeout,
-        Self::UpstreamError,
-        Self::UpstreamMalformed,
-        Self::Interrupted,
-        Self::StepLimit,
-        Self::ThreadFull,
-        Self::Internal,
-    ];
-
-    /// Returns the name of the code on the wire and in the table.
+    /// Returns the name of the code in the documentation, for people, logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UpstreamTimeout => "upstream_timeout",

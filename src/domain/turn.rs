@@ -1,11 +1,11 @@
 //! The events of a turn, in order. Encoders turn them into bytes.
 
-use super::call::{State, ToolCall};
+use super::call::{State, StateKind, ToolCall};
 use super::id::ToolCallId;
 use super::input::Input;
 use super::message::{File, Source, Step, StepStatus, Usage};
 use super::run::TurnError;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// One event of a turn. Text that is read from its place of storage is borrowed.
@@ -202,8 +202,8 @@ pub(crate) struct HeldCallStatus {
     /// The inputs, if a page has to show them again: an approver edited them, or the call is still pending.
     /// The page may have recorded a decision for a pending call by itself.
     pub(crate) input_to_show: Option<Input>,
-    /// The label in annotations and data parts.
-    pub(crate) label: &'static str,
+    /// The label of the call: its state, and `approved` for the states after an approval.
+    pub(crate) label: StateKind,
     /// The progress of the call.
     pub(crate) progress: HoldProgress,
 }
@@ -240,7 +240,7 @@ impl HeldCallStatus {
                 State::Pending => Some(call.input.clone()),
                 _ => call.edited_input().cloned(),
             },
-            label: call.state.validation_label(),
+            label: call.state.label(),
             progress,
         }
     }
@@ -281,14 +281,6 @@ impl RenderedResult {
         };
         text().map(|text| Self::Refused(refusal, text))
     }
-
-    /// Returns the value for a tool result of AI SDK 4.
-    pub(crate) fn into_result(self) -> Value {
-        match self {
-            Self::Output(output) => output,
-            Self::Error(text) | Self::Refused(_, text) => json!({ "error": text }),
-        }
-    }
 }
 
 /// The reason why a model call, or a turn, ended.
@@ -306,22 +298,4 @@ pub enum FinishReason {
     Error,
     /// Any other reason.
     Other,
-}
-
-impl FinishReason {
-    /// All reasons.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Stop, Self::Length, Self::ContentFilter, Self::ToolCalls, Self::Error, Self::Other];
-
-    /// Returns the name of the reason on the wire and in the table.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ContentFilter => "content-filter",
-            Self::ToolCalls => "tool-calls",
-            Self::Error => "error",
-            Self::Other => "other",
-        }
-    }
 }

@@ -9,7 +9,7 @@ use super::page::{Paged, page_size};
 use super::payload::Tag;
 use crate::approvals::{Approvals, DecisionStatus};
 use crate::domain::Principal;
-use crate::domain::call::CALL_STATES;
+use crate::domain::call::{CALL_STATES, StateKind};
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::store::{CallScope, Listing, Read, VisibleCall};
 use poem_openapi::param::{Path, Query};
@@ -175,10 +175,10 @@ impl Inbox {
 
 impl Asked {
     fn listing(&self, place: CallScope, api: &Api) -> Result<Listing<'_>, ApiError> {
-        let state = self.state.as_deref().unwrap_or("pending");
-        if !CALL_STATES.contains(&state) {
-            return Err(ApiError::bad_request(format!("state: expected one of {}", CALL_STATES.join(", "))));
-        }
+        let state = self.state.as_deref().map_or(Some(StateKind::Pending), StateKind::named);
+        let state = state.ok_or_else(|| {
+            ApiError::bad_request(format!("state: expected one of {}", CALL_STATES.join(", ")))
+        })?;
         let tool = self.tool_name.as_deref();
         if tool.is_some_and(|name| name.contains('\0')) {
             return Err(ApiError::bad_request("tool_name: expected the name of a tool"));

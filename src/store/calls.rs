@@ -6,13 +6,15 @@ use super::threads::threads_of;
 use super::transitions::{
     Approved, Becomes, CallState, Cancelled, Expired, Interrupted, Move, Pending, Rejected,
 };
-use super::{NewDecision, Read, StoreError, Thread, Vote, Write, rows};
+use super::words::Word;
+use super::{NewDecision, Read, StoreError, Thread, Vote, Write, rows, words};
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall, input_hash, rejection, withdrawal};
+use crate::domain::call::{State, StateKind, ToolCall, input_hash, rejection, withdrawal};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{Choice, Decision, Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, RunId, ToolCallId};
+use crate::domain::message::StepStatus;
 use crate::domain::model_texts;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -128,7 +130,7 @@ impl Read {
     pub(crate) async fn pausing_calls(&self, message: MessageId) -> Result<Vec<ToolCall>, StoreError> {
         let last = step::Entity::find()
             .filter(step::Column::MessageId.eq(message.to_string()))
-            .filter(step::Column::Status.eq("complete"))
+            .filter(step::Column::Status.eq(StepStatus::Complete))
             .order_by_desc(step::Column::N)
             .one(&self.tx)
             .await?;
@@ -143,7 +145,7 @@ impl Read {
             .select_only()
             .column(tool_call::Column::ToolCallId)
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .into_tuple()
             .all(&self.tx)
             .await?;
@@ -153,7 +155,7 @@ impl Read {
     /// Returns the number of all pending calls, and when the call that expires first was created.
     pub(crate) async fn all_pending(&self) -> Result<(u64, Option<Timestamp>), StoreError> {
         // The index of pending calls serves both queries.
-        let pending = || tool_call::Entity::find().filter(tool_call::Column::State.eq("pending"));
+        let pending = || tool_call::Entity::find().filter(tool_call::Column::State.eq(StateKind::Pending));
         let count = pending().count(&self.tx).await?;
         let first = pending().select_only().column(tool_call::Column::CreatedAt);
         let first = first.order_by_asc(tool_call::Column::ExpiresAt).into_tuple().one(&self.tx).await?;
@@ -239,9 +241,9 @@ impl Write {
         actor: &str,
     ) -> Result<Vec<ToolCallId>, StoreError> {
         self.lock_thread(thread).await?;
-        let pending = tool_call::Column::State.eq("pending");
-        let approved = tool_call::Column::State.eq("approved");
-        let executing = tool_call::Column::State.eq("executing");
+        let pending = tool_call::Column::State.eq(StateKind::Pending);
+        let approved = tool_call::Column::State.eq(StateKind::Approved);
+        let executing = tool_call::Column::State.eq(StateKind::Executing);
         let of = |run: RunId| tool_call::Column::RunId.eq(run.to_string());
         let which_calls = match which {
             Which::Pending => pending,
@@ -319,7 +321,7 @@ impl Write {
         let asked = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.id.to_string()))
-            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
             .exec(&self.tx)
             .await?;
         Ok(asked.rows_affected == 1)
@@ -335,7 +337,7 @@ impl Write {
         actor: &str,
     ) -> Result<bool, StoreError> {
         self.lock_thread(thread).await?;
-        let data = json!({ "tool_name": call.name, "state": moved.to });
+        let data = json!({ "tool_name": call.name, "state": moved.to.word() });
         if !self.apply(thread, call.id, moved).await? {
             return Ok(false);
         }
@@ -373,11 +375,11 @@ impl Write {
         let mut data = json!({
             "tool_name": call.name,
             "input_hash": decision.input_hash,
-            "decision": decision.verdict.as_str(),
+            "decision": decision.verdict.word(),
             "edited": decision.edited,
-            "surface": decision.surface.as_str(),
+            "surface": decision.surface.word(),
         });
-        let source = decision.source.as_ref().map(|source| ("source", json!(source.to_string())));
+        let source = decision.source.as_ref().map(|source| ("source", json!(words::source(source))));
         let grant = decision.grant.map(|grant| ("grant_id", json!(grant)));
         let all = decision.voted_before.iter().chain([&decision.by]);
         let all = (!decision.voted_before.is_empty()).then(|| ("approved_by", all.cloned().collect()));

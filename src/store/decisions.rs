@@ -3,7 +3,8 @@
 use super::Read;
 use super::entity::decision;
 use super::rows;
-use super::{StoreError, Write};
+use super::words::Word;
+use super::{StoreError, Write, words};
 use crate::domain::decision::{Choice, Decision, Remember, Surface, Verdict};
 use crate::domain::event::system;
 use crate::domain::id::{GrantId, ToolCallId};
@@ -107,14 +108,14 @@ impl Write {
             decision_id: Set(self.clock.uuid().to_string()),
             tool_call_id: Set(id.to_string()),
             actor: Set(new.by.clone()),
-            verdict: Set(new.verdict.as_str().to_owned()),
+            verdict: Set(new.verdict.word().to_owned()),
             is_final: Set(new.is_final),
             edited: Set(new.edited),
             input_hash: Set(new.input_hash.clone()),
             reason: Set(new.reason.clone()),
-            remember: Set(new.grant.map(|_| Remember::Session.as_str().to_owned())),
-            surface: Set(new.surface.as_str().to_owned()),
-            source: Set(new.source.as_ref().map(Source::to_string)),
+            remember: Set(new.grant.map(|_| Remember::Session.word().to_owned())),
+            surface: Set(new.surface.word().to_owned()),
+            source: Set(new.source.as_ref().map(words::source)),
             at: Set(self.now.as_micros()),
         };
         decision::Entity::insert(row).exec_without_returning(&self.tx).await?;

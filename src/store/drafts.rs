@@ -3,7 +3,8 @@
 use super::entity::{run, step};
 use super::{Lease, StoreError, Write};
 use crate::domain::id::{MessageId, RunId};
-use crate::domain::message::Part;
+use crate::domain::message::{Part, StepStatus};
+use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
@@ -35,14 +36,14 @@ impl Write {
             .column(run::Column::RunId)
             .from(run::Entity)
             .and_where(run::Column::RunId.eq(open.run_id.to_string()))
-            .and_where(run::Column::Status.eq("running"))
+            .and_where(run::Column::Status.eq(RunStatus::Running))
             .and_where(run::Column::Owner.eq(&open.holder))
             .to_owned();
         step::Entity::update_many()
             .col_expr(step::Column::Parts, Expr::value(json!(parts).to_string()))
             .filter(step::Column::MessageId.eq(open.message_id.to_string()))
             .filter(step::Column::N.eq(open.n))
-            .filter(step::Column::Status.eq("streaming"))
+            .filter(step::Column::Status.eq(StepStatus::Streaming))
             .filter(Expr::exists(held))
             .exec(&self.tx)
             .await?;

@@ -5,6 +5,7 @@ use super::entity::{event, run, thread, tool_call};
 use super::inbox::{held, visible_calls};
 use super::reached::{CallIds, Reached};
 use super::threads::{of_tenant, threads_where};
+use super::words::Word;
 use super::{Page, PageSize, Read, StoreError, Thread, Visibility, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::ToolCall;
@@ -63,7 +64,7 @@ impl Write {
         let row = event::ActiveModel {
             event_id: Set(self.clock.uuid().to_string()),
             seq: NotSet,
-            event_type: Set(event_type.as_str().to_owned()),
+            event_type: Set(event_type.word().to_owned()),
             at: Set(self.now.as_micros()),
             actor: Set(actor.to_owned()),
             tenant_id: Set(subject.thread.tenant_id.clone()),
@@ -352,7 +353,7 @@ fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> 
             table = TABLE, seq, thread_id, tool_call_id, column, %error, "{}", rows::UNREADABLE
         );
     };
-    let known = EventType::ALL.iter().find(|known| known.as_str() == row.event_type);
+    let known = EventType::of_word(&row.event_type);
     if known.is_none() {
         unreadable("type", &rows::inconsistent(TABLE, format_args!("{:?} is not a type", row.event_type)));
     }
@@ -362,7 +363,7 @@ fn event(row: event::Model, calls: &HashMap<String, ToolCall>) -> Option<Event> 
     });
     Some(Event {
         seq: row.seq?,
-        event_type: known.copied().ok_or(row.event_type),
+        event_type: known.ok_or(row.event_type),
         at: Timestamp::from_micros(row.at),
         actor: row.actor,
         session_id: row.session_id,

@@ -3,11 +3,15 @@
 use super::entity::{message, run, tool_call};
 use super::events::{OfCall, Subject};
 use super::transitions::{Approved, Becomes, Executing, Failed, Interrupted, Move, Succeeded};
+use super::words::Word;
 use super::{Read, Renewed, StoreError, Thread, Write, rows};
-use crate::domain::call::{Execution, Outcome, ToolCall};
+use crate::domain::call::{Execution, Outcome, StateKind, ToolCall};
+use crate::domain::decision::Surface;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{ExecId, ToolCallId};
+use crate::domain::message::MessageStatus;
 use crate::domain::permit::Permit;
+use crate::domain::run::RunStatus;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
@@ -34,6 +38,20 @@ pub(crate) enum Again {
     Harmless,
     /// A second run is not harmless.
     Never,
+}
+
+/// The way in which the outcome of an interrupted call was found out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ResolvedBy<'a> {
+    /// An operator established the outcome.
+    Operator {
+        /// The operator.
+        actor: &'a str,
+        /// The operator's reason.
+        reason: Option<&'a str>,
+    },
+    /// The tool reported the outcome when the server asked.
+    Tool,
 }
 
 /// The result of a reap of a call whose execution went away.
@@ -138,7 +156,7 @@ impl Write {
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
             .filter(tool_call::Column::ExecId.eq(execution.id.to_string()))
-            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
             .filter(tool_call::Column::ChildRunId.is_null())
             .exec(&self.tx)
             .await?;
@@ -183,22 +201,22 @@ impl Write {
         Ok(false)
     }
 
-    /// Settles an interrupted call after its outcome was found out, with these facts for the event. Returns
-    /// false if the call is no longer interrupted.
+    /// Settles an interrupted call after its outcome was found out. Returns false if the call is no longer
+    /// interrupted.
     pub(crate) async fn resolve(
         &self,
         call: ToolCallId,
         execution: Execution,
         outcome: &Outcome,
         result: &str,
-        actor: &str,
-        facts: Value,
+        by: ResolvedBy<'_>,
     ) -> Result<bool, StoreError> {
         let Some(row) = self.row(call).await? else { return Ok(false) };
         let Some(Settling { moved, event }) = self.known::<Interrupted>(outcome, result) else {
             return Ok(false);
         };
         let moved = moved.only(tool_call::Column::ExecId.eq(execution.id.to_string()));
+        let (actor, facts) = by.recorded();
         self.move_row(&row, moved, event, actor, facts).await
     }
 
@@ -239,9 +257,10 @@ impl Write {
         thread: &Thread,
         row: &tool_call::Model,
     ) -> Result<bool, StoreError> {
-        let stopped = run::Column::Status.eq("cancelled").or(run::Column::CancelRequestedAt.is_not_null());
+        let stopped =
+            run::Column::Status.eq(RunStatus::Cancelled).or(run::Column::CancelRequestedAt.is_not_null());
         let stopped = run::Entity::find_by_id(row.run_id.clone()).filter(stopped).count(&self.tx).await?;
-        let cut_off = message::Column::Status.eq("superseded");
+        let cut_off = message::Column::Status.eq(MessageStatus::Superseded);
         let cut_off =
             message::Entity::find_by_id(row.message_id.clone()).filter(cut_off).count(&self.tx).await?;
         Ok(stopped + cut_off == 0 && !self.is_deleted(thread).await?)
@@ -303,7 +322,7 @@ impl Write {
         let (id, run_id) = (rows::id("tool_calls", &row.tool_call_id)?, rows::id("tool_calls", &row.run_id)?);
         if let Some(facts) = facts.as_object_mut() {
             facts.insert("tool_name".to_owned(), json!(row.name));
-            facts.insert("state".to_owned(), json!(moved.to));
+            facts.insert("state".to_owned(), json!(moved.to.word()));
         }
         self.lock_thread(&thread).await?;
         if !self.apply(&thread, id, moved).await? {
@@ -314,6 +333,22 @@ impl Write {
         self.event(event, actor, &subject, facts).await?;
         self.complete_if_passed(&thread, run_id).await?;
         Ok(true)
+    }
+}
+
+impl<'a> ResolvedBy<'a> {
+    /// Returns the actor and the facts of the event.
+    fn recorded(self) -> (&'a str, Value) {
+        match self {
+            Self::Operator { actor, reason } => {
+                let mut facts = json!({ "surface": Surface::Terminal.word(), "resolved_by": "operator" });
+                if let (Some(reason), Some(facts)) = (reason, facts.as_object_mut()) {
+                    facts.insert("reason".to_owned(), json!(reason));
+                }
+                (actor, facts)
+            }
+            Self::Tool => (system::SWEEPER, json!({ "surface": Surface::Sweeper.word() })),
+        }
     }
 }
 

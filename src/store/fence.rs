@@ -6,15 +6,19 @@ use super::entity::{run, tool_call};
 use super::resumable_runs::PAUSED;
 use super::transitions::{Approved, Cancelled, Interrupted, Pending};
 use super::{Read, StoreError, Thread, Write, rows};
-use crate::domain::call::{ToolCall, input_hash};
+use crate::domain::call::{State, StateKind, ToolCall, input_hash};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::EventType;
 use crate::domain::id::ThreadId;
 use crate::domain::model_texts;
+use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QuerySelect};
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
+
+/// The states of open calls.
+const OPEN: [StateKind; 3] = [StateKind::Pending, StateKind::Approved, StateKind::Executing];
 
 /// The numbers of fenced items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,14 +50,14 @@ impl Read {
             .select_only()
             .column(tool_call::Column::ThreadId)
             .distinct()
-            .filter(tool_call::Column::State.is_in(["pending", "approved", "executing"]))
+            .filter(tool_call::Column::State.is_in(OPEN))
             .into_tuple()
             .all(&self.tx)
             .await?;
         let runs: Vec<String> = run::Entity::find()
             .select_only()
             .column(run::Column::ThreadId)
-            .filter(run::Column::Status.eq("running").or(Expr::cust(PAUSED)))
+            .filter(run::Column::Status.eq(RunStatus::Running).or(Expr::cust(PAUSED)))
             .into_tuple()
             .all(&self.tx)
             .await?;
@@ -66,12 +70,12 @@ impl Write {
     pub(crate) async fn leases_held(&self) -> Result<u64, StoreError> {
         let now = self.now.as_micros();
         let turns = run::Entity::find()
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq(RunStatus::Running))
             .filter(run::Column::LeaseUntil.gte(now))
             .count(&self.tx)
             .await?;
         let calls = tool_call::Entity::find()
-            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
             .filter(tool_call::Column::LeaseUntil.gte(now))
             .count(&self.tx)
             .await?;
@@ -84,7 +88,7 @@ impl Write {
         self.lock_thread(&thread).await?;
         let open = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(id.to_string()))
-            .filter(tool_call::Column::State.is_in(["pending", "approved", "executing"]))
+            .filter(tool_call::Column::State.is_in(OPEN))
             .all(&self.tx)
             .await?;
         let mut fenced = FencedThread::default();
@@ -92,9 +96,11 @@ impl Write {
         // is false here.
         for row in open {
             let call = rows::call(row.clone(), None)?;
-            match row.state.as_str() {
-                "pending" => fenced.pending += u64::from(self.fence_pending(&thread, &call, actor).await?),
-                "approved" => {
+            match &call.state {
+                State::Pending => {
+                    fenced.pending += u64::from(self.fence_pending(&thread, &call, actor).await?)
+                }
+                State::Approved(_) => {
                     let cancelled = self.ended::<Approved, Cancelled>(model_texts::FENCED.to_owned());
                     if self.closed(&thread, &call, cancelled, EventType::ToolCancelled, actor).await? {
                         fenced.approved += 1;

@@ -5,7 +5,7 @@
 
 use super::entity::{grant, thread, tool_call};
 use super::{Page, Read, StoreError, Thread, Write, rows};
-use crate::domain::call::ToolCall;
+use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::grant::Grant;
 use crate::domain::id::{GrantId, ThreadId, ToolCallId};
 use sea_orm::sea_query::{Expr, Query, SimpleExpr};
@@ -115,7 +115,7 @@ impl Read {
             .select_only()
             .column(tool_call::Column::ToolCallId)
             .filter(tool_call::Column::ThreadId.in_subquery(threads))
-            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .filter(tool_call::Column::Name.eq(tool_name))
             .filter(tool_call::Column::SchemaHash.eq(schema_hash))
             .order_by_asc(tool_call::Column::ToolCallId)

@@ -4,7 +4,7 @@ use super::entity::{thread, tool_call};
 use super::threads::of_tenant;
 use super::{Page, PageSize, Read, StoreError, Thread, rows};
 use crate::domain::Principal;
-use crate::domain::call::ToolCall;
+use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::quorum::ApprovalVote;
 use sea_orm::{
@@ -39,7 +39,7 @@ pub(crate) struct Listing<'a> {
     /// Where the calls are.
     pub(crate) scope: CallScope,
     /// The state of the calls.
-    pub(crate) state: &'a str,
+    pub(crate) state: StateKind,
     /// The tool of the calls, or `None` for all tools.
     pub(crate) tool: Option<&'a str>,
     /// Only calls before this one.

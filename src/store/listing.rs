@@ -1,16 +1,20 @@
 //! Calls as an operator lists them: of all users, without inputs and results.
 
 use super::entity::{thread, tool_call};
-use super::{Page, Read, StoreError};
+use super::words::word;
+use super::{Page, Read, StoreError, rows};
+use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
+
+const TABLE: &str = "tool_calls";
 
 /// A call in a list.
 #[derive(Debug)]
 pub(crate) struct ListedCall {
     pub(crate) id: String,
     pub(crate) tool: String,
-    pub(crate) state: String,
+    pub(crate) state: StateKind,
     pub(crate) tenant_id: String,
     pub(crate) user_id: String,
     /// When the call reached its state.
@@ -32,7 +36,11 @@ struct Row {
 
 impl Read {
     /// Returns the newest calls in these states, of all users.
-    pub(crate) async fn calls_in(&self, states: &[&str], size: u64) -> Result<Page<ListedCall>, StoreError> {
+    pub(crate) async fn calls_in(
+        &self,
+        states: &[StateKind],
+        size: u64,
+    ) -> Result<Page<ListedCall>, StoreError> {
         let of_threads = tool_call::Entity::belongs_to(thread::Entity)
             .from(tool_call::Column::ThreadId)
             .to(thread::Column::ThreadId)
@@ -57,20 +65,24 @@ impl Read {
             .all(&self.tx)
             .await?;
         let page = Page::of(found, size);
-        let items = page.items.into_iter().map(listed).collect();
+        let listed = |row: Row| rows::listed(TABLE, &row.tool_call_id.clone(), ListedCall::of(row));
+        let items = page.items.into_iter().filter_map(listed).collect();
         Ok(Page { items, has_more: page.has_more })
     }
 }
 
-fn listed(row: Row) -> ListedCall {
-    let started_at = row.started_at.filter(|_| row.state == "executing");
-    let since = row.finished_at.or(started_at).or(row.decided_at).unwrap_or(row.created_at);
-    ListedCall {
-        id: row.tool_call_id,
-        tool: row.name,
-        state: row.state,
-        tenant_id: row.tenant_id,
-        user_id: row.user_id,
-        since: Timestamp::from_micros(since),
+impl ListedCall {
+    fn of(row: Row) -> Result<Self, StoreError> {
+        let state = word(TABLE, &row.state)?;
+        let started_at = row.started_at.filter(|_| state == StateKind::Executing);
+        let since = row.finished_at.or(started_at).or(row.decided_at).unwrap_or(row.created_at);
+        Ok(Self {
+            id: row.tool_call_id,
+            tool: row.name,
+            state,
+            tenant_id: row.tenant_id,
+            user_id: row.user_id,
+            since: Timestamp::from_micros(since),
+        })
     }
 }

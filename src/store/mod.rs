@@ -40,13 +40,14 @@ mod transcript;
 mod transitions;
 mod turn_progress;
 mod turns;
+mod words;
 
 pub(crate) use calls::{CancelOutcome, Which};
 use decisions::NewDecision;
 pub(crate) use decisions::Vote;
 pub(crate) use drafts::OpenStep;
 pub(crate) use events::{EventFilter, EventReader, EventsRead, Range};
-pub(crate) use executions::{Again, Claimed};
+pub(crate) use executions::{Again, Claimed, ResolvedBy};
 pub(crate) use fence::FencedThread;
 pub(crate) use grants::{Granted, NewGrant};
 pub(crate) use inbox::{CallScope, Listing, Visibility, VisibleCall};
@@ -62,9 +63,10 @@ pub(crate) use steps::{NewCall, StepOpening, StepResult};
 pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
 pub(crate) use threads::{Extent, NewThread, Page, Thread};
-pub(crate) use transcript::{Seal, SealKind, Sent, Transcript};
+pub(crate) use transcript::{Seal, Sent, Transcript};
 pub(crate) use turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub(crate) use turns::{Lease, TurnEnd};
+pub(crate) use words::SealKind;
 
 use crate::domain::clock::{Clock, Timestamp};
 #[cfg(feature = "torture")]

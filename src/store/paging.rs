@@ -3,7 +3,7 @@
 
 use super::entity::{event, message, tool_call};
 use super::{Page, Read, StoreError, Thread};
-use crate::domain::message::Message;
+use crate::domain::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
@@ -89,7 +89,7 @@ impl Read {
             .select_only()
             .column_as(Expr::cust(MESSAGE_BYTES), "bytes")
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(message::Column::Status.ne("superseded"));
+            .filter(message::Column::Status.ne(MessageStatus::Superseded));
         if let Some(before) = before {
             query = query.filter(message::Column::Ordinal.lt(before));
         }

@@ -4,6 +4,8 @@
 use super::entity::{message, run, sent_answer, step, thread, tool_call};
 use super::{StoreError, Write, rows};
 use crate::domain::id::ThreadId;
+use crate::domain::message::MessageStatus;
+use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
 use std::time::Duration;
@@ -88,7 +90,7 @@ impl Write {
 
     async fn erase_messages(&self, id: ThreadId) -> Result<u64, StoreError> {
         let of_thread = message::Column::ThreadId.eq(id.to_string());
-        let ended = of_thread.and(message::Column::Status.ne("streaming"));
+        let ended = of_thread.and(message::Column::Status.ne(MessageStatus::Streaming));
         let batch =
             batch::<message::Entity>(message::Column::MessageId, message::Column::ErasedAt, ended.clone());
         let erased = self
@@ -161,7 +163,7 @@ impl Write {
             .filter(tool_call::Column::FinishedAt.is_null());
         let runs = run::Entity::find()
             .filter(run::Column::ThreadId.eq(id.to_string()))
-            .filter(run::Column::Status.eq("running"));
+            .filter(run::Column::Status.eq(RunStatus::Running));
         let steps = step::Entity::find()
             .filter(step::Column::MessageId.in_subquery(messages_of(id)))
             .filter(step::Column::FinishedAt.is_null());

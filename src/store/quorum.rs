@@ -2,7 +2,7 @@
 
 use super::entity::{decision, tool_call};
 use super::{NewDecision, Read, StoreError, Thread, Vote, Write};
-use crate::domain::call::ToolCall;
+use crate::domain::call::{StateKind, ToolCall};
 use crate::domain::decision::{Choice, Verdict};
 use crate::domain::quorum::{ApprovalVote, Quorum};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder};
@@ -36,7 +36,7 @@ impl Read {
         }
         let found = decision::Entity::find()
             .filter(decision::Column::ToolCallId.is_in(calls))
-            .filter(decision::Column::Verdict.eq(Verdict::Approve.as_str()))
+            .filter(decision::Column::Verdict.eq(Verdict::Approve))
             .order_by_asc(decision::Column::At)
             .order_by_asc(decision::Column::DecisionId)
             .all(&self.tx)
@@ -64,7 +64,7 @@ impl Write {
         // Until this transaction ends, no other transaction counts, decides or cancels.
         self.lock_thread(thread).await?;
         let waits = tool_call::Entity::find_by_id(call.id.to_string())
-            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .filter(tool_call::Column::ExpiresAt.gt(self.now.as_micros()));
         if waits.count(&self.tx).await? == 0 {
             return Ok(Counted::Closed);

@@ -1,6 +1,8 @@
 //! The states that calls reach in a transaction. They are counted and logged after the commit, when they are
 //! durable.
 
+use super::words::Word;
+use crate::domain::call::StateKind;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::metrics::Metrics;
@@ -10,7 +12,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Reached {
     tool: String,
-    state: &'static str,
+    state: StateKind,
     line: &'static str,
     actor: String,
     call: CallIds,
@@ -35,32 +37,35 @@ impl Reached {
     /// Counts the state, and writes a line of the log: ids, tool and actor, never arguments.
     pub(super) fn report(&self, metrics: &Metrics) {
         let Self { tool, state, line, actor, call: CallIds { tool_call_id, run_id, thread_id } } = self;
+        let state = state.name();
         metrics.call_reached(tool, state);
         tracing::info!(%tool_call_id, %run_id, %thread_id, tool, state, actor, "{line}");
     }
 }
 
 /// Returns the state that a call reaches by an event, and the line of the log.
-fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<(&'static str, &'static str)> {
+fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<(StateKind, &'static str)> {
     const HELD: &str = "a call is held";
     const DECIDED: &str = "a call is decided";
     const STARTED: &str = "a call has started";
     const ENDED: &str = "a call has ended";
     Some(match event {
-        EventType::ToolRequiresApproval => ("pending", HELD),
-        EventType::ToolApproved => ("approved", DECIDED),
-        EventType::ToolRejected | EventType::ToolBlocked => ("rejected", DECIDED),
-        EventType::ToolExpired => ("expired", DECIDED),
-        EventType::ToolCancelled => ("cancelled", DECIDED),
-        EventType::ToolStarted => ("executing", STARTED),
-        EventType::ToolSucceeded => ("succeeded", ENDED),
-        EventType::ToolFailed if actor == system::INVALID => ("invalid", ENDED),
-        EventType::ToolFailed => ("failed", ENDED),
+        EventType::ToolRequiresApproval => (StateKind::Pending, HELD),
+        EventType::ToolApproved => (StateKind::Approved, DECIDED),
+        EventType::ToolRejected | EventType::ToolBlocked => (StateKind::Rejected, DECIDED),
+        EventType::ToolExpired => (StateKind::Expired, DECIDED),
+        EventType::ToolCancelled => (StateKind::Cancelled, DECIDED),
+        EventType::ToolStarted => (StateKind::Executing, STARTED),
+        EventType::ToolSucceeded => (StateKind::Succeeded, ENDED),
+        EventType::ToolFailed if actor == system::INVALID => (StateKind::Invalid, ENDED),
+        EventType::ToolFailed => (StateKind::Failed, ENDED),
         // An idempotent call, which the next claim starts again.
-        EventType::ToolInterrupted if data.get("state").is_some_and(|it| it == "approved") => {
-            ("approved", "a call was cut off and will start again")
+        EventType::ToolInterrupted
+            if data.get("state").is_some_and(|it| it == StateKind::Approved.word()) =>
+        {
+            (StateKind::Approved, "a call was cut off and will start again")
         }
-        EventType::ToolInterrupted => ("interrupted", ENDED),
+        EventType::ToolInterrupted => (StateKind::Interrupted, ENDED),
         EventType::ToolCalled
         | EventType::RunStarted
         | EventType::RunWaiting

@@ -4,16 +4,16 @@
 //! row with an error, and continues.
 
 use super::entity::{decision, grant, message, run, step, tool_call};
+use super::words::{Role, word};
 use super::{StoreError, Thread};
-use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall};
+use crate::domain::call::{Approval, End, Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
-use crate::domain::decision::{Decision, Remember, Surface, Verdict};
+use crate::domain::decision::Decision;
 use crate::domain::grant::Grant;
 use crate::domain::input::Input;
-use crate::domain::message::{Body, Message, MessageStatus, Part, Step, StepStatus, Usage};
+use crate::domain::message::{Body, Message, Part, Step, Usage};
 use crate::domain::model_texts;
-use crate::domain::run::{Run, RunOptions, RunStatus, TurnError, TurnErrorCode};
-use crate::domain::turn::FinishReason;
+use crate::domain::run::{Run, RunOptions, TurnError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::str::FromStr;
@@ -44,11 +44,6 @@ fn needed<T>(table: &'static str, column: &'static str, value: Option<T>) -> Res
     value.ok_or_else(|| inconsistent(table, format_args!("{column} is missing")))
 }
 
-fn word<T: Copy>(table: &'static str, words: &[(&str, T)], text: &str) -> Result<T, StoreError> {
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    found.ok_or_else(|| inconsistent(table, format_args!("{text:?} is not a known word")))
-}
-
 impl Thread {
     pub(super) fn of(row: super::entity::thread::Model) -> Result<Self, StoreError> {
         Ok(Self {
@@ -67,10 +62,9 @@ impl Thread {
 
 pub(super) fn message(row: message::Model, steps: Vec<Step>) -> Result<Message, StoreError> {
     const TABLE: &str = "messages";
-    let body = match row.role.as_str() {
-        "user" => Body::User(needed(TABLE, "content", row.content)?),
-        "assistant" => Body::Assistant(steps),
-        other => return Err(inconsistent(TABLE, format_args!("{other:?} is not a role"))),
+    let body = match word(TABLE, &row.role)? {
+        Role::User => Body::User(needed(TABLE, "content", row.content)?),
+        Role::Assistant => Body::Assistant(steps),
     };
     Ok(Message {
         id: id(TABLE, &row.message_id)?,
@@ -79,18 +73,13 @@ pub(super) fn message(row: message::Model, steps: Vec<Step>) -> Result<Message, 
         run_id: id(TABLE, &row.run_id)?,
         ordinal: row.ordinal,
         body,
-        status: word(TABLE, &MessageStatus::ALL.map(|status| (status.as_str(), status)), &row.status)?,
+        status: word(TABLE, &row.status)?,
         created_at: Timestamp::from_micros(row.created_at),
     })
 }
 
 pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, StoreError> {
     const TABLE: &str = "message_steps";
-    let statuses = [
-        ("streaming", StepStatus::Streaming),
-        ("complete", StepStatus::Complete),
-        ("interrupted", StepStatus::Interrupted),
-    ];
     let usage = match (row.input_tokens, row.output_tokens) {
         (Some(input), Some(output)) => {
             Some(Usage { input_tokens: input.unsigned_abs(), output_tokens: output.unsigned_abs() })
@@ -113,7 +102,7 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     });
     Ok(Step {
         n: row.n,
-        status: word(TABLE, &statuses, &row.status)?,
+        status: word(TABLE, &row.status)?,
         parts,
         calls,
         usage,
@@ -123,23 +112,17 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
     })
 }
 
-pub(super) fn finish_reason(text: &str) -> Result<FinishReason, StoreError> {
-    word("message_steps", &FinishReason::ALL.map(|reason| (reason.as_str(), reason)), text)
-}
-
 pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
     const TABLE: &str = "runs";
-    let statuses = RunStatus::ALL.map(|status| (status.as_str(), status));
-    let codes = TurnErrorCode::ALL.map(|code| (code.as_str(), code));
     let error = match (row.error_code, row.error_message) {
-        (Some(code), Some(message)) => Some(TurnError { code: word(TABLE, &codes, &code)?, message }),
+        (Some(code), Some(message)) => Some(TurnError { code: word(TABLE, &code)?, message }),
         _ => None,
     };
     Ok(Run {
         id: id(TABLE, &row.run_id)?,
         thread_id: id(TABLE, &row.thread_id)?,
         assistant_message_id: id(TABLE, &row.assistant_message_id)?,
-        status: word(TABLE, &statuses, &row.status)?,
+        status: word(TABLE, &row.status)?,
         error,
         options: RunOptions {
             model: row.model,
@@ -154,17 +137,16 @@ pub(super) fn run(row: run::Model) -> Result<Run, StoreError> {
 
 pub(super) fn decision(row: decision::Model) -> Result<Decision, StoreError> {
     const TABLE: &str = "decisions";
-    let verdicts = [Verdict::Approve, Verdict::Reject, Verdict::Expire, Verdict::Cancel];
     Ok(Decision {
-        verdict: word(TABLE, &verdicts.map(|verdict| (verdict.as_str(), verdict)), &row.verdict)?,
+        verdict: word(TABLE, &row.verdict)?,
         by: row.actor,
         at: Timestamp::from_micros(row.at),
         edited: row.edited,
         reason: row.reason,
         input_hash: row.input_hash,
         source: row.source,
-        remember: row.remember.map(|it| word(TABLE, &[("session", Remember::Session)], &it)).transpose()?,
-        surface: word(TABLE, &Surface::ALL.map(|surface| (surface.as_str(), surface)), &row.surface)?,
+        remember: row.remember.map(|it| word(TABLE, &it)).transpose()?,
+        surface: word(TABLE, &row.surface)?,
     })
 }
 
@@ -185,7 +167,6 @@ pub(super) fn grant(row: grant::Model) -> Result<Grant, StoreError> {
 
 pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<ToolCall, StoreError> {
     const TABLE: &str = "tool_calls";
-    let risks = [RiskLevel::Low, RiskLevel::Medium, RiskLevel::High];
     let tool_call_id = id(TABLE, &row.tool_call_id)?;
     let mut unreadable = false;
     let mut inputs = |column, text: &str| -> Input {
@@ -195,9 +176,10 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
             Input::new()
         })
     };
+    let kind = word(TABLE, &row.state)?;
     // The arguments of an invalid call may be any text, and such a call gets no permit.
-    let input = match row.state.as_str() {
-        "invalid" => serde_json::from_str(&row.arguments).unwrap_or_default(),
+    let input = match kind {
+        StateKind::Invalid => serde_json::from_str(&row.arguments).unwrap_or_default(),
         _ => inputs("arguments", &row.arguments),
     };
     let edited = row.validated_inputs.as_deref().map(|edited| inputs("validated_inputs", edited));
@@ -212,14 +194,14 @@ pub(super) fn call(row: tool_call::Model, decision: Option<Decision>) -> Result<
         input,
         schema_hash: row.schema_hash.clone(),
         held: row.held,
-        risk: word(TABLE, &risks.map(|risk| (risk.as_str(), risk)), &row.risk_level)?,
+        risk: word(TABLE, &row.risk_level)?,
         reason: row.reason.clone(),
         decision,
         created_at: Timestamp::from_micros(row.created_at),
         expires_at: row.expires_at.map(Timestamp::from_micros),
         child_run_id: row.child_run_id.as_deref().map(|child| id(TABLE, child)).transpose()?,
         unreadable,
-        state: state(row, Approval { inputs: edited })?,
+        state: state(row, kind, Approval { inputs: edited })?,
     })
 }
 
@@ -228,7 +210,7 @@ fn log_unreadable(row: &tool_call::Model, column: &str, error: &StoreError) {
     tracing::error!(table = "tool_calls", tool_call_id, thread_id, run_id, column, %error, "{UNREADABLE}");
 }
 
-fn state(row: tool_call::Model, approval: Approval) -> Result<State, StoreError> {
+fn state(row: tool_call::Model, kind: StateKind, approval: Approval) -> Result<State, StoreError> {
     const TABLE: &str = "tool_calls";
     let output = row.output.as_deref().map(|output| {
         json(TABLE, output).unwrap_or_else(|error| {
@@ -248,26 +230,25 @@ fn state(row: tool_call::Model, approval: Approval) -> Result<State, StoreError>
         _ => None,
     };
     let (result, exec_id) = ("result", "exec_id");
-    Ok(match row.state.as_str() {
-        "pending" => State::Pending,
-        "approved" => State::Approved(approval),
-        "executing" => State::Executing(approval, needed(TABLE, exec_id, execution)?),
-        "succeeded" => State::Succeeded(
+    Ok(match kind {
+        StateKind::Pending => State::Pending,
+        StateKind::Approved => State::Approved(approval),
+        StateKind::Executing => State::Executing(approval, needed(TABLE, exec_id, execution)?),
+        StateKind::Succeeded => State::Succeeded(
             approval,
             needed(TABLE, exec_id, execution)?,
             needed(TABLE, "output", output)?,
             needed(TABLE, result, end)?,
         ),
-        "failed" => State::Failed(approval, execution, needed(TABLE, result, end)?),
-        "interrupted" => {
+        StateKind::Failed => State::Failed(approval, execution, needed(TABLE, result, end)?),
+        StateKind::Interrupted => {
             State::Interrupted(approval, needed(TABLE, exec_id, execution)?, needed(TABLE, result, end)?)
         }
-        "rejected" => State::Rejected(needed(TABLE, result, end)?),
-        "expired" => State::Expired(needed(TABLE, result, end)?),
-        "cancelled" => {
+        StateKind::Rejected => State::Rejected(needed(TABLE, result, end)?),
+        StateKind::Expired => State::Expired(needed(TABLE, result, end)?),
+        StateKind::Cancelled => {
             State::Cancelled((row.validated == Some(true)).then_some(approval), needed(TABLE, result, end)?)
         }
-        "invalid" => State::Invalid(needed(TABLE, result, end)?),
-        other => return Err(inconsistent(TABLE, format_args!("{other:?} is not a state"))),
+        StateKind::Invalid => State::Invalid(needed(TABLE, result, end)?),
     })
 }

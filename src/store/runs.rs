@@ -3,11 +3,14 @@
 use super::entity::{message, run, tool_call};
 use super::events::Subject;
 use super::threads::threads_of;
+use super::words::{Role, Word};
 use super::{Lease, Read, StoreError, Thread, Which, Write, rows};
 use crate::domain::Principal;
+use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::id::{MessageId, RunId, ThreadId, ToolCallId};
+use crate::domain::message::MessageStatus;
 use crate::domain::run::{Run, RunOptions, RunStatus};
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -43,7 +46,7 @@ pub(crate) enum Question {
 struct NewMessage {
     id: MessageId,
     ordinal: i64,
-    status: &'static str,
+    status: MessageStatus,
     text: Option<String>,
     client_id: Option<String>,
 }
@@ -63,8 +66,8 @@ impl Read {
     pub(crate) async fn latest_run(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
         let last = message::Entity::find()
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(message::Column::Role.eq("assistant"))
-            .filter(message::Column::Status.ne("superseded"))
+            .filter(message::Column::Role.eq(Role::Assistant))
+            .filter(message::Column::Status.ne(MessageStatus::Superseded))
             .order_by_desc(message::Column::Ordinal)
             .one(&self.tx)
             .await?;
@@ -96,7 +99,7 @@ impl Read {
     pub(crate) async fn running(&self, thread: &Thread) -> Result<Option<Run>, StoreError> {
         let found = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq(RunStatus::Running))
             .one(&self.tx)
             .await?;
         found.map(rows::run).transpose()
@@ -128,7 +131,7 @@ impl Read {
             .column(tool_call::Column::ToolCallId)
             .filter(tool_call::Column::RunId.eq(run.to_string()))
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .order_by_asc(tool_call::Column::Step)
             .order_by_asc(tool_call::Column::Ordinal)
             .into_tuple()
@@ -168,8 +171,8 @@ impl Write {
         held: Option<(String, Timestamp)>,
     ) -> Result<Run, StoreError> {
         let (status, shown) = match held {
-            Some(_) => (RunStatus::Running, "streaming"),
-            None => (RunStatus::Waiting, "complete"),
+            Some(_) => (RunStatus::Running, MessageStatus::Streaming),
+            None => (RunStatus::Waiting, MessageStatus::Complete),
         };
         let (owner, lease_until) = held.map(|(holder, until)| (holder, until.as_micros())).unzip();
         let run_id = RunId::new(self.clock.uuid());
@@ -179,7 +182,8 @@ impl Write {
             Question::New { text, client_id } => {
                 ordinal += 1;
                 let id = MessageId::new(self.clock.uuid());
-                let words = NewMessage { id, ordinal, status: "complete", text: Some(text), client_id };
+                let words =
+                    NewMessage { id, ordinal, status: MessageStatus::Complete, text: Some(text), client_id };
                 self.insert_message(thread, run_id, words).await?;
                 id
             }
@@ -203,7 +207,7 @@ impl Write {
             thread_id: Set(thread.id.to_string()),
             user_message_id: Set(user_message_id.to_string()),
             assistant_message_id: Set(assistant_message_id.to_string()),
-            status: Set(status.as_str().to_owned()),
+            status: Set(status.word().to_owned()),
             model: Set(begun.options.model.clone()),
             tools: Set(tools_column(&begun.options)),
             instructions: Set(begun.options.instructions.clone()),
@@ -230,14 +234,14 @@ impl Write {
         new: NewMessage,
     ) -> Result<(), StoreError> {
         let NewMessage { id, ordinal, status, text, client_id } = new;
-        let role = if text.is_some() { "user" } else { "assistant" };
+        let role = if text.is_some() { Role::User } else { Role::Assistant };
         let row = message::ActiveModel {
             message_id: Set(id.to_string()),
             thread_id: Set(thread.id.to_string()),
             run_id: Set(run_id.to_string()),
             ordinal: Set(ordinal),
-            role: Set(role.to_owned()),
-            status: Set(status.to_owned()),
+            role: Set(role.word().to_owned()),
+            status: Set(status.word().to_owned()),
             client_id: Set(client_id),
             content: Set(text),
             created_at: Set(self.now.as_micros()),
@@ -263,7 +267,7 @@ impl Write {
         let holder = self.clock.uuid().to_string();
         let lease_until = self.now.plus(time);
         let moved = run::Entity::update_many()
-            .col_expr(run::Column::Status, Expr::value("running"))
+            .col_expr(run::Column::Status, Expr::value(RunStatus::Running))
             .col_expr(run::Column::Tools, Expr::value(tools_column(&run.options)))
             .col_expr(run::Column::Roles, Expr::value(json!(run.options.roles).to_string()))
             .col_expr(run::Column::Owner, Expr::value(holder.clone()))
@@ -275,13 +279,13 @@ impl Write {
             .col_expr(run::Column::FinishedAt, Expr::value(None::<i64>))
             .filter(run::Column::RunId.eq(run.id.to_string()))
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.is_in(["waiting", "failed"]))
+            .filter(run::Column::Status.is_in([RunStatus::Waiting, RunStatus::Failed]))
             .exec(&self.tx)
             .await?;
         if moved.rows_affected == 0 {
             return Ok(None);
         }
-        self.set_message_status(run.assistant_message_id, "streaming").await?;
+        self.set_message_status(run.assistant_message_id, MessageStatus::Streaming).await?;
         self.run_event(EventType::RunResumed, thread, run.id).await?;
         let run = Run { status: RunStatus::Running, error: None, finished_at: None, ..run.clone() };
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
@@ -309,7 +313,7 @@ impl Write {
                     .col_expr(run::Column::CancelRequestedAt, Expr::value(self.now.as_micros()))
                     .filter(run::Column::RunId.eq(run.id.to_string()))
                     .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-                    .filter(run::Column::Status.eq("running"))
+                    .filter(run::Column::Status.eq(RunStatus::Running))
                     .exec(&self.tx)
                     .await?;
                 if asked.rows_affected == 0 {
@@ -331,11 +335,15 @@ impl Write {
             .ok_or_else(|| rows::inconsistent("threads", format_args!("{id} is missing")))
     }
 
-    pub(super) async fn set_message_status(&self, id: MessageId, status: &str) -> Result<(), StoreError> {
+    pub(super) async fn set_message_status(
+        &self,
+        id: MessageId,
+        status: MessageStatus,
+    ) -> Result<(), StoreError> {
         message::Entity::update_many()
             .col_expr(message::Column::Status, Expr::value(status))
             .filter(message::Column::MessageId.eq(id.to_string()))
-            .filter(message::Column::Status.ne("superseded"))
+            .filter(message::Column::Status.ne(MessageStatus::Superseded))
             .exec(&self.tx)
             .await?;
         Ok(())
@@ -351,7 +359,7 @@ impl Write {
     ) -> Result<(), StoreError> {
         self.cancel_calls(thread, Which::NotBegunFrom(ordinal), actor).await?;
         message::Entity::update_many()
-            .col_expr(message::Column::Status, Expr::value("superseded"))
+            .col_expr(message::Column::Status, Expr::value(MessageStatus::Superseded))
             .filter(message::Column::ThreadId.eq(thread.id.to_string()))
             .filter(message::Column::Ordinal.gte(ordinal))
             .exec(&self.tx)
@@ -360,11 +368,11 @@ impl Write {
             .column(message::Column::MessageId)
             .from(message::Entity)
             .and_where(message::Column::ThreadId.eq(thread.id.to_string()))
-            .and_where(message::Column::Status.eq("superseded"))
+            .and_where(message::Column::Status.eq(MessageStatus::Superseded))
             .to_owned();
         let waiting = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.eq("waiting"))
+            .filter(run::Column::Status.eq(RunStatus::Waiting))
             .filter(run::Column::AssistantMessageId.in_subquery(cut))
             .all(&self.tx)
             .await?;
@@ -379,7 +387,7 @@ impl Write {
     async fn complete_passed_runs(&self, thread: &Thread) -> Result<(), StoreError> {
         let waiting = run::Entity::find()
             .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(run::Column::Status.eq("waiting"))
+            .filter(run::Column::Status.eq(RunStatus::Waiting))
             .all(&self.tx)
             .await?;
         for row in waiting {
@@ -412,9 +420,11 @@ impl Write {
     }
 
     async fn close_paused(&self, thread: &Thread, run_id: RunId, close: Close) -> Result<bool, StoreError> {
-        let (from, status, event): (&[&str], _, _) = match close {
-            Close::Passed => (&["waiting"], "completed", EventType::RunCompleted),
-            Close::Cancelled => (&["waiting", "failed"], "cancelled", EventType::RunCancelled),
+        let (from, status, event): (&[RunStatus], _, _) = match close {
+            Close::Passed => (&[RunStatus::Waiting], RunStatus::Completed, EventType::RunCompleted),
+            Close::Cancelled => {
+                (&[RunStatus::Waiting, RunStatus::Failed], RunStatus::Cancelled, EventType::RunCancelled)
+            }
         };
         let moved = run::Entity::update_many()
             .col_expr(run::Column::Status, Expr::value(status))

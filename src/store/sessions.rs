@@ -4,8 +4,10 @@ use super::entity::{run, thread, tool_call};
 use super::threads::{of_tenant, threads_where};
 use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
+use crate::domain::call::StateKind;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::policy::SessionPolicy;
+use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::json;
@@ -41,11 +43,11 @@ impl Read {
         let open = Query::select()
             .column(tool_call::Column::RunId)
             .from(tool_call::Entity)
-            .and_where(tool_call::Column::State.is_in(["pending", "approved"]))
+            .and_where(tool_call::Column::State.is_in([StateKind::Pending, StateKind::Approved]))
             .and_where(tool_call::Column::ThreadId.in_subquery(threads_where(threads.clone())))
             .to_owned();
-        let is_active = run::Column::Status.is_in(["running", "waiting"]);
-        let broke = run::Column::Status.eq("failed").and(run::Column::RunId.in_subquery(open));
+        let is_active = run::Column::Status.is_in([RunStatus::Running, RunStatus::Waiting]);
+        let broke = run::Column::Status.eq(RunStatus::Failed).and(run::Column::RunId.in_subquery(open));
         let found: Vec<(String, String)> = run::Entity::find()
             .select_only()
             .columns([run::Column::RunId, run::Column::ThreadId])

@@ -2,18 +2,19 @@
 
 use super::entity::{run, sent_answer, step, tool_call};
 use super::events::{OfCall, Subject};
-use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows};
+use super::words::Word;
+use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows, words};
 use crate::config::Approval;
-use crate::domain::call::{Execution, RiskLevel, ToolCall, input_hash};
+use crate::domain::call::{Execution, RiskLevel, StateKind, ToolCall, input_hash};
 use crate::domain::decision::{Surface, Verdict};
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::input::Input;
-use crate::domain::message::{Part, Usage};
+use crate::domain::message::{Part, StepStatus, Usage};
 use crate::domain::model_texts;
 use crate::domain::permit::Permit;
 use crate::domain::policy::Judgement;
-use crate::domain::run::Run;
+use crate::domain::run::{Run, RunStatus};
 use crate::domain::text::without_nul;
 use crate::domain::turn::FinishReason;
 use sea_orm::sea_query::Expr;
@@ -129,7 +130,7 @@ impl Write {
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
             n: Set(n),
-            status: Set("streaming".to_owned()),
+            status: Set(StepStatus::Streaming.word().to_owned()),
             parts: Set("[]".to_owned()),
             created_at: Set(self.now.as_micros()),
             ..Default::default()
@@ -139,7 +140,7 @@ impl Write {
             let row = sent_answer::ActiveModel {
                 tool_call_id: Set(seal.tool_call_id.to_string()),
                 n: Set(seal.n),
-                kind: Set(seal.kind.as_str().to_owned()),
+                kind: Set(seal.kind.word().to_owned()),
                 text: Set(seal.text.clone()),
                 message_id: Set(message_id.clone()),
                 step: Set(n),
@@ -161,7 +162,7 @@ impl Write {
         self.lock_thread(thread).await?;
         let found = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq("pending"))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
             .filter(tool_call::Column::ExpiresAt.gt(self.now.as_micros()))
             .filter(tool_call::Column::Name.is_in(tools))
             .all(&self.tx)
@@ -193,7 +194,7 @@ impl Write {
         } else if calls.is_empty() {
             self.name.set("step.written", None);
         }
-        self.write_step(run, n, "complete", result).await?;
+        self.write_step(run, n, StepStatus::Complete, result).await?;
         let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
         let mut taken = self.taken_wire_ids(thread, &given).await?;
         let mut running = Vec::new();
@@ -227,17 +228,23 @@ impl Write {
         }
         #[cfg(feature = "torture")]
         self.name.set("step.broken", None);
-        self.write_step(&lease.run, n, "interrupted", said).await?;
+        self.write_step(&lease.run, n, StepStatus::Interrupted, said).await?;
         Ok(true)
     }
 
-    async fn write_step(&self, run: &Run, n: i32, status: &str, said: &StepResult) -> Result<(), StoreError> {
+    async fn write_step(
+        &self,
+        run: &Run,
+        n: i32,
+        status: StepStatus,
+        said: &StepResult,
+    ) -> Result<(), StoreError> {
         let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let state = said.provider_state.as_ref().map(Value::to_string);
         let written = step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value(status))
             .col_expr(step::Column::Parts, Expr::value(json!(said.parts).to_string()))
-            .col_expr(step::Column::FinishReason, Expr::value(said.reason.as_str()))
+            .col_expr(step::Column::FinishReason, Expr::value(said.reason))
             .col_expr(step::Column::InputTokens, Expr::value(said.usage.map(|u| tokens(u.input_tokens))))
             .col_expr(step::Column::OutputTokens, Expr::value(said.usage.map(|u| tokens(u.output_tokens))))
             .col_expr(step::Column::Origin, Expr::value(said.origin.clone()))
@@ -245,7 +252,7 @@ impl Write {
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(run.assistant_message_id.to_string()))
             .filter(step::Column::N.eq(n))
-            .filter(step::Column::Status.eq("streaming"))
+            .filter(step::Column::Status.eq(StepStatus::Streaming))
             .exec(&self.tx)
             .await?;
         if written.rows_affected == 1 {
@@ -265,7 +272,7 @@ impl Write {
         let Lease { thread, run, holder, .. } = lease;
         let extent = self.lock_thread(thread).await?;
         let held = run::Entity::find_by_id(run.id.to_string())
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq(RunStatus::Running))
             .filter(run::Column::Owner.eq(holder))
             .one(&self.tx)
             .await?;
@@ -290,16 +297,16 @@ impl Write {
         let held_tool = matches!(judgement, Judgement::Held { .. }).then_some(name.as_str());
         let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
         let hash = input_hash(&name, &input, &schema_hash);
-        let facts = json!({ "tool_name": name, "risk_level": risk.as_str(), "input_hash": hash });
+        let facts = json!({ "tool_name": name, "risk_level": risk.word(), "input_hash": hash });
         self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone()).await?;
         match judgement {
             Judgement::Cleared(_, source) => {
                 let data = json!({
                     "tool_name": name,
-                    "risk_level": risk.as_str(),
+                    "risk_level": risk.word(),
                     "input_hash": hash,
                     "attempt": execution.attempt,
-                    "source": source.to_string(),
+                    "source": words::source(&source),
                 });
                 let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
                 self.record_decision(id, &cleared).await?;
@@ -309,10 +316,10 @@ impl Write {
             Judgement::Held { reason, source } => {
                 let data = json!({
                     "tool_name": name,
-                    "risk_level": risk.as_str(),
+                    "risk_level": risk.word(),
                     "input_hash": hash,
                     "reason": reason,
-                    "source": source.to_string(),
+                    "source": words::source(&source),
                     "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
                 });
                 self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
@@ -321,11 +328,11 @@ impl Write {
             Judgement::Blocked { reason, source } => {
                 let data = json!({
                     "tool_name": name,
-                    "risk_level": risk.as_str(),
+                    "risk_level": risk.word(),
                     "input_hash": hash,
-                    "decision": Verdict::Reject.as_str(),
+                    "decision": Verdict::Reject.word(),
                     "reason": reason,
-                    "source": source.to_string(),
+                    "source": words::source(&source),
                 });
                 let blocked = NewDecision::of_policy(Verdict::Reject, source, Some(reason), hash);
                 self.record_decision(id, &blocked).await?;
@@ -335,9 +342,9 @@ impl Write {
             Judgement::Duplicate(of) => {
                 let data = json!({
                     "tool_name": name,
-                    "risk_level": risk.as_str(),
+                    "risk_level": risk.word(),
                     "input_hash": hash,
-                    "decision": Verdict::Cancel.as_str(),
+                    "decision": Verdict::Cancel.word(),
                     "duplicate_of": of,
                 });
                 let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
@@ -375,7 +382,7 @@ impl Write {
             schema_hash: Set(call.schema_hash.clone()),
             held: Set(false),
             idempotent: Set(call.idempotent),
-            risk_level: Set(call.risk.as_str().to_owned()),
+            risk_level: Set(call.risk.word().to_owned()),
             exec_attempt: Set(0),
             created_at: Set(now),
             ..Default::default()
@@ -388,7 +395,7 @@ impl Write {
         match &call.judgement {
             Judgement::Cleared(..) => {
                 decided(&mut row, true, system::POLICY);
-                row.state = Set("executing".to_owned());
+                row.state = Set(StateKind::Executing.word().to_owned());
                 row.exec_id = Set(Some(execution.id.to_string()));
                 row.exec_owner = Set(Some(place.lease.holder.clone()));
                 row.exec_attempt = Set(1);
@@ -396,27 +403,27 @@ impl Write {
                 row.lease_until = Set(Some(self.now.plus(times.lease).as_micros()));
             }
             Judgement::Held { reason, .. } => {
-                row.state = Set("pending".to_owned());
+                row.state = Set(StateKind::Pending.word().to_owned());
                 row.held = Set(true);
                 row.reason = Set(Some(reason.clone()));
                 row.expires_at = Set(Some(self.now.plus(times.pending_ttl).as_micros()));
             }
             Judgement::Blocked { reason, .. } => {
                 decided(&mut row, false, system::POLICY);
-                row.state = Set("rejected".to_owned());
+                row.state = Set(StateKind::Rejected.word().to_owned());
                 row.reason = Set(Some(reason.clone()));
                 row.result = Set(Some(format!("{} {reason}.", model_texts::BLOCKED)));
                 row.finished_at = Set(Some(now));
             }
             Judgement::Duplicate(_) => {
                 decided(&mut row, false, system::DUPLICATE);
-                row.state = Set("cancelled".to_owned());
+                row.state = Set(StateKind::Cancelled.word().to_owned());
                 row.result = Set(Some(model_texts::DUPLICATE.to_owned()));
                 row.finished_at = Set(Some(now));
             }
             Judgement::Invalid(why) => {
                 decided(&mut row, false, system::INVALID);
-                row.state = Set("invalid".to_owned());
+                row.state = Set(StateKind::Invalid.word().to_owned());
                 row.result = Set(Some(why.clone()));
                 row.finished_at = Set(Some(now));
             }

@@ -6,10 +6,11 @@
 use super::entity::{run, tool_call};
 use super::executions::Settling;
 use super::transitions::Executing;
+use super::words::Word;
 use super::{NewThread, Question, Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::assignment::Assignment;
-use crate::domain::call::{Outcome, ToolCall};
+use crate::domain::call::{Outcome, StateKind, ToolCall};
 use crate::domain::event::system;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::message::{Part, StepStatus};
@@ -134,7 +135,7 @@ impl Read {
             return Ok(false);
         }
         let waiting = tool_call::Entity::find()
-            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
             .filter(tool_call::Column::ChildRunId.in_subquery(runs_of(thread.id)));
         Ok(waiting.count(&self.tx).await? > 0)
     }
@@ -222,7 +223,7 @@ impl Write {
         if row.child_run_id.is_some() {
             return Ok(Delegated::Begun);
         }
-        if row.state != "executing" {
+        if row.state != StateKind::Executing.word() {
             return Ok(Delegated::Lost);
         }
         if row.cancel_requested_at.is_some() || !self.is_wanted(&thread, &row).await? {
@@ -242,7 +243,7 @@ impl Write {
             .col_expr(tool_call::Column::ChildRunId, Expr::value(child.to_string()))
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(None::<i64>))
             .filter(tool_call::Column::ToolCallId.eq(id.to_string()))
-            .filter(tool_call::Column::State.eq("executing"))
+            .filter(tool_call::Column::State.eq(StateKind::Executing))
             .filter(tool_call::Column::ExecId.eq(execution))
             .filter(tool_call::Column::ChildRunId.is_null())
             .exec(&self.tx)

@@ -4,14 +4,16 @@
 use super::entity::{run, thread, tool_call};
 use super::executions::Reaped;
 use super::transitions::{Approved, Failed, Interrupted};
+use super::words::{Word, literal};
 use super::{StoreError, Thread, Write, rows};
 use crate::config::Approval;
-use crate::domain::call::{Execution, State, ToolCall};
+use crate::domain::call::{Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::domain::model_texts;
 use crate::domain::permit::{IdempotencyKey, Requester};
+use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use std::time::Duration;
@@ -135,10 +137,10 @@ impl Write {
         // Each query has one state and one deadline, for which an index exists. One query for all would scan
         // the whole table.
         let (state, deadline, until) = match due {
-            Due::Silent => ("executing", tool_call::Column::LeaseUntil, self.now),
-            Due::NotStarted => ("approved", tool_call::Column::StartDeadline, self.now),
-            Due::Unclaimed => ("approved", tool_call::Column::DecidedAt, self.now.minus(lease)),
-            Due::Unanswered => ("pending", tool_call::Column::ExpiresAt, self.now),
+            Due::Silent => (StateKind::Executing, tool_call::Column::LeaseUntil, self.now),
+            Due::NotStarted => (StateKind::Approved, tool_call::Column::StartDeadline, self.now),
+            Due::Unclaimed => (StateKind::Approved, tool_call::Column::DecidedAt, self.now.minus(lease)),
+            Due::Unanswered => (StateKind::Pending, tool_call::Column::ExpiresAt, self.now),
         };
         let mut found = tool_call::Entity::find()
             .select_only()
@@ -176,7 +178,7 @@ impl Write {
             .columns([thread::Column::TenantId, thread::Column::UserId])
             .join(JoinType::InnerJoin, of_threads)
             // Literal, not a bind parameter, so that the partial index `tool_calls_doubt` is usable.
-            .filter(ExprTrait::eq(tool_call::Column::State.into_expr(), Expr::cust("'interrupted'")))
+            .filter(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(StateKind::Interrupted)))
             .filter(ended.gt(self.now.minus(within).as_micros()))
             .filter(tool_call::Column::Name.is_in(tools))
             .order_by_asc(ended)
@@ -194,7 +196,7 @@ impl Write {
         let Some(row) = found.first() else { return Ok(Swept::Nothing) };
         let late = row.start_deadline.is_some_and(|at| at <= self.now.as_micros());
         let waits = row.decided_at.is_some_and(|at| at <= self.now.minus(times.lease).as_micros());
-        if row.state == "executing" {
+        if row.state == StateKind::Executing.word() {
             let lapsed = tool_call::Column::LeaseUntil.lt(self.now.as_micros());
             return Ok(match self.reap(row, lapsed, times.start_deadline, system::SWEEPER).await? {
                 Reaped::Nothing => Swept::Nothing,
@@ -252,7 +254,8 @@ impl Write {
     }
 
     async fn executing(&self, which: SimpleExpr) -> Result<Vec<tool_call::Model>, StoreError> {
-        let found = tool_call::Entity::find().filter(tool_call::Column::State.eq("executing")).filter(which);
+        let found =
+            tool_call::Entity::find().filter(tool_call::Column::State.eq(StateKind::Executing)).filter(which);
         Ok(found.all(&self.tx).await?)
     }
 
@@ -262,7 +265,7 @@ impl Write {
         let mut found = run::Entity::find()
             .select_only()
             .column(run::Column::RunId)
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq(RunStatus::Running))
             .filter(run::Column::LeaseUntil.lt(self.now.as_micros()))
             .order_by_asc(run::Column::RunId)
             .limit(PAGE);

@@ -3,9 +3,11 @@
 use super::entity::{run, thread, tool_call};
 use super::{Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
+use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::permit::Requester;
+use crate::domain::run::RunStatus;
 #[cfg(feature = "torture")]
 use crate::faults::{self, Bug};
 use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
@@ -173,21 +175,21 @@ impl Read {
     pub(crate) async fn pending_count(&self, thread: &Thread) -> Result<u64, StoreError> {
         let pending = tool_call::Entity::find()
             .filter(tool_call::Column::ThreadId.eq(thread.id.to_string()))
-            .filter(tool_call::Column::State.eq("pending"));
+            .filter(tool_call::Column::State.eq(StateKind::Pending));
         Ok(pending.count(&self.tx).await?)
     }
 
     /// Returns the running run of a thread, or else the newest waiting run.
     pub(crate) async fn active_run(&self, thread: &Thread) -> Result<Option<RunId>, StoreError> {
-        let of_status = async |status: &str| -> Result<Option<run::Model>, StoreError> {
+        let of_status = async |status: RunStatus| -> Result<Option<run::Model>, StoreError> {
             let runs = run::Entity::find()
                 .filter(run::Column::ThreadId.eq(thread.id.to_string()))
                 .filter(run::Column::Status.eq(status));
             Ok(runs.order_by_desc(run::Column::RunId).one(&self.tx).await?)
         };
-        let found = match of_status("running").await? {
+        let found = match of_status(RunStatus::Running).await? {
             Some(running) => Some(running),
-            None => of_status("waiting").await?,
+            None => of_status(RunStatus::Waiting).await?,
         };
         found.map(|run| rows::id("runs", &run.run_id)).transpose()
     }

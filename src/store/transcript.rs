@@ -1,6 +1,7 @@
 //! The transcript of a thread, and the texts that the model read about its calls.
 
 use super::entity::{message, run, sent_answer, step, tool_call};
+use super::words::{SealKind, word};
 use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::id::{MessageId, ToolCallId};
@@ -29,27 +30,6 @@ pub(crate) struct Sent {
     pub(crate) text: String,
     /// The assistant's message whose step first contained the text.
     pub(crate) message_id: MessageId,
-}
-
-/// The kind of a text about a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SealKind {
-    /// The call's answer.
-    Answer,
-    /// A text in place of an answer that does not exist yet.
-    Placeholder,
-    /// A later outcome.
-    Note,
-}
-
-impl SealKind {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Answer => "answer",
-            Self::Placeholder => "placeholder",
-            Self::Note => "note",
-        }
-    }
 }
 
 /// A text about a call that the model reads now for the first time. A sealed text never changes.
@@ -97,7 +77,7 @@ impl Read {
     ) -> Result<Page<Message>, StoreError> {
         let mut shown = Condition::all()
             .add(message::Column::ThreadId.eq(thread.id.to_string()))
-            .add(message::Column::Status.ne("superseded"));
+            .add(message::Column::Status.ne(MessageStatus::Superseded));
         if let Some(before) = before {
             shown = shown.add(message::Column::Ordinal.lt(before));
         }
@@ -172,12 +152,7 @@ impl Read {
         let query = sent_answer::Entity::find().filter(which);
         for row in query.order_by_asc(sent_answer::Column::N).all(&self.tx).await? {
             const TABLE: &str = "sent_answers";
-            let kind = match row.kind.as_str() {
-                "answer" => SealKind::Answer,
-                "placeholder" => SealKind::Placeholder,
-                "note" => SealKind::Note,
-                other => return Err(rows::inconsistent(TABLE, format_args!("{other:?} is not a kind"))),
-            };
+            let kind = word(TABLE, &row.kind)?;
             let one = Sent { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
             sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
         }

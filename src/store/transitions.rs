@@ -2,15 +2,15 @@
 
 use super::entity::tool_call;
 #[cfg(feature = "torture")]
-use super::planted;
-use crate::domain::call::ATTEMPTS_MAX;
+use super::{planted, words::Word};
+use crate::domain::call::{ATTEMPTS_MAX, StateKind};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
 
 /// A state of a call that has transitions.
 pub(super) trait CallState {
-    /// The name of the state in the table.
-    const NAME: &'static str;
+    /// The state.
+    const KIND: StateKind;
 }
 
 /// Implemented for a pair of states if a call may move from `Self` to `To`.
@@ -20,26 +20,16 @@ pub(super) trait Becomes<To: CallState>: CallState {
 }
 
 macro_rules! states {
-    ($($state:ident $word:literal),+ $(,)?) => { $(
+    ($($state:ident),+ $(,)?) => { $(
         pub(super) struct $state;
 
         impl CallState for $state {
-            const NAME: &'static str = $word;
+            const KIND: StateKind = StateKind::$state;
         }
     )+ };
 }
 
-states! {
-    Pending "pending",
-    Approved "approved",
-    Executing "executing",
-    Succeeded "succeeded",
-    Failed "failed",
-    Interrupted "interrupted",
-    Rejected "rejected",
-    Expired "expired",
-    Cancelled "cancelled",
-}
+states! { Pending, Approved, Executing, Succeeded, Failed, Interrupted, Rejected, Expired, Cancelled }
 
 macro_rules! legal {
     ($($from:ident => $to:ident if $guard:ident;)+) => { $(
@@ -77,20 +67,20 @@ fn repeatable() -> SimpleExpr {
 /// One guarded statement that moves a call.
 pub(super) struct Move {
     pub(super) update: UpdateMany<tool_call::Entity>,
-    /// The name of the new state.
-    pub(super) to: &'static str,
+    /// The new state.
+    pub(super) to: StateKind,
 }
 
 impl Move {
     /// Builds the transition from one state to another.
     pub(super) fn of<From: Becomes<To>, To: CallState>() -> Self {
-        let expected = tool_call::Column::State.eq(From::NAME).and(From::guard());
+        let expected = tool_call::Column::State.eq(From::KIND).and(From::guard());
         #[cfg(feature = "torture")]
-        let expected = planted::weakened(From::NAME, To::NAME).unwrap_or(expected);
+        let expected = planted::weakened(From::KIND.word(), To::KIND.word()).unwrap_or(expected);
         let update = tool_call::Entity::update_many()
-            .col_expr(tool_call::Column::State, Expr::value(To::NAME))
+            .col_expr(tool_call::Column::State, Expr::value(To::KIND))
             .filter(expected);
-        Self { update, to: To::NAME }
+        Self { update, to: To::KIND }
     }
 
     /// Also sets this column.

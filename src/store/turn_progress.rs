@@ -2,6 +2,7 @@
 
 use super::entity::{message, run, step, tool_call};
 use super::turns::TurnEnd;
+use super::words::word;
 use super::{Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
@@ -181,7 +182,8 @@ impl Read {
             calls.entry(call.step).or_default().push(call);
         }
         let seen = |row: step::Model| {
-            let reason = row.finish_reason.as_deref().map(rows::finish_reason).transpose()?;
+            let reason =
+                row.finish_reason.as_deref().map(|reason| word("message_steps", reason)).transpose()?;
             let calls = calls.remove(&row.n).unwrap_or_default();
             Ok(StoredStep { step: rows::step(row, calls)?, reason })
         };

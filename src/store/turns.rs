@@ -2,11 +2,13 @@
 
 use super::entity::{event, run, step, thread};
 use super::events::Subject;
+use super::words::{Word, literal};
 use super::{Read, Renewed, StoreError, Thread, Which, Write, rows};
 use crate::domain::clock::Timestamp;
 use crate::domain::event::{EventType, system};
 use crate::domain::id::RunId;
-use crate::domain::run::{Run, TurnError, TurnErrorCode};
+use crate::domain::message::{MessageStatus, StepStatus};
+use crate::domain::run::{Run, RunStatus, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
@@ -52,7 +54,7 @@ pub(crate) struct UnderWay {
 impl TurnEnd {
     /// Returns the name of the end, which is the status of the run.
     pub(crate) const fn as_str(&self) -> &'static str {
-        self.status().0
+        self.status().0.as_str()
     }
 
     /// Returns the error code of a failed turn.
@@ -63,12 +65,12 @@ impl TurnEnd {
         }
     }
 
-    const fn status(&self) -> (&'static str, &'static str, EventType) {
+    const fn status(&self) -> (RunStatus, MessageStatus, EventType) {
         match self {
-            Self::Waiting => ("waiting", "complete", EventType::RunWaiting),
-            Self::Completed => ("completed", "complete", EventType::RunCompleted),
-            Self::Cancelled => ("cancelled", "interrupted", EventType::RunCancelled),
-            Self::Failed(_) => ("failed", "interrupted", EventType::RunFailed),
+            Self::Waiting => (RunStatus::Waiting, MessageStatus::Complete, EventType::RunWaiting),
+            Self::Completed => (RunStatus::Completed, MessageStatus::Complete, EventType::RunCompleted),
+            Self::Cancelled => (RunStatus::Cancelled, MessageStatus::Interrupted, EventType::RunCancelled),
+            Self::Failed(_) => (RunStatus::Failed, MessageStatus::Interrupted, EventType::RunFailed),
         }
     }
 }
@@ -80,7 +82,7 @@ impl Read {
         thread: &Thread,
         run: RunId,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let beginnings = [EventType::RunStarted, EventType::RunResumed].map(EventType::as_str);
+        let beginnings = [EventType::RunStarted, EventType::RunResumed];
         let last = event::Entity::find()
             .filter(event::Column::RunId.eq(run.to_string()))
             .filter(event::Column::ThreadId.eq(thread.id.to_string()))
@@ -95,7 +97,7 @@ impl Read {
     /// run shows, if any.
     pub(crate) async fn ended_as(&self, lease: &Lease, end: TurnEnd) -> Result<Option<TurnEnd>, StoreError> {
         let found = run::Entity::find_by_id(lease.run.id.to_string()).one(&self.tx).await?;
-        let found_now = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0);
+        let found_now = |end: &TurnEnd| found.as_ref().is_some_and(|run| run.status == end.status().0.word());
         Ok([end, TurnEnd::Completed, TurnEnd::Cancelled].into_iter().find(found_now))
     }
 }
@@ -122,7 +124,7 @@ impl Write {
             .join(JoinType::InnerJoin, of_threads)
             .filter(thread::Column::TenantId.eq(&thread.tenant_id))
             // Literal, not a bind parameter, so that the partial index over running runs is usable.
-            .filter(ExprTrait::eq(run::Column::Status.into_expr(), Expr::cust("'running'")))
+            .filter(ExprTrait::eq(run::Column::Status.into_expr(), literal(RunStatus::Running)))
             .filter(run::Column::LeaseUntil.gte(self.now.as_micros()))
             .group_by(thread::Column::UserId)
             .into_tuple()
@@ -146,7 +148,7 @@ impl Write {
         let held = run::Entity::update_many()
             .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
             .filter(run::Column::RunId.eq(lease.run.id.to_string()))
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq(RunStatus::Running))
             .filter(run::Column::Owner.eq(&lease.holder))
             .exec(&self.tx)
             .await?;
@@ -195,12 +197,13 @@ impl Write {
 
     /// Closes all running turns. Only for a database with one process, before that process starts a turn.
     pub(super) async fn close_all_turns(&self) -> Result<u64, StoreError> {
-        let left = run::Entity::find().filter(run::Column::Status.eq("running")).all(&self.tx).await?;
+        let left =
+            run::Entity::find().filter(run::Column::Status.eq(RunStatus::Running)).all(&self.tx).await?;
         let mut closed = 0;
         for row in left {
             let run = rows::run(row)?;
             let thread = self.any_thread(run.thread_id).await?;
-            let running = run::Column::Status.eq("running");
+            let running = run::Column::Status.eq(RunStatus::Running);
             let end = self.end_of_dead(&run).await?;
             let moved = self.move_from_running(&thread, &run, running, end, None).await?;
             closed += u64::from(moved.is_some());
@@ -215,7 +218,7 @@ impl Write {
         run: &Run,
         actor: &str,
     ) -> Result<bool, StoreError> {
-        let running = run::Column::Status.eq("running");
+        let running = run::Column::Status.eq(RunStatus::Running);
         let end = self.end_of_dead(run).await?;
         Ok(self.move_from_running(thread, run, running, end, Some(actor)).await?.is_some())
     }
@@ -232,7 +235,7 @@ impl Write {
             .order_by_desc(step::Column::N)
             .one(&self.tx)
             .await?;
-        if let Some(last) = last.filter(|step| step.status == "complete")
+        if let Some(last) = last.filter(|step| step.status == StepStatus::Complete.word())
             && self.calls_of_step(run.assistant_message_id, last.n).await?.is_empty()
         {
             return Ok(TurnEnd::Completed);
@@ -267,11 +270,11 @@ impl Write {
             .col_expr(run::Column::Owner, Expr::value(None::<String>))
             .col_expr(run::Column::LeaseUntil, Expr::value(None::<i64>))
             .col_expr(run::Column::CancelRequestedAt, Expr::value(None::<i64>))
-            .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.as_str())))
+            .col_expr(run::Column::ErrorCode, Expr::value(error.map(|error| error.code.word())))
             .col_expr(run::Column::ErrorMessage, Expr::value(error.map(|error| error.message.clone())))
             .col_expr(run::Column::FinishedAt, Expr::value(finished_at))
             .filter(run::Column::RunId.eq(run_id.to_string()))
-            .filter(run::Column::Status.eq("running"))
+            .filter(run::Column::Status.eq(RunStatus::Running))
             .filter(guard)
             .exec(&self.tx)
             .await?;
@@ -279,14 +282,14 @@ impl Write {
             return Ok(None);
         }
         step::Entity::update_many()
-            .col_expr(step::Column::Status, Expr::value("interrupted"))
+            .col_expr(step::Column::Status, Expr::value(StepStatus::Interrupted))
             .col_expr(step::Column::FinishedAt, Expr::value(self.now.as_micros()))
             .filter(step::Column::MessageId.eq(message_id.to_string()))
-            .filter(step::Column::Status.eq("streaming"))
+            .filter(step::Column::Status.eq(StepStatus::Streaming))
             .exec(&self.tx)
             .await?;
         self.set_message_status(message_id, message_status).await?;
-        let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.as_str() }));
+        let data = error.map_or_else(|| json!({}), |error| json!({ "code": error.code.word() }));
         let actor = match (actor, error) {
             (Some(actor), _) => actor.to_owned(),
             (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),

@@ -4,13 +4,13 @@
 //! `processChatResponse`). A client parses a chunk only when it ends with a line, so the encoder always
 //! writes an event whole.
 
-use super::{Encoder, failure};
+use super::{Encoder, failure, words};
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::message::{Source, Usage};
 use crate::domain::turn::{FinishReason, HeldCallStatus, HoldProgress, RenderedResult, TurnEvent};
 use bytes::{BufMut, BytesMut};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The encoder of this dialect.
 #[derive(Debug)]
@@ -76,8 +76,15 @@ impl Encoder for DataV1 {
 }
 
 fn ended(out: &mut BytesMut, tool_call_id: ToolCallId, shown: &RenderedResult) {
-    let result = shown.clone().into_result();
-    line(out, b'a', &CallResult { tool_call_id, result });
+    line(out, b'a', &CallResult { tool_call_id, result: result(shown.clone()) });
+}
+
+/// Returns the result of a call in the form of AI SDK 4, in streams and in messages.
+pub(super) fn result(shown: RenderedResult) -> Value {
+    match shown {
+        RenderedResult::Output(output) => output,
+        RenderedResult::Error(text) | RenderedResult::Refused(_, text) => json!({ "error": text }),
+    }
 }
 
 /// Writes the results of the calls that have ended, then the labels of all calls.
@@ -87,8 +94,9 @@ fn validations(out: &mut BytesMut, calls: &[HeldCallStatus]) {
             ended(out, call.tool_call_id, shown);
         }
     }
-    let stand =
-        calls.iter().map(|call| Validation { tool_call_id: call.tool_call_id, validated: call.label });
+    let stand = calls
+        .iter()
+        .map(|call| Validation { tool_call_id: call.tool_call_id, validated: words::label(call.label) });
     line(out, b'8', &stand.collect::<Vec<_>>());
 }
 
@@ -196,17 +204,17 @@ impl Finish {
             prompt_tokens: usage.input_tokens,
             completion_tokens: usage.output_tokens,
         });
-        Self { finish_reason: reason.as_str(), usage }
+        Self { finish_reason: words::finish_reason(reason), usage }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::call::StateKind;
     use crate::domain::input::Input;
     use crate::domain::run::{TurnError, TurnErrorCode};
     use crate::domain::turn::Spent;
-    use serde_json::json;
     use uuid::Uuid;
 
     fn check(events: &[TurnEvent<'_>], expected: &str) {
@@ -235,7 +243,7 @@ mod tests {
                     tool_call_id: call,
                     tool_name: "delete_file".to_owned(),
                     input_to_show: None,
-                    label: "pending",
+                    label: StateKind::Pending,
                     progress: HoldProgress::Pending,
                 }]),
                 TurnEvent::StepFinished { reason, usage: Some(usage) },

@@ -10,6 +10,7 @@ mod ui_message;
 mod ui_parts;
 mod ui_reload;
 mod v4_message;
+mod words;
 
 pub(crate) use dialect::Dialect;
 pub(crate) use ui_reload::ui_reload;
@@ -56,5 +57,5 @@ pub(crate) fn encoder(dialect: Dialect, audience: Audience) -> Box<dyn Encoder> 
 
 /// Returns the text of a failure for clients.
 fn failure(error: &TurnError, request_id: &str) -> String {
-    format!("{}: {} (request {request_id})", error.code.as_str(), error.message)
+    format!("{}: {} (request {request_id})", words::error_code(error.code), error.message)
 }

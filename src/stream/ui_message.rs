@@ -6,7 +6,7 @@
 //! encoder leaves out absent fields, and fields that a later release of the generation added.
 
 use super::ui_parts::{Metadata, Readable, Validation};
-use super::{Audience, Encoder, failure};
+use super::{Audience, Encoder, failure, words};
 use crate::config::UiDialect;
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::input::Input;
@@ -129,7 +129,7 @@ impl UiMessage {
         }
         if self.dialect == UiDialect::V5 {
             for call in calls {
-                let (tool_call_id, validated) = (call.tool_call_id, call.label);
+                let (tool_call_id, validated) = (call.tool_call_id, words::label(call.label));
                 let data = Validation { tool_call_id, validated };
                 chunk(out, &Chunk::DataToolValidation { id: tool_call_id, data });
             }
@@ -142,7 +142,7 @@ impl UiMessage {
 
     fn finish(&mut self, reason: FinishReason, spent: &Spent, out: &mut BytesMut) {
         self.close(out);
-        let finish_reason = (self.dialect == UiDialect::V6).then(|| reason.as_str());
+        let finish_reason = (self.dialect == UiDialect::V6).then(|| words::finish_reason(reason));
         chunk(out, &Chunk::Finish { finish_reason, message_metadata: metadata(spent) });
     }
 }

@@ -4,6 +4,7 @@
 //! folds the streams of the message.
 
 use super::ui_parts::{Metadata, Readable, Validation};
+use super::words;
 use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Step, StepStatus, Usage};
@@ -59,7 +60,7 @@ fn shown(step: &Step, dialect: UiDialect) -> Vec<Value> {
     }));
     if dialect == UiDialect::V5 {
         parts.extend(step.calls.iter().filter(|call| call.held).map(|call| {
-            let data = Validation { tool_call_id: call.id, validated: call.state.validation_label() };
+            let data = Validation { tool_call_id: call.id, validated: words::label(call.state.label()) };
             json!({ "type": "data-tool-validation", "id": call.id, "data": data })
         }));
     }
@@ -104,7 +105,7 @@ fn approval(call: &ToolCall) -> Value {
         Some(RenderedResult::Refused(Refusal::Rejected, _)) => {
             call.decision.as_ref().and_then(|decision| decision.reason.as_deref())
         }
-        Some(RenderedResult::Refused(..)) => Some(call.state.as_str()),
+        Some(RenderedResult::Refused(refusal, _)) => Some(words::refusal(refusal)),
         _ => None,
     };
     let mut approval = Map::new();

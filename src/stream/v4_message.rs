@@ -3,7 +3,8 @@
 //! The form is that of `@ai-sdk/ui-utils` 1.2 (`UIMessage`), folded like its client (`processChatResponse`)
 //! folds the `data-v1` streams of the message.
 
-use super::data_v1::FoundAt;
+use super::data_v1::{FoundAt, result};
+use super::words;
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
 use crate::domain::message::{Body, Message, Part, Step, StepStatus};
@@ -116,11 +117,11 @@ impl Folded {
         });
         if let (Some(shown), Some(fields)) = (RenderedResult::of(call), invocation.as_object_mut()) {
             fields.insert("state".to_owned(), json!("result"));
-            fields.insert("result".to_owned(), shown.into_result());
+            fields.insert("result".to_owned(), result(shown));
         }
         if call.held {
-            let word = call.state.validation_label();
-            self.annotations.push(json!({ "toolCallId": call.id, "validated": word }));
+            let label = words::label(call.state.label());
+            self.annotations.push(json!({ "toolCallId": call.id, "validated": label }));
         }
         self.highest = step;
         self.invocations.push(invocation.clone());

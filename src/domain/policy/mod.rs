@@ -10,7 +10,6 @@ use super::id::{GrantId, ToolCallId};
 use super::input::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The operator's policy of a server, which applies before any person decides.
 #[derive(Debug, Clone, Default)]
@@ -119,22 +118,6 @@ pub(crate) enum Source {
     Tool,
     /// The mode.
     Mode,
-}
-
-impl fmt::Display for Source {
-    /// Writes the name of the source on the wire and in the table.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AlwaysDeny => f.write_str("always_deny"),
-            Self::AlwaysAllow => f.write_str("always_allow"),
-            Self::Rule(name) => write!(f, "rule:{name}"),
-            Self::Role => f.write_str("role"),
-            Self::Remembered(id) => write!(f, "remembered:{id}"),
-            Self::Session => f.write_str("session"),
-            Self::Tool => f.write_str("tool"),
-            Self::Mode => f.write_str("mode"),
-        }
-    }
 }
 
 /// The judgement on a call that the model makes.

@@ -51,7 +51,17 @@ fn said(
         Requirement::NeedsApproval => "asks",
         Requirement::Forbidden => "never",
     };
-    format!("{required} {}", ruling.source)
+    let source = match ruling.source {
+        Source::AlwaysDeny => "always_deny".to_owned(),
+        Source::AlwaysAllow => "always_allow".to_owned(),
+        Source::Rule(name) => format!("rule:{name}"),
+        Source::Role => "role".to_owned(),
+        Source::Remembered(id) => format!("remembered:{id}"),
+        Source::Session => "session".to_owned(),
+        Source::Tool => "tool".to_owned(),
+        Source::Mode => "mode".to_owned(),
+    };
+    format!("{required} {source}")
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
 use crate::stream::Dialect;
-use crate::stream::{ui_reload, v4_message};
+use crate::stream::{ui_reload, v4_message, words};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -48,10 +48,10 @@ impl Told {
 
 fn end(last: &TurnEvent<'_>, dialect: Dialect) -> Value {
     let (reason, spent) = match last {
-        TurnEvent::Finished { reason, spent } => (reason.as_str(), spent),
+        TurnEvent::Finished { reason, spent } => (words::finish_reason(*reason), spent),
         TurnEvent::Cancelled { spent } => ("other", spent),
         TurnEvent::Failed { error, .. } => {
-            let (code, message) = (error.code.as_str(), &error.message);
+            let (code, message) = (words::error_code(error.code), &error.message);
             return json!({ "error": format!("{code}: {message} (request {REQUEST})") });
         }
         other => panic!("no end: {other:?}"),

@@ -255,7 +255,7 @@ fn steps() -> impl Strategy<Value = PlannedStep> {
     ];
     let end = prop_oneof![
         8 => Just(End::Whole),
-        2 => (select(&TurnErrorCode::ALL[..]), words()).prop_map(|(code, why)| End::Broken(code, why)),
+        2 => (error_code(), words()).prop_map(|(code, why)| End::Broken(code, why)),
         1 => Just(End::Stopped),
     ];
     let usage = option::of(any::<(u32, u32)>());
@@ -277,4 +277,16 @@ pub(super) fn plans() -> impl Strategy<Value = Plan> {
     ];
     (vec(steps(), 1..6), any::<bool>(), pieces, option::of(1..4_usize))
         .prop_map(|(steps, told_again, pieces, alive)| Plan { steps, told_again, pieces, alive })
+}
+
+fn error_code() -> impl Strategy<Value = TurnErrorCode> {
+    select(vec![
+        TurnErrorCode::UpstreamTimeout,
+        TurnErrorCode::UpstreamError,
+        TurnErrorCode::UpstreamMalformed,
+        TurnErrorCode::Interrupted,
+        TurnErrorCode::StepLimit,
+        TurnErrorCode::ThreadFull,
+        TurnErrorCode::Internal,
+    ])
 }

@@ -1,7 +1,7 @@
 //! A planned message as the server emits it, turn by turn, and in its final stored form.
 
 use super::plan::{self, Goes, Hold, Outcome, Piece, Plan, PlannedCall, PlannedStep, Verdict};
-use crate::domain::call::{Approval, End, Execution, RiskLevel, State, ToolCall, rejection};
+use crate::domain::call::{Approval, End, Execution, RiskLevel, State, StateKind, ToolCall, rejection};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{self, Decision, Surface};
 use crate::domain::id::{ExecId, MessageId, RunId, ThreadId, ToolCallId};
@@ -356,10 +356,9 @@ impl<'a> Teller<'a> {
 
 /// Returns the status of the call at the time when it was stored.
 fn pending(call: &ToolCall) -> HeldCallStatus {
-    let word = State::Pending.validation_label();
     HeldCallStatus {
         input_to_show: None,
-        label: word,
+        label: StateKind::Pending,
         progress: HoldProgress::Pending,
         ..HeldCallStatus::of(call)
     }

@@ -11,6 +11,7 @@ mod responses;
 use super::openai::WIRE as CHAT;
 use super::*;
 use crate::config::OWN_FIELDS;
+use crate::domain::turn::FinishReason;
 use crate::llm::{ModelCall, ModelMessage, Speaker, ToolDefinition};
 use parts::StreamWriter;
 use serde_json::json;
@@ -124,12 +125,23 @@ fn line(wire: Wire, text: &str) -> String {
             ModelEvent::Finished { reason, usage, provider_state } => {
                 let usage = usage.map(|it| format!(" {}/{}", it.input_tokens, it.output_tokens));
                 let state = provider_state.as_ref().map(|state| format!(" {state}"));
-                write!(line, "{}{}{}", reason.as_str(), usage.unwrap_or_default(), state.unwrap_or_default())
+                write!(line, "{}{}{}", word(*reason), usage.unwrap_or_default(), state.unwrap_or_default())
             }
         };
     }
     line.push_str(&read.error.unwrap_or_default());
     line
+}
+
+fn word(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter => "content-filter",
+        FinishReason::ToolCalls => "tool-calls",
+        FinishReason::Error => "error",
+        FinishReason::Other => "other",
+    }
 }
 
 #[test]
