@@ -6,7 +6,6 @@ use super::id::{MessageId, RunId, ThreadId, ToolCallId};
 use super::text::{cut, without_nul};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
 use url::Url;
 
 /// Maximum length of a source's address, in bytes.
@@ -119,9 +118,8 @@ pub(crate) enum StepStatus {
     Interrupted,
 }
 
-/// A part of a step, as stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+/// A part of a step.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
     /// Text for the user.
     Text {
@@ -145,12 +143,11 @@ pub(crate) enum Part {
 }
 
 /// A web page that a model cites.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The `http` or `https` address. It also serves as the id of the source where a dialect needs one.
     pub(crate) url: String,
     /// The title.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) title: Option<String>,
 }
 
@@ -167,7 +164,7 @@ impl Source {
 }
 
 /// A file that a model created.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct File {
     /// A `data:` URL with the whole content.
     pub(crate) url: String,

@@ -1,13 +1,13 @@
 //! Drafts of a step in progress.
 
 use super::entity::{run, step};
+use super::parts::write_parts;
 use super::{Lease, StoreError, Write};
 use crate::domain::id::{MessageId, RunId};
 use crate::domain::message::{Part, StepStatus};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, Query};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
-use serde_json::json;
 
 /// A step that a turn writes, for the task that stores its drafts.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Write {
             .and_where(run::Column::Owner.eq(&open.holder))
             .to_owned();
         step::Entity::update_many()
-            .col_expr(step::Column::Parts, Expr::value(json!(parts).to_string()))
+            .col_expr(step::Column::Parts, Expr::value(write_parts(parts)))
             .filter(step::Column::MessageId.eq(open.message_id.to_string()))
             .filter(step::Column::N.eq(open.n))
             .filter(step::Column::Status.eq(StepStatus::Streaming))

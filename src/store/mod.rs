@@ -20,6 +20,7 @@ mod listing;
 mod notify;
 mod numbering;
 mod paging;
+mod parts;
 #[cfg(feature = "torture")]
 mod planted;
 mod process_lock;

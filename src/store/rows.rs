@@ -4,6 +4,7 @@
 //! row with an error, and continues.
 
 use super::entity::{decision, grant, message, run, step, tool_call};
+use super::parts::read_parts;
 use super::words::{Role, word};
 use super::{StoreError, Thread};
 use crate::domain::call::{Approval, End, Execution, State, StateKind, ToolCall};
@@ -94,7 +95,7 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         unreadable("provider_state", &error);
         None
     });
-    let parts = json(TABLE, &row.parts).unwrap_or_else(|error| {
+    let parts = read_parts(&row.parts).unwrap_or_else(|error| {
         unreadable("parts", &error);
         let said = Part::Text { text: model_texts::UNREADABLE_PARTS.to_owned() };
         let calls = calls.iter().map(|call| Part::ToolCall { tool_call_id: call.id });

@@ -2,6 +2,7 @@
 
 use super::entity::{run, thread, tool_call};
 use super::threads::{of_tenant, threads_where};
+use super::words::{Word, word};
 use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
@@ -10,7 +11,34 @@ use crate::domain::policy::SessionPolicy;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A session's policy as `threads.policy` has it, in JSON. Rows of earlier versions have this form, so a
+/// change must still read them.
+#[derive(Serialize, Deserialize)]
+struct StoredPolicy<'a> {
+    mode: Option<Cow<'a, str>>,
+    tools: BTreeMap<String, Cow<'a, str>>,
+}
+
+fn write_policy(policy: &SessionPolicy) -> String {
+    let SessionPolicy { mode, tools } = policy;
+    let tools = tools.iter().map(|(name, policy)| (name.clone(), policy.word().into()));
+    json!(StoredPolicy { mode: mode.map(|mode| mode.word().into()), tools: tools.collect() }).to_string()
+}
+
+fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
+    const TABLE: &str = "threads";
+    let StoredPolicy { mode, tools } = rows::json(TABLE, text)?;
+    let tools = tools.into_iter().map(|(name, policy)| Ok((name, word(TABLE, &policy)?)));
+    Ok(SessionPolicy {
+        mode: mode.map(|mode| word(TABLE, &mode)).transpose()?,
+        tools: tools.collect::<Result<_, StoreError>>()?,
+    })
+}
 
 impl Read {
     /// Returns the root thread of a session, of any user in the principal's tenant.
@@ -71,7 +99,7 @@ impl Read {
     pub(crate) async fn session_policy(&self, thread: &Thread) -> Result<SessionPolicy, StoreError> {
         let root = thread::Entity::find_by_id(thread.session_id.to_string()).one(&self.tx).await?;
         let policy = root.and_then(|root| root.policy);
-        Ok(policy.map(|policy| rows::json("threads", &policy)).transpose()?.unwrap_or_default())
+        Ok(policy.map(|policy| read_policy(&policy)).transpose()?.unwrap_or_default())
     }
 }
 
@@ -83,10 +111,37 @@ impl Write {
         policy: &SessionPolicy,
     ) -> Result<(), StoreError> {
         thread::Entity::update_many()
-            .col_expr(thread::Column::Policy, Expr::value(json!(policy).to_string()))
+            .col_expr(thread::Column::Policy, Expr::value(write_policy(policy)))
             .filter(thread::Column::ThreadId.eq(root.id.to_string()))
             .exec(&self.tx)
             .await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::policy::{Mode, ToolPolicy};
+
+    #[test]
+    fn a_policy_has_the_form_of_the_rows_of_earlier_versions() {
+        let tools = [("a", ToolPolicy::Allow), ("b", ToolPolicy::Ask), ("c", ToolPolicy::Deny)];
+        let tools: BTreeMap<_, _> = tools.map(|(name, policy)| (name.to_owned(), policy)).into();
+        for (mode, tools, stored) in [
+            (None, BTreeMap::new(), r#"{"mode":null,"tools":{}}"#),
+            (Some(Mode::Manual), BTreeMap::new(), r#"{"mode":"manual","tools":{}}"#),
+            (Some(Mode::AutoApprove), BTreeMap::new(), r#"{"mode":"auto-approve","tools":{}}"#),
+            (
+                Some(Mode::AutoDeny),
+                tools,
+                r#"{"mode":"auto-deny","tools":{"a":"allow","b":"ask","c":"deny"}}"#,
+            ),
+        ] {
+            let policy = SessionPolicy { mode, tools };
+            assert_eq!(write_policy(&policy), stored);
+            assert_eq!(read_policy(stored).unwrap(), policy);
+        }
+        assert!(read_policy(r#"{"mode":"sometimes","tools":{}}"#).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::entity::{run, sent_answer, step, tool_call};
 use super::events::{OfCall, Subject};
+use super::parts::write_parts;
 use super::words::Word;
 use super::{Extent, Lease, NewDecision, Read, Seal, StoreError, Thread, Write, rows, words};
 use crate::config::Approval;
@@ -243,7 +244,7 @@ impl Write {
         let state = said.provider_state.as_ref().map(Value::to_string);
         let written = step::Entity::update_many()
             .col_expr(step::Column::Status, Expr::value(status))
-            .col_expr(step::Column::Parts, Expr::value(json!(said.parts).to_string()))
+            .col_expr(step::Column::Parts, Expr::value(write_parts(&said.parts)))
             .col_expr(step::Column::FinishReason, Expr::value(said.reason))
             .col_expr(step::Column::InputTokens, Expr::value(said.usage.map(|u| tokens(u.input_tokens))))
             .col_expr(step::Column::OutputTokens, Expr::value(said.usage.map(|u| tokens(u.output_tokens))))

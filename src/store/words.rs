@@ -11,7 +11,7 @@ use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::{Remember, Surface, Verdict};
 use crate::domain::event::EventType;
 use crate::domain::message::{MessageStatus, StepStatus};
-use crate::domain::policy::Source;
+use crate::domain::policy::{Mode, Source, ToolPolicy};
 use crate::domain::run::{RunStatus, TurnErrorCode};
 use crate::domain::turn::FinishReason;
 use sea_orm::Value;
@@ -148,6 +148,16 @@ words! {
         Error "error",
         Other "other",
     }
+    Mode {
+        Manual "manual",
+        AutoApprove "auto-approve",
+        AutoDeny "auto-deny",
+    }
+    ToolPolicy {
+        Allow "allow",
+        Ask "ask",
+        Deny "deny",
+    }
     SealKind {
         Answer "answer",
         Placeholder "placeholder",
@@ -229,6 +239,8 @@ mod tests {
         reads_back::<MessageStatus>();
         reads_back::<StepStatus>();
         reads_back::<FinishReason>();
+        reads_back::<Mode>();
+        reads_back::<ToolPolicy>();
         reads_back::<SealKind>();
         reads_back::<EventType>();
     }

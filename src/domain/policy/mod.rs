@@ -8,7 +8,6 @@ pub(crate) use rule::{Condition, Effect, Rule, Test, Tools};
 
 use super::id::{GrantId, ToolCallId};
 use super::input::Input;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The operator's policy of a server, which applies before any person decides.
@@ -25,8 +24,7 @@ pub(crate) struct Policy {
 }
 
 /// The effect on calls of tools that require approval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A person decides each call.
     #[default]
@@ -38,7 +36,7 @@ pub(crate) enum Mode {
 }
 
 /// The policy of one session, in addition to the operator's policy.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionPolicy {
     /// The mode that replaces the server's mode.
     pub(crate) mode: Option<Mode>,
@@ -47,8 +45,7 @@ pub(crate) struct SessionPolicy {
 }
 
 /// The policy of a session for one tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToolPolicy {
     /// The tool runs without approval.
     Allow,
