@@ -11,8 +11,8 @@
 //!
 //! A lost execution leaves its call `interrupted`, or `approved` again if the tool is idempotent.
 //!
-//! The store changes states by compare-and-set. This module defines the facts of each state and the texts for
-//! the model.
+//! This module defines the facts of each state. The transitions are in `store/legal_transitions.rs`, because a
+//! transition is one guarded statement.
 
 use super::canonical::{canonical_hash, same_object};
 use super::clock::Timestamp;
@@ -277,8 +277,8 @@ impl ToolCall {
         }
     }
 
-    /// Returns the value of the column `validated`: `None` for a pending call, true once a decision or the
-    /// policy lets the call run, false if the call does not run.
+    /// Whether a decision or the policy let the call run, whatever its outcome. `None` for a pending call; false
+    /// if the call does not run.
     pub(crate) fn validated(&self) -> Option<bool> {
         match &self.state {
             State::Pending => None,

@@ -63,14 +63,14 @@ event_types! {
     RunCancelled "run.cancelled",
 }
 
-/// An event as stored, with the current state of its call. Ids are the texts of the row, so that an event
-/// with unreadable ids is delivered too.
+/// An event as stored, with the current state of its call. Ids are the stored texts, so that an event with
+/// unreadable ids is delivered too.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     /// The position among all events. Each position is unique. A reader that has read one event never finds a
     /// lower one later.
     pub(crate) seq: i64,
-    /// The type. For a type that this version does not know: the text of the row.
+    /// The type. For a type that this version does not know: the stored text.
     pub(crate) event_type: Result<EventType, String>,
     /// The time of the change.
     pub(crate) at: Timestamp,

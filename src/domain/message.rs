@@ -69,7 +69,7 @@ pub(crate) enum MessageStatus {
     Streaming,
     /// The turn ended early. A continuation writes the next step of the message.
     Interrupted,
-    /// An edit or a regenerate replaced the message. The row is kept, but neither shown nor sent to the
+    /// An edit or a regenerate replaced the message. The message is kept, but neither shown nor sent to the
     /// model.
     Superseded,
 }
@@ -145,7 +145,7 @@ pub(crate) enum Part {
 /// A web page that a model cites.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// The `http` or `https` address. It also serves as the id of the source where a dialect needs one.
+    /// The `http` or `https` address. It also identifies the source.
     pub(crate) url: String,
     /// The title.
     pub(crate) title: Option<String>,

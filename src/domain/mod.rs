@@ -1,5 +1,10 @@
-//! The pure core: threads, calls, decisions and turns. This layer does not wait, does no I/O, and does not
-//! depend on wire formats or tables.
+//! The pure core: threads, calls, decisions and turns. This layer does not wait and does no I/O.
+//!
+//! The domain knows JSON values, because the inputs and outputs of tools are such values. It also knows that
+//! pages show calls, that a model reads texts, and that messages and calls are stored, but not in which form.
+//! The words and the JSON of the tables are in `store`, those of the streams in `stream`, and those of the
+//! models' servers in `llm`. A value has at most one name, the one in the documentation, for people, logs,
+//! metrics and routes. A change of that name changes neither a row nor a byte of a stream.
 
 pub(crate) mod assignment;
 pub(crate) mod call;
@@ -25,10 +30,11 @@ pub(crate) mod text;
 pub(crate) mod turn;
 pub(crate) mod visible;
 
-/// The user of a request. Every statement of the store names the principal as the owner.
+/// The user of a request. Everything that is read or changed for the request belongs to this user, or is
+/// visible to this user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Principal {
-    /// The tenant. Rows of another tenant do not exist for this principal.
+    /// The tenant. The data of another tenant does not exist for this principal.
     pub(crate) tenant_id: String,
     /// The user inside the tenant.
     pub(crate) user_id: String,

@@ -3,8 +3,8 @@
 use super::text::cut;
 use serde_json::Value;
 
-/// Maximum depth of a stored output, in levels of arrays and objects. serde_json, which reads the rows, stops
-/// at 128 levels; events, messages and responses add a few levels around an output.
+/// Maximum depth of a stored output, in levels of arrays and objects. serde_json reads at most 128 levels;
+/// events, messages and responses add a few levels around an output.
 pub(crate) const DEPTH_MAX: usize = 100;
 
 /// An output that can be stored and read again.

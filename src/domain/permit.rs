@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 /// The right to run one call of the tool `T` once. Without `T`, the tool is known only at run time.
 ///
-/// A permit is created in one place: the store returns it after the commit that made the call's row
-/// `executing`. That row was either inserted in this state because the policy allows the call, or moved to it
-/// from `approved` by compare-and-set. Running a tool takes the permit by value.
+/// A permit is created in one place: the store returns it after the commit that made the call `executing`.
+/// The call was either stored in this state because the policy allows the call, or moved to it from `approved`
+/// by compare-and-set. Running a tool takes the permit by value.
 ///
 /// Other code cannot create one:
 ///
@@ -124,7 +124,7 @@ impl Requester {
 }
 
 impl Permit {
-    /// Creates a permit. Only the store calls this, once the row is committed as executing.
+    /// Creates a permit. Only the store calls this, once the call is committed as executing.
     pub(crate) fn committed(
         tool_call_id: ToolCallId,
         tool_name: String,

@@ -3,7 +3,7 @@
 //! RFC 8259 leaves open what a repeated key means: `serde_json` keeps the last value, other parsers keep the
 //! first. The inputs that a person approves must be the inputs that run, so this module rejects a repeated
 //! key. It also rejects an integer beyond 64 bits, which `serde_json` rounds to a double, U+0000, which
-//! Postgres cannot store, and nesting beyond a limit.
+//! not every database can store, and nesting beyond a limit.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};

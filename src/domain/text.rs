@@ -1,6 +1,6 @@
-//! Texts that have to fit a column or a limit.
+//! Texts that have to fit a limit.
 
-/// Returns the text with U+FFFD in place of U+0000, which no text column of Postgres accepts.
+/// Returns the text with U+FFFD in place of U+0000, which not every database can store.
 pub(crate) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

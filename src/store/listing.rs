@@ -1,7 +1,6 @@
 //! Calls as an operator lists them: of all users, without inputs and results.
 
 use super::entity::{thread, tool_call};
-use super::words::word;
 use super::{Page, Read, StoreError, rows};
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
@@ -73,7 +72,7 @@ impl Read {
 
 impl ListedCall {
     fn of(row: Row) -> Result<Self, StoreError> {
-        let state = word(TABLE, &row.state)?;
+        let state = rows::word(TABLE, &row.state)?;
         let started_at = row.started_at.filter(|_| state == StateKind::Executing);
         let since = row.finished_at.or(started_at).or(row.decided_at).unwrap_or(row.created_at);
         Ok(Self {

@@ -1,7 +1,5 @@
 //! The parts of a step as `message_steps.parts` has them: a JSON array.
 
-use super::StoreError;
-use super::rows::json;
 use crate::domain::id::ToolCallId;
 use crate::domain::message::{File, Part, Source};
 use serde::{Deserialize, Serialize};
@@ -38,8 +36,8 @@ pub(super) fn write_parts(parts: &[Part]) -> String {
 }
 
 /// Reads the content of the column.
-pub(super) fn read_parts(text: &str) -> Result<Vec<Part>, StoreError> {
-    let stored: Vec<StoredPart<'static>> = json("message_steps", text)?;
+pub(super) fn read_parts(text: &str) -> Result<Vec<Part>, serde_json::Error> {
+    let stored: Vec<StoredPart<'static>> = serde_json::from_str(text)?;
     Ok(stored.into_iter().map(StoredPart::into_part).collect())
 }
 

@@ -5,7 +5,7 @@
 
 use super::entity::{decision, grant, message, run, step, tool_call};
 use super::parts::read_parts;
-use super::words::{Role, word};
+use super::words::{Role, Word};
 use super::{StoreError, Thread};
 use crate::domain::call::{Approval, End, Execution, State, StateKind, ToolCall};
 use crate::domain::clock::Timestamp;
@@ -33,6 +33,11 @@ pub(super) fn id<T: FromStr>(table: &'static str, text: &str) -> Result<T, Store
 
 pub(super) fn json<T: DeserializeOwned>(table: &'static str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| inconsistent(table, error))
+}
+
+/// Reads the word of a column.
+pub(super) fn word<T: Word>(table: &'static str, text: &str) -> Result<T, StoreError> {
+    T::of_word(text).ok_or_else(|| inconsistent(table, format_args!("{text:?} is not a known word")))
 }
 
 /// Returns a row of a list if it can be read. An unreadable row is logged, and does not stop the list.
@@ -96,7 +101,7 @@ pub(super) fn step(row: step::Model, calls: Vec<ToolCall>) -> Result<Step, Store
         None
     });
     let parts = read_parts(&row.parts).unwrap_or_else(|error| {
-        unreadable("parts", &error);
+        unreadable("parts", &inconsistent(TABLE, error));
         let said = Part::Text { text: model_texts::UNREADABLE_PARTS.to_owned() };
         let calls = calls.iter().map(|call| Part::ToolCall { tool_call_id: call.id });
         [said].into_iter().chain(calls).collect()

@@ -2,7 +2,7 @@
 
 use super::entity::{run, thread, tool_call};
 use super::threads::{of_tenant, threads_where};
-use super::words::{Word, word};
+use super::words::Word;
 use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
@@ -33,9 +33,9 @@ fn write_policy(policy: &SessionPolicy) -> String {
 fn read_policy(text: &str) -> Result<SessionPolicy, StoreError> {
     const TABLE: &str = "threads";
     let StoredPolicy { mode, tools } = rows::json(TABLE, text)?;
-    let tools = tools.into_iter().map(|(name, policy)| Ok((name, word(TABLE, &policy)?)));
+    let tools = tools.into_iter().map(|(name, policy)| Ok((name, rows::word(TABLE, &policy)?)));
     Ok(SessionPolicy {
-        mode: mode.map(|mode| word(TABLE, &mode)).transpose()?,
+        mode: mode.map(|mode| rows::word(TABLE, &mode)).transpose()?,
         tools: tools.collect::<Result<_, StoreError>>()?,
     })
 }

@@ -1,7 +1,7 @@
 //! The transcript of a thread, and the texts that the model read about its calls.
 
 use super::entity::{message, run, sent_answer, step, tool_call};
-use super::words::{SealKind, word};
+use super::words::SealKind;
 use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::id::{MessageId, ToolCallId};
@@ -152,7 +152,7 @@ impl Read {
         let query = sent_answer::Entity::find().filter(which);
         for row in query.order_by_asc(sent_answer::Column::N).all(&self.tx).await? {
             const TABLE: &str = "sent_answers";
-            let kind = word(TABLE, &row.kind)?;
+            let kind = rows::word(TABLE, &row.kind)?;
             let one = Sent { kind, text: row.text, message_id: rows::id(TABLE, &row.message_id)? };
             sent.entry(rows::id(TABLE, &row.tool_call_id)?).or_default().push(one);
         }

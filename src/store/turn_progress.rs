@@ -2,7 +2,6 @@
 
 use super::entity::{message, run, step, tool_call};
 use super::turns::TurnEnd;
-use super::words::word;
 use super::{Read, StoreError, Thread, rows};
 use crate::domain::call::ToolCall;
 use crate::domain::clock::Timestamp;
@@ -183,7 +182,7 @@ impl Read {
         }
         let seen = |row: step::Model| {
             let reason =
-                row.finish_reason.as_deref().map(|reason| word("message_steps", reason)).transpose()?;
+                row.finish_reason.as_deref().map(|reason| rows::word("message_steps", reason)).transpose()?;
             let calls = calls.remove(&row.n).unwrap_or_default();
             Ok(StoredStep { step: rows::step(row, calls)?, reason })
         };

@@ -5,8 +5,6 @@
 //! values. The CHECKs and indexes of the migrations have the same words, and so do the SQL texts of this module
 //! that a partial index requires.
 
-use super::StoreError;
-use super::rows::inconsistent;
 use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::{Remember, Surface, Verdict};
 use crate::domain::event::EventType;
@@ -182,11 +180,6 @@ words! {
         RunFailed "run.failed",
         RunCancelled "run.cancelled",
     }
-}
-
-/// Reads the word of a column.
-pub(super) fn word<T: Word>(table: &'static str, text: &str) -> Result<T, StoreError> {
-    T::of_word(text).ok_or_else(|| inconsistent(table, format_args!("{text:?} is not a known word")))
 }
 
 /// Returns the word as a literal of the statement instead of a parameter. The databases use a partial index
