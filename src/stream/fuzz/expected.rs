@@ -1,7 +1,7 @@
 //! The message that a page has to hold after it read a stream. It equals the reload, except for the
 //! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
-use super::told::{PageAnswer, Told, Turn};
+use super::simulation::{PageAnswer, Simulated, Turn};
 use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 /// The id of the request in which all turns are emitted.
 pub(super) const REQUEST: &str = "r1";
 
-impl Told {
+impl Simulated {
     /// Returns the message that the page holds after it read the turns.
     pub(super) fn held(&self, dialect: Dialect) -> Value {
         let mut message = match dialect {
@@ -25,15 +25,15 @@ impl Told {
         .unwrap_or_else(|| json!({ "id": self.message.id, "role": "assistant", "parts": [] }));
         let page = self.turns.iter().fold(HashMap::new(), |page, turn| read(page, turn, dialect));
         for call in self.message.calls() {
-            let told = &page[&call.id];
+            let on_page = &page[&call.id];
             for part in places(&mut message, call.id) {
                 match dialect {
-                    Dialect::DataV1 if call.edited_input().is_some() => part["args"] = json!(told.input),
-                    Dialect::Ui(_) if call.edited_input().is_some() => part["input"] = input(&told.input),
+                    Dialect::DataV1 if call.edited_input().is_some() => part["args"] = json!(on_page.input),
+                    Dialect::Ui(_) if call.edited_input().is_some() => part["input"] = input(&on_page.input),
                     _ => {}
                 }
                 if call.held && dialect == Dialect::Ui(UiDialect::V6) {
-                    told.answered(call, part);
+                    on_page.answered(call, part);
                 }
             }
         }
@@ -88,8 +88,8 @@ fn read(mut page: HashMap<ToolCallId, OnPage>, turn: &Turn, dialect: Dialect) ->
     for event in before.into_iter().flatten().chain(&turn.events) {
         match event {
             TurnEvent::CallStored { tool_call_id, input, .. } => {
-                let told = OnPage { input: input.clone(), stands: None, answer: None };
-                page.insert(*tool_call_id, told);
+                let on_page = OnPage { input: input.clone(), stands: None, answer: None };
+                page.insert(*tool_call_id, on_page);
             }
             TurnEvent::Held(calls) => {
                 for call in calls {

@@ -3,15 +3,15 @@
 
 mod expected;
 mod page;
-mod plan;
-mod told;
+mod scenario;
+mod simulation;
 
 use crate::config::UiDialect;
 use crate::config::fuzz::for_a_while;
 use crate::stream::Dialect;
 use page::{Pages, Read, comparable, encoded};
-use plan::{Plan, plans};
 use proptest::test_runner::{TestCaseError, TestCaseResult};
+use scenario::{Scenario, scenarios};
 use serde_json::Value;
 use std::cell::RefCell;
 
@@ -33,18 +33,18 @@ fn fuzz_ui_v6_the_real_clients_read_back_what_a_turn_said() {
 
 fn fuzz(target: &str, dialect: Dialect, clients: &[&str]) {
     let pages = RefCell::new(Pages::start(clients));
-    for_a_while(target, &plans(), |plan| check(&pages, &plan, dialect));
+    for_a_while(target, &scenarios(), |scenario| check(&pages, &scenario, dialect));
 }
 
-fn check(pages: &RefCell<Pages>, plan: &Plan, dialect: Dialect) -> TestCaseResult {
-    let told = plan.tell();
+fn check(pages: &RefCell<Pages>, scenario: &Scenario, dialect: Dialect) -> TestCaseResult {
+    let simulated = scenario.simulate();
     if dialect != Dialect::DataV1 {
-        told.turns.iter().try_for_each(|turn| framed(&encoded(turn, plan, dialect)))?;
+        simulated.turns.iter().try_for_each(|turn| framed(&encoded(turn, scenario, dialect)))?;
     }
-    let expected = comparable(&told.held(dialect), &told, dialect);
-    for Read { client, message, ends } in pages.borrow_mut().read(&told, plan, dialect) {
-        same(&format!("message of {client}"), &comparable(&message, &told, dialect), &expected)?;
-        same(&format!("ends of {client}"), &ends, &told.ends(dialect))?;
+    let expected = comparable(&simulated.held(dialect), &simulated, dialect);
+    for Read { client, message, ends } in pages.borrow_mut().read(&simulated, scenario, dialect) {
+        same(&format!("message of {client}"), &comparable(&message, &simulated, dialect), &expected)?;
+        same(&format!("ends of {client}"), &ends, &simulated.ends(dialect))?;
     }
     Ok(())
 }
@@ -65,9 +65,9 @@ fn framed(bytes: &[u8]) -> TestCaseResult {
     Ok(())
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, read: &T, said: &T) -> TestCaseResult {
-    if read == said {
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, read: &T, expected: &T) -> TestCaseResult {
+    if read == expected {
         return Ok(());
     }
-    Err(TestCaseError::fail(format!("{what}\n read: {read:?}\n said: {said:?}")))
+    Err(TestCaseError::fail(format!("{what}\n read: {read:?}\n expected: {expected:?}")))
 }

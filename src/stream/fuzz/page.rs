@@ -1,8 +1,8 @@
 //! The real clients of the AI SDK in a Node process, which read one stream after the other.
 
 use super::expected::REQUEST;
-use super::plan::Plan;
-use super::told::{Told, Turn};
+use super::scenario::Scenario;
+use super::simulation::{Simulated, Turn};
 use crate::domain::id::MessageId;
 use crate::stream::Dialect;
 use crate::stream::{Audience, encoder};
@@ -51,11 +51,11 @@ impl Pages {
     }
 
     /// Returns the result of each client for these streams, read one turn after the other. The bytes arrive
-    /// in chunks of the plan's lengths, which repeat.
-    pub(super) fn read(&mut self, told: &Told, plan: &Plan, dialect: Dialect) -> Vec<Read> {
-        let turns: Vec<Value> = told.turns.iter().map(|turn| posted(turn, plan, dialect)).collect();
+    /// in chunks of the scenario's lengths, which repeat.
+    pub(super) fn read(&mut self, simulated: &Simulated, scenario: &Scenario, dialect: Dialect) -> Vec<Read> {
+        let turns: Vec<Value> = simulated.turns.iter().map(|turn| posted(turn, scenario, dialect)).collect();
         let streams = self.streams.as_mut().unwrap();
-        writeln!(streams, "{}", json!({ "turns": turns, "pieces": plan.pieces })).unwrap();
+        writeln!(streams, "{}", json!({ "turns": turns, "pieces": scenario.pieces })).unwrap();
         let answer = self.answers.next().unwrap().unwrap();
         let reads: Vec<Value> = serde_json::from_str(&answer).unwrap();
         let read = |mut read: Value| Read {
@@ -76,16 +76,16 @@ impl Drop for Pages {
 }
 
 /// Returns a turn with the request of the page that reads it.
-fn posted(turn: &Turn, plan: &Plan, dialect: Dialect) -> Value {
+fn posted(turn: &Turn, scenario: &Scenario, dialect: Dialect) -> Value {
     let answers = turn.answers.iter().map(
         |answer| json!({ "id": answer.tool_call_id, "approved": answer.approved, "reason": answer.reason }),
     );
-    let bytes = hex(&encoded(turn, plan, dialect));
+    let bytes = hex(&encoded(turn, scenario, dialect));
     json!({ "bytes": bytes, "answers": answers.collect::<Vec<_>>(), "loadedAnew": turn.before.is_some() })
 }
 
 /// Returns the bytes of the turn.
-pub(super) fn encoded(turn: &Turn, plan: &Plan, dialect: Dialect) -> BytesMut {
+pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
     let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: turn.approved.clone() };
@@ -94,7 +94,7 @@ pub(super) fn encoded(turn: &Turn, plan: &Plan, dialect: Dialect) -> BytesMut {
     let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DataV1);
     for (n, event) in before.chain(&turn.events).enumerate() {
         encoder.event(event, &mut out);
-        if plan.alive.is_some_and(|alive| n % alive == 0) {
+        if scenario.alive.is_some_and(|alive| n % alive == 0) {
             encoder.keep_alive(&mut out);
         }
     }
@@ -110,7 +110,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Returns a message without the facts that may differ after a reload: times, ids of parts, all but the last
 /// annotation of a call, and calls with incomplete arguments. For 5 to 7, also the starts of steps without
 /// any content: clients show such a start together with the next part, if there is one.
-pub(super) fn comparable(message: &Value, told: &Told, dialect: Dialect) -> Value {
+pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: Dialect) -> Value {
     let Some(message) = message.as_object() else { return Value::Null };
     let mut message = message.clone();
     message.remove("createdAt");
@@ -127,13 +127,13 @@ pub(super) fn comparable(message: &Value, told: &Told, dialect: Dialect) -> Valu
     for part in parts.iter_mut().filter(|part| part["type"] == "reasoning") {
         part.as_object_mut().unwrap().remove("id");
     }
-    if told.went_on_behind_half_a_call {
+    if simulated.continued_after_incomplete_call {
         let invocations = parts.iter_mut().filter_map(|part| part.get_mut("toolInvocation"));
         invocations.for_each(forget_number);
     }
     if let Some(invocations) = message.get_mut("toolInvocations").and_then(Value::as_array_mut) {
         invocations.retain(|invocation| invocation["state"] != "partial-call");
-        if told.went_on_behind_half_a_call {
+        if simulated.continued_after_incomplete_call {
             invocations.iter_mut().for_each(forget_number);
         }
         if invocations.is_empty() {

@@ -1,6 +1,6 @@
-//! A planned message as the server emits it, turn by turn, and in its final stored form.
+//! The simulation of a scenario: the message as the server emits it, turn by turn, and in its final stored form.
 
-use super::plan::{self, Goes, Hold, Outcome, Piece, Plan, PlannedCall, PlannedStep, Verdict};
+use super::scenario::{self, Fate, Hold, Outcome, Piece, Scenario, ScenarioCall, ScenarioStep, Verdict};
 use crate::domain::call::{Approval, End, Execution, RiskLevel, State, StateKind, ToolCall, rejection};
 use crate::domain::clock::Timestamp;
 use crate::domain::decision::{self, Decision, Surface};
@@ -22,12 +22,12 @@ const DEPTH_MAX: usize = 32;
 const AT: Timestamp = Timestamp::from_micros(0);
 
 /// A message as emitted and as stored.
-pub(super) struct Told {
+pub(super) struct Simulated {
     pub(super) turns: Vec<Turn>,
     pub(super) message: Message,
     /// Whether the message continued after an incomplete call. AI SDK 4 numbers its steps by the calls that
     /// it received, including the incomplete call, which is not stored.
-    pub(super) went_on_behind_half_a_call: bool,
+    pub(super) continued_after_incomplete_call: bool,
 }
 
 /// One turn, and the page that reads it.
@@ -49,19 +49,19 @@ pub(super) struct PageAnswer {
     pub(super) reason: Option<String>,
 }
 
-impl Plan {
-    /// Emits the message like the server, as far as the plan goes.
-    pub(super) fn tell(&self) -> Told {
-        let mut teller = Teller::of(self);
+impl Scenario {
+    /// Emits the message like the server, as far as the scenario reaches.
+    pub(super) fn simulate(&self) -> Simulated {
+        let mut simulator = Simulator::of(self);
         for (n, step) in self.steps.iter().enumerate() {
-            if !teller.step(n, step, n + 1 == self.steps.len()) {
+            if !simulator.step(n, step, n + 1 == self.steps.len()) {
                 break;
             }
         }
-        let tells_again = !teller.open && self.told_again && !teller.held.is_empty();
-        if tells_again && teller.steps.last().is_some_and(|step| step.status == StepStatus::Complete) {
-            teller.begin_turn(false);
-            teller.finish(FinishReason::ToolCalls);
+        let repeats = !simulator.open && self.repeated && !simulator.held.is_empty();
+        if repeats && simulator.steps.last().is_some_and(|step| step.status == StepStatus::Complete) {
+            simulator.begin_turn(false);
+            simulator.finish(FinishReason::ToolCalls);
         }
         let message = Message {
             id: MessageId::new(Uuid::nil()),
@@ -69,18 +69,18 @@ impl Plan {
             thread_id: ThreadId::new(Uuid::nil()),
             run_id: RunId::new(Uuid::nil()),
             ordinal: 1,
-            body: Body::Assistant(teller.steps),
+            body: Body::Assistant(simulator.steps),
             status: MessageStatus::Complete,
             created_at: AT,
         };
-        let went_on_behind_half_a_call = teller.went_on_behind_half_a_call;
-        Told { turns: teller.told, message, went_on_behind_half_a_call }
+        let continued_after_incomplete_call = simulator.continued_after_incomplete_call;
+        Simulated { turns: simulator.turns, message, continued_after_incomplete_call }
     }
 }
 
-struct Teller<'a> {
-    plan: &'a Plan,
-    told: Vec<Turn>,
+struct Simulator<'a> {
+    scenario: &'a Scenario,
+    turns: Vec<Turn>,
     /// The stored steps.
     steps: Vec<Step>,
     /// Whether a turn is open.
@@ -99,14 +99,14 @@ struct Teller<'a> {
     part_ended: bool,
     /// The arguments of incomplete calls that are still to be emitted.
     unwritten: Vec<(ToolCallId, VecDeque<String>)>,
-    went_on_behind_half_a_call: bool,
+    continued_after_incomplete_call: bool,
 }
 
-impl<'a> Teller<'a> {
-    fn of(plan: &'a Plan) -> Self {
+impl<'a> Simulator<'a> {
+    fn of(scenario: &'a Scenario) -> Self {
         Self {
-            plan,
-            told: Vec::new(),
+            scenario,
+            turns: Vec::new(),
             steps: Vec::new(),
             open: false,
             spent: Spent::default(),
@@ -117,22 +117,22 @@ impl<'a> Teller<'a> {
             calls: 0,
             part_ended: false,
             unwritten: Vec::new(),
-            went_on_behind_half_a_call: false,
+            continued_after_incomplete_call: false,
         }
     }
 
-    fn say(&mut self, event: TurnEvent<'static>) {
-        self.told.last_mut().unwrap().events.push(event);
+    fn emit(&mut self, event: TurnEvent<'static>) {
+        self.turns.last_mut().unwrap().events.push(event);
     }
 
     fn finish(&mut self, reason: FinishReason) {
-        self.say(TurnEvent::Finished { reason, spent: self.spent });
+        self.emit(TurnEvent::Finished { reason, spent: self.spent });
         self.open = false;
     }
 
     fn fail(&mut self, code: TurnErrorCode, message: &str) {
         let error = TurnError { code, message: message.to_owned() };
-        self.say(TurnEvent::Failed { error, spent: self.spent });
+        self.emit(TurnEvent::Failed { error, spent: self.spent });
         self.open = false;
     }
 
@@ -149,14 +149,14 @@ impl<'a> Teller<'a> {
         }
         self.approved.extend(said_yes(&answers));
         let before = loaded_anew.then(|| replay(&self.steps));
-        self.told.push(Turn { answers, approved: self.approved.clone(), before, events: Vec::new() });
+        self.turns.push(Turn { answers, approved: self.approved.clone(), before, events: Vec::new() });
         self.open = true;
         self.spent = Spent::default();
         if self.held.is_empty() {
             return;
         }
         for event in TurnEvent::continuation(&self.steps) {
-            self.say(event);
+            self.emit(event);
         }
     }
 
@@ -177,21 +177,21 @@ impl<'a> Teller<'a> {
 
     fn end_of(&mut self, call: &ToolCall) {
         if let Some(shown) = RenderedResult::of(call) {
-            self.say(TurnEvent::CallEnded { tool_call_id: call.id, result: shown });
+            self.emit(TurnEvent::CallEnded { tool_call_id: call.id, result: shown });
         }
     }
 
     /// Emits and stores one step. Returns whether the message continues.
-    fn step(&mut self, n: usize, step: &'a PlannedStep, last: bool) -> bool {
+    fn step(&mut self, n: usize, step: &'a ScenarioStep, last: bool) -> bool {
         if !self.open {
-            self.begin_turn(step.loaded_anew && !self.told.is_empty());
+            self.begin_turn(step.loaded_anew && !self.turns.is_empty());
         }
         let before = self.steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
         self.spent.message = self.spent.message.or(before);
-        self.say(TurnEvent::StepStarted);
+        self.emit(TurnEvent::StepStarted);
         self.passed = true;
-        let broken = matches!(step.end, plan::End::Broken(..));
-        let mut said = Step {
+        let broken = matches!(step.end, scenario::End::Broken(..));
+        let mut current = Step {
             n: i32::try_from(n).unwrap(),
             status: if broken { StepStatus::Interrupted } else { StepStatus::Complete },
             parts: Vec::new(),
@@ -202,30 +202,30 @@ impl<'a> Teller<'a> {
             created_at: AT,
         };
         self.part_ended = false;
-        for piece in &step.says {
+        for piece in &step.pieces {
             self.write_on();
-            self.piece(&mut said, piece, last);
+            self.piece(&mut current, piece, last);
         }
-        let goes_on = if let plan::End::Broken(code, message) = &step.end {
-            self.went_on_behind_half_a_call |= !said.calls.is_empty() && !last;
+        let continues = if let scenario::End::Broken(code, message) = &step.end {
+            self.continued_after_incomplete_call |= !current.calls.is_empty() && !last;
             self.unwritten.clear();
-            said.calls.clear();
-            said.parts.retain(|part| !matches!(part, Part::ToolCall { .. }));
+            current.calls.clear();
+            current.parts.retain(|part| !matches!(part, Part::ToolCall { .. }));
             self.fail(*code, message);
             true
         } else {
             while !self.unwritten.is_empty() {
                 self.write_on();
             }
-            self.calls_of(&mut said, step, last)
+            self.calls_of(&mut current, step, last)
         };
-        self.steps.push(said);
-        goes_on
+        self.steps.push(current);
+        continues
     }
 
-    fn piece(&mut self, said: &mut Step, piece: &'a Piece, last: bool) {
+    fn piece(&mut self, current: &mut Step, piece: &'a Piece, last: bool) {
         let ended = mem::replace(&mut self.part_ended, matches!(piece, Piece::End));
-        let parts = &mut said.parts;
+        let parts = &mut current.parts;
         match piece {
             Piece::Text(delta) | Piece::Thought(delta) if delta.is_empty() => self.part_ended = ended,
             Piece::Text(delta) => {
@@ -233,55 +233,55 @@ impl<'a> Teller<'a> {
                     Some(Part::Text { text }) if !ended => text.push_str(delta),
                     _ => parts.push(Part::Text { text: delta.clone() }),
                 }
-                self.say(TurnEvent::Text(delta.clone().into()));
+                self.emit(TurnEvent::Text(delta.clone().into()));
             }
             Piece::Thought(delta) => {
                 match parts.last_mut() {
                     Some(Part::Reasoning { text }) if !ended => text.push_str(delta),
                     _ => parts.push(Part::Reasoning { text: delta.clone() }),
                 }
-                self.say(TurnEvent::Reasoning(delta.clone().into()));
+                self.emit(TurnEvent::Reasoning(delta.clone().into()));
             }
-            Piece::End => self.say(TurnEvent::PartEnded),
+            Piece::End => self.emit(TurnEvent::PartEnded),
             Piece::Source(source) => {
                 parts.push(Part::Source(source.clone()));
-                self.say(TurnEvent::Source(source.clone()));
+                self.emit(TurnEvent::Source(source.clone()));
             }
             Piece::File(file) => {
                 parts.push(Part::File(file.clone()));
-                self.say(TurnEvent::File(file.clone()));
+                self.emit(TurnEvent::File(file.clone()));
             }
-            Piece::Call(call) => self.call(said, call, last),
+            Piece::Call(call) => self.call(current, call, last),
         }
     }
 
-    fn call(&mut self, said: &mut Step, planned: &'a PlannedCall, last: bool) {
+    fn call(&mut self, current: &mut Step, planned: &'a ScenarioCall, last: bool) {
         self.calls += 1;
         let tool_call_id = ToolCallId::new(Uuid::from_u128(self.calls));
-        said.parts.push(Part::ToolCall { tool_call_id });
-        self.say(TurnEvent::CallStarted { tool_call_id, tool_name: planned.tool.clone() });
+        current.parts.push(Part::ToolCall { tool_call_id });
+        self.emit(TurnEvent::CallStarted { tool_call_id, tool_name: planned.tool.clone() });
         let mut nesting = Nesting::default();
         let written = planned.written.iter().map(|delta| nesting.within(delta, DEPTH_MAX).to_owned());
         self.unwritten.push((tool_call_id, written.collect()));
         while !planned.beside && self.unwritten.iter().any(|(id, _)| *id == tool_call_id) {
             self.write_on();
         }
-        let (held, state) = match &planned.goes {
-            Goes::Invalid(why) => (false, State::Invalid(ended(why))),
-            Goes::Duplicate => (false, State::Cancelled(None, ended(model_texts::DUPLICATE))),
-            Goes::Cleared(outcome) => (false, ran(outcome, None)),
-            Goes::Held(hold) => {
+        let (held, state) = match &planned.fate {
+            Fate::Invalid(why) => (false, State::Invalid(ended(why))),
+            Fate::Duplicate => (false, State::Cancelled(None, ended(model_texts::DUPLICATE))),
+            Fate::Cleared(outcome) => (false, ran(outcome, None)),
+            Fate::Held(hold) => {
                 self.holds.insert(tool_call_id, hold);
-                (true, decided(hold, last, self.plan.told_again))
+                (true, decided(hold, last, self.scenario.repeated))
             }
         };
-        let mut call = stored(tool_call_id, said.n, planned, held, state);
-        if let (State::Rejected(_), Goes::Held(Hold { verdict: Verdict::No(reason), .. })) =
-            (&call.state, &planned.goes)
+        let mut call = stored(tool_call_id, current.n, planned, held, state);
+        if let (State::Rejected(_), Fate::Held(Hold { verdict: Verdict::No(reason), .. })) =
+            (&call.state, &planned.fate)
         {
             call.decision = Some(refused(reason.clone()));
         }
-        said.calls.push(call);
+        current.calls.push(call);
     }
 
     /// Emits the next chunk of arguments of each incomplete call.
@@ -293,44 +293,44 @@ impl<'a> Teller<'a> {
             !written.is_empty()
         });
         for (tool_call_id, delta) in deltas {
-            self.say(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
+            self.emit(TurnEvent::CallArguments { tool_call_id, delta: delta.into() });
         }
     }
 
     /// Emits the calls of a whole step. Returns whether the message continues.
-    fn calls_of(&mut self, said: &mut Step, step: &PlannedStep, last: bool) -> bool {
-        said.usage = step.usage.map(|(read, written)| Usage {
+    fn calls_of(&mut self, current: &mut Step, step: &ScenarioStep, last: bool) -> bool {
+        current.usage = step.usage.map(|(read, written)| Usage {
             input_tokens: u64::from(read),
             output_tokens: u64::from(written),
         });
-        if let Some(usage) = said.usage {
+        if let Some(usage) = current.usage {
             self.spent.add(usage);
         }
-        for call in &said.calls {
+        for call in &current.calls {
             let invalid = matches!(call.state, State::Invalid(_));
             let input = if invalid { Input::new() } else { call.input.clone() };
-            self.say(TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input });
+            self.emit(TurnEvent::CallStored { tool_call_id: call.id, tool_name: call.name.clone(), input });
         }
         // These calls are stored together with their ends.
         let ended = |call: &ToolCall| matches!(call.state, State::Invalid(_) | State::Cancelled(..));
         let runs = |call: &ToolCall| !call.held && !ended(call);
-        for call in said.calls.iter().filter(|call| !call.held && ended(call)) {
+        for call in current.calls.iter().filter(|call| !call.held && ended(call)) {
             self.end_of(call);
         }
-        let holds = said.calls.iter().any(|call| call.held);
-        if matches!(step.end, plan::End::Stopped) && !holds && said.calls.iter().any(runs) {
-            for call in said.calls.iter_mut().filter(|call| runs(call)) {
+        let holds = current.calls.iter().any(|call| call.held);
+        if matches!(step.end, scenario::End::Stopped) && !holds && current.calls.iter().any(runs) {
+            for call in current.calls.iter_mut().filter(|call| runs(call)) {
                 call.state = State::Executing(Approval { inputs: None }, execution());
             }
-            self.say(TurnEvent::Cancelled { spent: self.spent });
+            self.emit(TurnEvent::Cancelled { spent: self.spent });
             self.open = false;
             return false;
         }
         // The calls run concurrently, so the last one to start may end first.
-        for call in said.calls.iter().rev().filter(|call| runs(call)) {
+        for call in current.calls.iter().rev().filter(|call| runs(call)) {
             self.end_of(call);
         }
-        self.held = said.calls.iter().filter(|call| call.held).cloned().collect();
+        self.held = current.calls.iter().filter(|call| call.held).cloned().collect();
         self.passed = false;
         if holds {
             let held = self.held.iter().map(|call| {
@@ -338,19 +338,19 @@ impl<'a> Teller<'a> {
                 if waits { pending(call) } else { HeldCallStatus::of(call) }
             });
             let held = held.collect();
-            self.say(TurnEvent::Held(held));
+            self.emit(TurnEvent::Held(held));
         }
-        let reason = if said.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-        self.say(TurnEvent::StepFinished { reason, usage: said.usage });
+        let reason = if current.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+        self.emit(TurnEvent::StepFinished { reason, usage: current.usage });
         if holds && step.answered && !last {
             let stand = self.held.iter().map(HeldCallStatus::of).collect();
-            self.say(TurnEvent::Continued(stand));
-        } else if holds || said.calls.is_empty() {
+            self.emit(TurnEvent::Continued(stand));
+        } else if holds || current.calls.is_empty() {
             self.finish(reason);
         } else if last {
             self.fail(TurnErrorCode::StepLimit, "Enough.");
         }
-        !said.calls.is_empty()
+        !current.calls.is_empty()
     }
 }
 
@@ -383,10 +383,10 @@ fn ran(outcome: &Outcome, inputs: Option<Input>) -> State {
 
 /// Returns the final state of a held call. The last calls are decided after all turns, unless they are
 /// emitted again.
-fn decided(hold: &Hold, last: bool, told_again: bool) -> State {
+fn decided(hold: &Hold, last: bool, repeated: bool) -> State {
     let yes = || Approval { inputs: hold.edit.clone() };
     match &hold.verdict {
-        _ if last && !told_again && !hold.meanwhile => State::Pending,
+        _ if last && !repeated && !hold.meanwhile => State::Pending,
         Verdict::Open if last => State::Pending,
         Verdict::Runs if last => State::Executing(yes(), execution()),
         Verdict::Yes(outcome) => ran(outcome, hold.edit.clone()),
@@ -414,7 +414,7 @@ fn refused(reason: Option<String>) -> Decision {
     }
 }
 
-fn stored(id: ToolCallId, step: i32, planned: &PlannedCall, held: bool, state: State) -> ToolCall {
+fn stored(id: ToolCallId, step: i32, planned: &ScenarioCall, held: bool, state: State) -> ToolCall {
     ToolCall {
         id,
         thread_id: ThreadId::new(Uuid::nil()),

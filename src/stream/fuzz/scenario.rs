@@ -1,4 +1,4 @@
-//! Random plans of messages, with everything that a model, tools and people can contribute.
+//! Random scenarios of messages, with everything that a model, tools and people can contribute.
 
 use crate::domain::input::Input;
 use crate::domain::message::{File, Source};
@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-/// The plan of a message.
+/// What happens while a message is written.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) steps: Vec<PlannedStep>,
+pub(super) struct Scenario {
+    pub(super) steps: Vec<ScenarioStep>,
     /// Whether calls that are still pending are emitted again, in a turn of their own.
-    pub(super) told_again: bool,
+    pub(super) repeated: bool,
     /// The lengths of the chunks in which the bytes arrive. The lengths repeat.
     pub(super) pieces: Vec<usize>,
     /// The number of events between two keep-alives.
@@ -22,8 +22,8 @@ pub(super) struct Plan {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct PlannedStep {
-    pub(super) says: Vec<Piece>,
+pub(super) struct ScenarioStep {
+    pub(super) pieces: Vec<Piece>,
     pub(super) end: End,
     pub(super) usage: Option<(u32, u32)>,
     /// Whether a reloaded page reads the turn that starts with this step, if one does.
@@ -40,23 +40,23 @@ pub(super) enum Piece {
     End,
     Source(Source),
     File(File),
-    Call(Box<PlannedCall>),
+    Call(Box<ScenarioCall>),
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct PlannedCall {
+pub(super) struct ScenarioCall {
     pub(super) tool: String,
     pub(super) input: Input,
     /// The arguments in chunks. For a call that can run, the chunks add up to the JSON of the input.
     pub(super) written: Vec<String>,
     /// Whether the arguments are interleaved with other events.
     pub(super) beside: bool,
-    pub(super) goes: Goes,
+    pub(super) fate: Fate,
 }
 
 /// The fate of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Goes {
+pub(super) enum Fate {
     Invalid(String),
     /// The call repeats a pending call.
     Duplicate,
@@ -215,23 +215,23 @@ fn holds() -> impl Strategy<Value = Hold> {
         .prop_map(|(verdict, edit, meanwhile, page)| Hold { verdict, edit, meanwhile, page })
 }
 
-fn calls() -> impl Strategy<Value = PlannedCall> {
-    let goes = prop_oneof![
-        1 => words().prop_map(Goes::Invalid),
-        1 => Just(Goes::Duplicate),
-        4 => outcomes().prop_map(Goes::Cleared),
-        3 => holds().prop_map(Goes::Held),
+fn calls() -> impl Strategy<Value = ScenarioCall> {
+    let fate = prop_oneof![
+        1 => words().prop_map(Fate::Invalid),
+        1 => Just(Fate::Duplicate),
+        4 => outcomes().prop_map(Fate::Cleared),
+        3 => holds().prop_map(Fate::Held),
     ];
     let cuts = vec(any::<prop::sample::Index>(), 0..4);
-    (words(), inputs(), vec(words(), 0..4), cuts, any::<bool>(), goes).prop_map(
-        |(tool, input, garbage, cuts, beside, goes)| {
-            let written = match goes {
-                Goes::Invalid(_) => garbage,
-                Goes::Duplicate | Goes::Cleared(_) | Goes::Held(_) => {
+    (words(), inputs(), vec(words(), 0..4), cuts, any::<bool>(), fate).prop_map(
+        |(tool, input, garbage, cuts, beside, fate)| {
+            let written = match fate {
+                Fate::Invalid(_) => garbage,
+                Fate::Duplicate | Fate::Cleared(_) | Fate::Held(_) => {
                     in_pieces(&json!(input).to_string(), &cuts)
                 }
             };
-            PlannedCall { tool, input, written, beside, goes }
+            ScenarioCall { tool, input, written, beside, fate }
         },
     )
 }
@@ -244,7 +244,7 @@ fn in_pieces(text: &str, cuts: &[prop::sample::Index]) -> Vec<String> {
     cuts.windows(2).map(|cut| text[cut[0]..cut[1]].to_owned()).collect()
 }
 
-fn steps() -> impl Strategy<Value = PlannedStep> {
+fn steps() -> impl Strategy<Value = ScenarioStep> {
     let piece = prop_oneof![
         3 => words().prop_map(Piece::Text),
         2 => words().prop_map(Piece::Thought),
@@ -260,7 +260,13 @@ fn steps() -> impl Strategy<Value = PlannedStep> {
     ];
     let usage = option::of(any::<(u32, u32)>());
     (vec(piece, 0..7), end, usage, prop::bool::weighted(0.2), prop::bool::weighted(0.3)).prop_map(
-        |(says, end, usage, loaded_anew, answered)| PlannedStep { says, end, usage, loaded_anew, answered },
+        |(pieces, end, usage, loaded_anew, answered)| ScenarioStep {
+            pieces,
+            end,
+            usage,
+            loaded_anew,
+            answered,
+        },
     )
 }
 
@@ -268,15 +274,15 @@ fn source(n: u8, title: Option<String>) -> Piece {
     Piece::Source(Source::new(&format!("https://a.example/?q={n}&\"é"), title).unwrap())
 }
 
-/// Generates plans.
-pub(super) fn plans() -> impl Strategy<Value = Plan> {
+/// Generates scenarios.
+pub(super) fn scenarios() -> impl Strategy<Value = Scenario> {
     let pieces = prop_oneof![
         1 => vec(1..9_usize, 1..6),
         3 => vec(1..300_usize, 1..6),
         1 => vec(1..5000_usize, 1..6),
     ];
     (vec(steps(), 1..6), any::<bool>(), pieces, option::of(1..4_usize))
-        .prop_map(|(steps, told_again, pieces, alive)| Plan { steps, told_again, pieces, alive })
+        .prop_map(|(steps, repeated, pieces, alive)| Scenario { steps, repeated, pieces, alive })
 }
 
 fn error_code() -> impl Strategy<Value = TurnErrorCode> {
