@@ -9,7 +9,7 @@ use crate::domain::id::{ThreadId, ToolCallId};
 use crate::domain::quorum::ApprovalVote;
 use sea_orm::{
     ColumnTrait, Condition, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
-    Select,
+    RelationTrait, Select,
 };
 use std::collections::HashMap;
 
@@ -90,11 +90,9 @@ impl CallScope {
 
 /// Returns the calls that this principal may see.
 pub(super) fn visible_calls(principal: &Principal, visibility: &Visibility) -> Select<tool_call::Entity> {
-    let of_threads = tool_call::Entity::belongs_to(thread::Entity)
-        .from(tool_call::Column::ThreadId)
-        .to(thread::Column::ThreadId)
-        .into();
-    tool_call::Entity::find().join(JoinType::InnerJoin, of_threads).filter(visible_to(principal, visibility))
+    tool_call::Entity::find()
+        .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
+        .filter(visible_to(principal, visibility))
 }
 
 impl Read {

@@ -4,7 +4,9 @@ use super::entity::{thread, tool_call};
 use super::{Page, Read, StoreError, rows};
 use crate::domain::call::StateKind;
 use crate::domain::clock::Timestamp;
-use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait,
+};
 
 const TABLE: &str = "tool_calls";
 
@@ -40,10 +42,6 @@ impl Read {
         states: &[StateKind],
         size: u64,
     ) -> Result<Page<ListedCall>, StoreError> {
-        let of_threads = tool_call::Entity::belongs_to(thread::Entity)
-            .from(tool_call::Column::ThreadId)
-            .to(thread::Column::ThreadId)
-            .into();
         let found = tool_call::Entity::find()
             .select_only()
             .columns([
@@ -56,7 +54,7 @@ impl Read {
                 tool_call::Column::FinishedAt,
             ])
             .columns([thread::Column::TenantId, thread::Column::UserId])
-            .join(JoinType::InnerJoin, of_threads)
+            .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
             .filter(tool_call::Column::State.is_in(states.iter().copied()))
             .order_by_desc(tool_call::Column::ToolCallId)
             .limit(size.saturating_add(1))

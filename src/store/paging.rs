@@ -1,11 +1,15 @@
-//! Pages limited by bytes. The database counts the bytes of the rows, so that the server reads only rows that
-//! fit.
+//! Pages: of ids, and of rows limited by bytes. The database counts the bytes of the rows, so that the server
+//! reads only rows that fit.
 
 use super::entity::{event, message, tool_call};
-use super::{Page, Read, StoreError, Thread};
+use super::{Page, Read, StoreError, Thread, rows};
 use crate::domain::message::{Message, MessageStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Order, Query, SelectStatement};
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+};
+use std::fmt::Display;
+use std::str::FromStr;
 
 /// The bytes of a call, in a statement with its row.
 const CALL_BYTES: &str = "CAST(octet_length(tool_calls.arguments) \
@@ -49,6 +53,28 @@ impl PageSize {
 }
 
 impl Read {
+    /// Returns the ids of at most `size` of these rows after `after`, in the order of the ids. An empty list means
+    /// that no more exist.
+    pub(super) async fn next_ids<E: EntityTrait, Id: FromStr + Display>(
+        &self,
+        found: Select<E>,
+        id: E::Column,
+        after: Option<Id>,
+        size: u64,
+    ) -> Result<Vec<Id>, StoreError> {
+        let after = after.map(|after| id.gt(after.to_string()));
+        let ids = found
+            .select_only()
+            .column(id)
+            .filter(Condition::all().add_option(after))
+            .order_by_asc(id)
+            .limit(size)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        ids.iter().map(|text: &String| rows::id(E::default().table_name(), text)).collect()
+    }
+
     /// Returns how many of the first calls of a query fit on a page.
     pub(super) async fn fitting_calls(
         &self,

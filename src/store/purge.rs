@@ -2,12 +2,12 @@
 //! calls. The rows stay as evidence: ids, states, decisions and hashes.
 
 use super::entity::{message, run, sent_answer, step, thread, tool_call};
-use super::{StoreError, Write, rows};
+use super::{StoreError, Write};
 use crate::domain::id::ThreadId;
 use crate::domain::message::MessageStatus;
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, Query, SelectStatement, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, UpdateMany};
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, UpdateMany};
 use std::time::Duration;
 
 /// Maximum number of threads that one statement reads.
@@ -45,14 +45,7 @@ impl Write {
         deleted_for: Duration,
         after: Option<ThreadId>,
     ) -> Result<Vec<ThreadId>, StoreError> {
-        let mut found = self.threads_to_erase(deleted_for);
-        if let Some(after) = after {
-            found = found.filter(thread::Column::ThreadId.gt(after.to_string()));
-        }
-        let found = found.select_only().column(thread::Column::ThreadId);
-        let found = found.order_by_asc(thread::Column::ThreadId).limit(PAGE);
-        let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
-        ids.iter().map(|id| rows::id("threads", id)).collect()
+        self.next_ids(self.threads_to_erase(deleted_for), thread::Column::ThreadId, after, PAGE).await
     }
 
     fn threads_to_erase(&self, deleted_for: Duration) -> sea_orm::Select<thread::Entity> {

@@ -5,7 +5,7 @@ use super::{Read, StoreError, Thread, Write, rows};
 use crate::domain::id::RunId;
 use crate::domain::run::{Run, RunStatus};
 use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 /// Maximum number of runs that one query returns.
 const PAGE: u64 = 100;
@@ -31,18 +31,8 @@ impl Read {
             )
             .and_where(tool_call::Column::FinishedAt.is_null())
             .to_owned();
-        let mut found = run::Entity::find()
-            .select_only()
-            .column(run::Column::RunId)
-            .filter(Expr::cust(PAUSED))
-            .filter(Expr::exists(open).not())
-            .order_by_asc(run::Column::RunId)
-            .limit(PAGE);
-        if let Some(after) = after {
-            found = found.filter(run::Column::RunId.gt(after.to_string()));
-        }
-        let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
-        ids.iter().map(|id| rows::id("runs", id)).collect()
+        let paused = run::Entity::find().filter(Expr::cust(PAUSED)).filter(Expr::exists(open).not());
+        self.next_ids(paused, run::Column::RunId, after, PAGE).await
     }
 
     /// Returns the status of a run, whatever its owner, for a caller that has seen a call of the run.

@@ -15,7 +15,9 @@ use crate::domain::model_texts;
 use crate::domain::permit::{IdempotencyKey, Requester};
 use crate::domain::run::RunStatus;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
-use sea_orm::{ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, EntityTrait, FromQueryResult, JoinType, QueryFilter, QueryOrder, QuerySelect, RelationTrait,
+};
 use std::time::Duration;
 
 /// Maximum number of rows that one query returns.
@@ -165,10 +167,6 @@ impl Write {
         within: Duration,
         after: Option<&DueCall>,
     ) -> Result<Vec<Doubtful>, StoreError> {
-        let of_threads = tool_call::Entity::belongs_to(thread::Entity)
-            .from(tool_call::Column::ThreadId)
-            .to(thread::Column::ThreadId)
-            .into();
         let ended = tool_call::Column::FinishedAt;
         let mut found = tool_call::Entity::find()
             .select_only()
@@ -176,7 +174,7 @@ impl Write {
             .column(tool_call::Column::ExecId)
             .columns([tool_call::Column::ExecAttempt, tool_call::Column::StartedAt, ended])
             .columns([thread::Column::TenantId, thread::Column::UserId])
-            .join(JoinType::InnerJoin, of_threads)
+            .join(JoinType::InnerJoin, tool_call::Relation::Thread.def())
             // Literal, not a bind parameter, so that the partial index `tool_calls_doubt` is usable.
             .filter(ExprTrait::eq(tool_call::Column::State.into_expr(), literal(StateKind::Interrupted)))
             .filter(ended.gt(self.now.minus(within).as_micros()))
@@ -262,18 +260,10 @@ impl Write {
     /// Returns the runs after this one, in the order of their ids, with a turn whose lease is over. An empty
     /// list means that no more exist.
     pub(crate) async fn turns_to_sweep(&self, after: Option<RunId>) -> Result<Vec<RunId>, StoreError> {
-        let mut found = run::Entity::find()
-            .select_only()
-            .column(run::Column::RunId)
+        let lapsed = run::Entity::find()
             .filter(run::Column::Status.eq(RunStatus::Running))
-            .filter(run::Column::LeaseUntil.lt(self.now.as_micros()))
-            .order_by_asc(run::Column::RunId)
-            .limit(PAGE);
-        if let Some(after) = after {
-            found = found.filter(run::Column::RunId.gt(after.to_string()));
-        }
-        let ids: Vec<String> = found.into_tuple().all(&self.tx).await?;
-        ids.iter().map(|id| rows::id("runs", id)).collect()
+            .filter(run::Column::LeaseUntil.lt(self.now.as_micros()));
+        self.next_ids(lapsed, run::Column::RunId, after, PAGE).await
     }
 
     /// Closes a turn whose lease is over. Returns false if the turn is alive, or another transaction closed

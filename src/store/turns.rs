@@ -12,7 +12,7 @@ use crate::domain::run::{Run, RunStatus, TurnError, TurnErrorCode};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, JoinType, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, Statement,
+    QuerySelect, RelationTrait, Statement,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -113,15 +113,11 @@ impl Write {
             let lock = Statement::from_sql_and_values(DbBackend::Postgres, LOCK_USER, [user.into()]);
             self.tx.execute_raw(lock).await?;
         }
-        let of_threads = run::Entity::belongs_to(thread::Entity)
-            .from(run::Column::ThreadId)
-            .to(thread::Column::ThreadId)
-            .into();
         let counts: Vec<(String, i64)> = run::Entity::find()
             .select_only()
             .column(thread::Column::UserId)
             .column_as(run::Column::RunId.count(), "turns")
-            .join(JoinType::InnerJoin, of_threads)
+            .join(JoinType::InnerJoin, run::Relation::Thread.def())
             .filter(thread::Column::TenantId.eq(&thread.tenant_id))
             // Literal, not a bind parameter, so that the partial index over running runs is usable.
             .filter(ExprTrait::eq(run::Column::Status.into_expr(), literal(RunStatus::Running)))

@@ -44,6 +44,13 @@ pub(in crate::store) struct Model {
 }
 
 #[derive(Debug, Clone, Copy, EnumIter, DeriveRelation)]
-pub(in crate::store) enum Relation {}
+pub(in crate::store) enum Relation {
+    #[sea_orm(
+        belongs_to = "super::thread::Entity",
+        from = "Column::ThreadId",
+        to = "super::thread::Column::ThreadId"
+    )]
+    Thread,
+}
 
 impl ActiveModelBehavior for ActiveModel {}
