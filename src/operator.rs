@@ -289,5 +289,5 @@ fn checked_text<'a>(field: &'static str, text: &'a str) -> Result<&'a str, Opera
 }
 
 fn not_interrupted(call: &ToolCall) -> OperatorError {
-    OperatorError::NotInterrupted { id: call.id.to_string(), state: call.state.as_str() }
+    OperatorError::NotInterrupted { id: call.id.to_string(), state: call.state.name() }
 }

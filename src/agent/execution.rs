@@ -224,7 +224,7 @@ impl Executor {
         let stored = self.store.urgent_read().await?.any_call(tool_call_id).await?;
         let Some(stored) = stored else { return Ok(Ran::Again) };
         if !settled.value && !settled.tried_before {
-            tracing::warn!(state = stored.state.as_str(), "ignored an outcome that came too late");
+            tracing::warn!(state = stored.state.name(), "ignored an outcome that came too late");
         }
         Ok(match RenderedResult::of(&stored) {
             Some(shown) => Ran::Ended(shown),

@@ -256,10 +256,10 @@ impl Failure {
     const fn outcome(&self) -> &'static str {
         match self {
             Self::Model(ModelError::Unavailable { .. }) => "unavailable",
-            Self::Silent => TurnErrorCode::UpstreamTimeout.as_str(),
-            Self::Model(ModelError::Upstream(_)) => TurnErrorCode::UpstreamError.as_str(),
-            Self::Model(ModelError::Malformed(_)) => TurnErrorCode::UpstreamMalformed.as_str(),
-            Self::Turn(error) => error.code.as_str(),
+            Self::Silent => TurnErrorCode::UpstreamTimeout.name(),
+            Self::Model(ModelError::Upstream(_)) => TurnErrorCode::UpstreamError.name(),
+            Self::Model(ModelError::Malformed(_)) => TurnErrorCode::UpstreamMalformed.name(),
+            Self::Turn(error) => error.code.name(),
         }
     }
 }

@@ -217,8 +217,8 @@ impl Approvals {
                 // The server resumes the run, as after a decision.
                 write.set_server_resumes(thread, call.run_id, true).await?;
                 write.commit().await?;
-                let (verdict, metrics) = (Verdict::Cancel.as_str(), &self.executor.metrics);
-                metrics.decided(verdict, Surface::Handler.as_str(), "decided");
+                let (verdict, metrics) = (Verdict::Cancel.name(), &self.executor.metrics);
+                metrics.decided(verdict, Surface::Handler.name(), "decided");
                 metrics.hold_ended(verdict, now.since(call.created_at));
             }
         }

@@ -226,8 +226,8 @@ impl Approvals {
         committed: &Result<(Thread, Decided), DecideError>,
     ) {
         let verdict = match request.choice {
-            Choice::Approve { .. } => Verdict::Approve.as_str(),
-            Choice::Reject { .. } => Verdict::Reject.as_str(),
+            Choice::Approve { .. } => Verdict::Approve.name(),
+            Choice::Reject { .. } => Verdict::Reject.name(),
         };
         let outcome = match committed {
             Ok((_, Decided { replayed: true, .. })) => "replayed",
@@ -240,7 +240,7 @@ impl Approvals {
             }
             Err(error) => error.outcome(),
         };
-        self.executor.metrics.decided(verdict, request.surface.as_str(), outcome);
+        self.executor.metrics.decided(verdict, request.surface.name(), outcome);
     }
 
     async fn commit_decision(

@@ -195,7 +195,7 @@ pub enum RiskLevel {
 
 impl RiskLevel {
     /// Returns the name of the level.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Low => "low",
             Self::Medium => "medium",
@@ -322,7 +322,7 @@ impl State {
     }
 
     /// Returns the name of the state in the documentation, for people and logs.
-    pub(crate) const fn as_str(&self) -> &'static str {
+    pub(crate) const fn name(&self) -> &'static str {
         self.kind().name()
     }
 

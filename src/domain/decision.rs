@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     /// Returns the name of the verdict in the documentation, for people, logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Approve => "approve",
             Self::Reject => "reject",
@@ -72,7 +72,7 @@ pub(crate) enum Surface {
 
 impl Surface {
     /// Returns the name of the surface in the documentation, for people, logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Rest => "rest",
             Self::Stream => "stream",
@@ -94,7 +94,7 @@ pub enum Remember {
 
 impl Remember {
     /// Returns the name of the scope in the documentation, for people, logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Session => "session",
         }

@@ -17,7 +17,7 @@ macro_rules! event_types {
             pub(crate) const WORDS: &[&str] = &[$($word),+];
 
             /// Returns the name of the type in the documentation, for people, logs and metrics.
-            pub(crate) const fn as_str(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)+
                 }

@@ -76,7 +76,7 @@ pub(crate) enum MessageStatus {
 
 impl MessageStatus {
     /// Returns the name of the status in the documentation, for people, logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Complete => "complete",
             Self::Streaming => "streaming",

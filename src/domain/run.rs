@@ -56,7 +56,7 @@ pub(crate) enum RunStatus {
 
 impl RunStatus {
     /// Returns the name of the status in the documentation, for people, logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Waiting => "waiting",
@@ -153,7 +153,7 @@ pub(crate) enum TurnErrorCode {
 
 impl TurnErrorCode {
     /// Returns the name of the code in the documentation, for people, logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::UpstreamTimeout => "upstream_timeout",
             Self::UpstreamError => "upstream_error",

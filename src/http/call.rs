@@ -126,8 +126,8 @@ impl CallView {
             schema_hash: call.schema_hash.clone(),
             held: call.held,
             validated: Validated(call.validated()),
-            state: call.state.as_str().to_owned(),
-            risk_level: call.risk.as_str().to_owned(),
+            state: call.state.name().to_owned(),
+            risk_level: call.risk.name().to_owned(),
             reason: call.reason.clone(),
             decision: call.decision.as_ref().map(DecisionView::of),
             child_run_id: call.child_run_id.map(|child| child.to_string()),
@@ -158,7 +158,7 @@ impl CancelView {
         Self {
             success: call.is_withdrawn(),
             tool_call_id: call.id.to_string(),
-            state: call.state.as_str().to_owned(),
+            state: call.state.name().to_owned(),
         }
     }
 }

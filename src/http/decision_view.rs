@@ -31,15 +31,15 @@ pub(super) struct DecisionView {
 impl DecisionView {
     pub(super) fn of(decision: &Decision) -> Self {
         Self {
-            decision: decision.verdict.as_str().to_owned(),
+            decision: decision.verdict.name().to_owned(),
             by: decision.by.clone(),
             at: decision.at.to_rfc3339(),
             edited: decision.edited,
             reason: decision.reason.clone(),
             input_hash: Some(decision.input_hash.clone()),
-            surface: decision.surface.as_str().to_owned(),
+            surface: decision.surface.name().to_owned(),
             source: decision.source.clone(),
-            remember: decision.remember.map(|remember| remember.as_str().to_owned()),
+            remember: decision.remember.map(|remember| remember.name().to_owned()),
         }
     }
 }

@@ -291,7 +291,7 @@ impl From<CancelRunError> for ApiError {
             CancelRunError::Ended(run) => Self::conflict(
                 "run_not_waiting",
                 "The run has ended.",
-                Some(json!({ "state": run.status.as_str() })),
+                Some(json!({ "state": run.status.name() })),
             ),
             CancelRunError::Store(error) => error.into(),
         }
@@ -421,7 +421,7 @@ fn closed(call: &ToolCall) -> ApiError {
 }
 
 fn how_closed(call: &ToolCall) -> Value {
-    let mut details = json!({ "state": call.state.as_str() });
+    let mut details = json!({ "state": call.state.name() });
     if let (Some(decision), Some(details)) = (&call.decision, details.as_object_mut()) {
         details.insert("decision".to_owned(), super::decision_view::decision(decision));
     }

@@ -51,7 +51,7 @@ impl EventView {
 /// word, because the type has a line of its own in an event stream.
 fn word(event: &Event) -> String {
     match &event.event_type {
-        Ok(known) => known.as_str().to_owned(),
+        Ok(known) => known.name().to_owned(),
         Err(word) if word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_')) => {
             word.clone()
         }
@@ -74,7 +74,7 @@ fn data(event: &Event) -> Map<String, Value> {
         ("tool_name", Some(json!(call.name))),
         ("tool_call_id", Some(json!(call.id))),
         ("args", args.map(|args| json!(args))),
-        ("risk_level", Some(json!(call.risk.as_str()))),
+        ("risk_level", Some(json!(call.risk.name()))),
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),

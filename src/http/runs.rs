@@ -45,7 +45,7 @@ struct RunErrorView {
 
 impl RunErrorView {
     fn of(error: &TurnError) -> Self {
-        Self { code: error.code.as_str().to_owned(), message: error.message.clone() }
+        Self { code: error.code.name().to_owned(), message: error.message.clone() }
     }
 }
 
@@ -55,7 +55,7 @@ impl RunView {
             run_id: run.id.to_string(),
             thread_id: run.thread_id.to_string(),
             session_id: thread.session_id.to_string(),
-            status: run.status.as_str().to_owned(),
+            status: run.status.name().to_owned(),
             pending: pending.iter().map(ToString::to_string).collect(),
             error: run.error.as_ref().map(RunErrorView::of),
             created_at: run.created_at.to_rfc3339(),
@@ -117,7 +117,7 @@ impl RunDecisionView {
             success: call.state != State::Pending,
             run_id: call.run_id.to_string(),
             tool_call_id: call.id.to_string(),
-            state: call.state.as_str().to_owned(),
+            state: call.state.name().to_owned(),
         }
     }
 }

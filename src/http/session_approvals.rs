@@ -58,7 +58,7 @@ impl DecidedView {
             success: call.state != State::Pending,
             tool_call_id: call.id.to_string(),
             decision,
-            state: call.state.as_str().to_owned(),
+            state: call.state.name().to_owned(),
         }
     }
 }

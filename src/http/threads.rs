@@ -196,7 +196,7 @@ impl MessageView {
             thread_id: message.thread_id.to_string(),
             run_id: message.run_id.to_string(),
             role: role.to_owned(),
-            status: message.status.as_str().to_owned(),
+            status: message.status.name().to_owned(),
             parts,
             usage: usage.map(|usage| UsageView {
                 input_tokens: usage.input_tokens,

@@ -54,7 +54,7 @@ impl ToolView {
             description: spec.description.clone(),
             hil: spec.hil,
             idempotent: spec.idempotent,
-            risk_level: spec.risk.as_str().to_owned(),
+            risk_level: spec.risk.name().to_owned(),
             input_schema: JsonObject(spec.input_schema.as_object().cloned().unwrap_or_default()),
         }
     }

@@ -299,7 +299,7 @@ impl ValidateToolResult {
         let state = match &call.state {
             // A caller that waits for the outcome need not distinguish an approved call from a running one.
             State::Approved(_) | State::Executing(..) => "executing",
-            other => other.as_str(),
+            other => other.name(),
         };
         Self {
             success: matches!(call.state, State::Succeeded(..) | State::Rejected(_)),

@@ -77,7 +77,7 @@ impl Write {
             data: Set(data.to_string()),
         };
         #[cfg(feature = "torture")]
-        self.name.set(event_type.as_str(), subject.call.as_ref().map(|call| &call.id as _));
+        self.name.set(event_type.name(), subject.call.as_ref().map(|call| &call.id as _));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.has_events.store(true, Ordering::Relaxed);
         if let Some(OfCall { id, .. }) = subject.call {

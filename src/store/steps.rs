@@ -191,7 +191,7 @@ impl Write {
         }
         #[cfg(feature = "torture")]
         if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held { .. })) {
-            self.name.set(EventType::ToolRequiresApproval.as_str(), Some(&held.id));
+            self.name.set(EventType::ToolRequiresApproval.name(), Some(&held.id));
         } else if calls.is_empty() {
             self.name.set("step.written", None);
         }

@@ -54,13 +54,13 @@ pub(crate) struct UnderWay {
 impl TurnEnd {
     /// Returns the name of the end, which is the status of the run.
     pub(crate) const fn as_str(&self) -> &'static str {
-        self.status().0.as_str()
+        self.status().0.name()
     }
 
     /// Returns the error code of a failed turn.
     pub(crate) fn code(&self) -> Option<&'static str> {
         match self {
-            Self::Failed(error) => Some(error.code.as_str()),
+            Self::Failed(error) => Some(error.code.name()),
             Self::Waiting | Self::Completed | Self::Cancelled => None,
         }
     }
