@@ -193,17 +193,6 @@ pub enum RiskLevel {
     High,
 }
 
-impl RiskLevel {
-    /// Returns the name of the level.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-}
-
 impl ToolCall {
     /// Returns the inputs that run or ran: the approver's inputs if edited, otherwise the model's.
     pub(crate) fn effective_input(&self) -> &Input {

@@ -1,66 +1,72 @@
 //! Events: records of changes, in the past tense, written in the transaction of the change and never altered.
 
-use super::call::ToolCall;
+use super::call::{StateKind, ToolCall};
 use super::clock::Timestamp;
 use serde_json::{Map, Value};
 
-macro_rules! event_types {
-    ($($(#[$doc:meta])* $name:ident $word:literal,)+) => {
-        /// The types of events.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum EventType {
-            $($(#[$doc])* $name,)+
-        }
-
-        impl EventType {
-            /// The names of all event types.
-            pub(crate) const WORDS: &[&str] = &[$($word),+];
-
-            /// Returns the name of the type in the documentation, for people, logs and metrics.
-            pub(crate) const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $word,)+
-                }
-            }
-        }
-    };
+/// The types of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventType {
+    /// The model made a call.
+    ToolCalled,
+    /// The call was held for an approval.
+    ToolRequiresApproval,
+    /// The policy forbids the call. There was no approval.
+    ToolBlocked,
+    /// The call was approved.
+    ToolApproved,
+    /// The call was rejected.
+    ToolRejected,
+    /// No decision arrived in time.
+    ToolExpired,
+    /// The call was withdrawn and did not run.
+    ToolCancelled,
+    /// An execution was claimed.
+    ToolStarted,
+    /// The call ran and returned an output.
+    ToolSucceeded,
+    /// The call ran and failed, or could not run.
+    ToolFailed,
+    /// The outcome of the call is unknown.
+    ToolInterrupted,
+    /// A run started.
+    RunStarted,
+    /// The run waits for held or delegated calls.
+    RunWaiting,
+    /// The run resumed.
+    RunResumed,
+    /// The run gave its final answer, or the user sent a later message.
+    RunCompleted,
+    /// The run failed.
+    RunFailed,
+    /// The run was cancelled.
+    RunCancelled,
 }
 
-event_types! {
-    /// The model made a call.
-    ToolCalled "tool.called",
-    /// The call was held for an approval.
-    ToolRequiresApproval "tool.requires_approval",
-    /// The policy forbids the call. There was no approval.
-    ToolBlocked "tool.blocked",
-    /// The call was approved.
-    ToolApproved "tool.approved",
-    /// The call was rejected.
-    ToolRejected "tool.rejected",
-    /// No decision arrived in time.
-    ToolExpired "tool.expired",
-    /// The call was withdrawn and did not run.
-    ToolCancelled "tool.cancelled",
-    /// An execution was claimed.
-    ToolStarted "tool.started",
-    /// The call ran and returned an output.
-    ToolSucceeded "tool.succeeded",
-    /// The call ran and failed, or could not run.
-    ToolFailed "tool.failed",
-    /// The outcome of the call is unknown.
-    ToolInterrupted "tool.interrupted",
-    /// A run started.
-    RunStarted "run.started",
-    /// The run waits for held or delegated calls.
-    RunWaiting "run.waiting",
-    /// The run resumed.
-    RunResumed "run.resumed",
-    /// The run gave its final answer, or the user sent a later message.
-    RunCompleted "run.completed",
-    /// The run failed.
-    RunFailed "run.failed",
-    /// The run was cancelled.
-    RunCancelled "run.cancelled",
+impl EventType {
+    /// Returns the state that a call reaches by an event of this type and actor. The one
+    /// exception is a lost execution of an idempotent call: the data of that event have the state.
+    pub(crate) fn state_reached(self, actor: &str) -> Option<StateKind> {
+        Some(match self {
+            Self::ToolRequiresApproval => StateKind::Pending,
+            Self::ToolApproved => StateKind::Approved,
+            Self::ToolRejected | Self::ToolBlocked => StateKind::Rejected,
+            Self::ToolExpired => StateKind::Expired,
+            Self::ToolCancelled => StateKind::Cancelled,
+            Self::ToolStarted => StateKind::Executing,
+            Self::ToolSucceeded => StateKind::Succeeded,
+            Self::ToolFailed if actor == system::INVALID => StateKind::Invalid,
+            Self::ToolFailed => StateKind::Failed,
+            Self::ToolInterrupted => StateKind::Interrupted,
+            Self::ToolCalled
+            | Self::RunStarted
+            | Self::RunWaiting
+            | Self::RunResumed
+            | Self::RunCompleted
+            | Self::RunFailed
+            | Self::RunCancelled => return None,
+        })
+    }
 }
 
 /// An event as stored, with the current state of its call. Ids are the stored texts, so that an event with

@@ -74,18 +74,6 @@ pub(crate) enum MessageStatus {
     Superseded,
 }
 
-impl MessageStatus {
-    /// Returns the name of the status in the documentation, for people, logs and metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Streaming => "streaming",
-            Self::Interrupted => "interrupted",
-            Self::Superseded => "superseded",
-        }
-    }
-}
-
 /// One model call and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {

@@ -3,9 +3,10 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::JsonObject;
-use super::call::CallView;
+use super::call::{CallState, CallView};
 use super::error::ApiError;
-use super::page::{Paged, page_size};
+use super::formats::{Id, Text};
+use super::page::{Paged, RequestedSize, page_size};
 use super::payload::Tag;
 use crate::approvals::{Approvals, DecisionStatus};
 use crate::domain::Principal;
@@ -53,10 +54,10 @@ impl ApprovalView {
 /// The parameters of a request that lists calls, not yet validated.
 #[derive(Debug)]
 struct Asked {
-    state: Option<String>,
+    state: Option<Text<CallState>>,
     tool_name: Option<String>,
-    cursor: Option<String>,
-    page_size: Option<u64>,
+    cursor: Option<Id>,
+    page_size: Option<RequestedSize>,
 }
 
 pub(super) struct Inbox(pub(super) Api);
@@ -72,15 +73,15 @@ impl Inbox {
         &self,
         caller: Caller,
         /// The state of the calls: any state of a call; `pending` if absent.
-        state: Query<Option<String>>,
+        state: Query<Option<Text<CallState>>>,
         /// Only calls of this tool.
         tool_name: Query<Option<String>>,
         /// Only calls of this session.
-        session_id: Query<Option<String>>,
+        session_id: Query<Option<Id>>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let session = session_id.0.map(|id| id.parse::<ThreadId>()).transpose();
         let session =
@@ -100,15 +101,15 @@ impl Inbox {
     async fn of_thread(
         &self,
         caller: Caller,
-        thread_id: Path<String>,
+        thread_id: Path<Id>,
         /// The state of the calls: any state of a call; `pending` if absent.
-        state: Query<Option<String>>,
+        state: Query<Option<Text<CallState>>>,
         /// Only calls of this tool.
         tool_name: Query<Option<String>>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let id = thread_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);
@@ -122,15 +123,15 @@ impl Inbox {
     async fn of_session(
         &self,
         caller: Caller,
-        session_id: Path<String>,
+        session_id: Path<Id>,
         /// The state of the calls: any state of a call; `pending` if absent.
-        state: Query<Option<String>>,
+        state: Query<Option<Text<CallState>>>,
         /// Only calls of this tool.
         tool_name: Query<Option<String>>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ApprovalView>, ApiError> {
         let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (state, tool_name, cursor, page_size) = (state.0, tool_name.0, cursor.0, page_size.0);

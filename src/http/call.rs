@@ -5,27 +5,59 @@ use super::auth::Caller;
 use super::body::JsonObject;
 use super::decision_view::DecisionView;
 use super::error::ApiError;
+use super::formats::{Hash, Id, Time};
 use super::payload::{Json, Tag};
 use crate::approvals::Approvals;
-use crate::domain::call::{State, ToolCall};
+use crate::domain::call::{self, State, ToolCall};
 use crate::store::Thread;
 use poem_openapi::param::Path;
 use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
 use poem_openapi::types::{Any, ParseFromJSON, ParseResult, ToJSON, Type};
-use poem_openapi::{ApiResponse, Object, OpenApi};
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde_json::Value;
 use std::borrow::Cow;
+
+/// The state of a tool call.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename = "ToolCallState", rename_all = "snake_case", remote = "call::StateKind")]
+pub(super) enum CallState {
+    Pending,
+    Approved,
+    Executing,
+    Succeeded,
+    Failed,
+    Interrupted,
+    Rejected,
+    Expired,
+    Cancelled,
+    Invalid,
+}
+
+impl From<&State> for CallState {
+    fn from(state: &State) -> Self {
+        state.kind().into()
+    }
+}
+
+/// The harm that a tool can do.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "call::RiskLevel")]
+pub(super) enum RiskLevel {
+    Low,
+    Medium,
+    High,
+}
 
 /// A tool call.
 #[derive(Debug, Object)]
 #[oai(rename = "ToolCall", skip_serializing_if_is_none)]
 pub(super) struct CallView {
     /// The id of the call. The server assigns it.
-    tool_call_id: String,
-    thread_id: String,
-    session_id: String,
-    message_id: String,
-    run_id: String,
+    tool_call_id: Id,
+    thread_id: Id,
+    session_id: Id,
+    message_id: Id,
+    run_id: Id,
     tool_name: String,
     /// The inputs as the model proposed them.
     input: JsonObject,
@@ -38,32 +70,30 @@ pub(super) struct CallView {
     /// tool as registered now. Canonical JSON follows RFC 8785, except that a number without a fraction is
     /// written with all its digits. A decision that echoes this hash is refused as `stale` if the tool's
     /// schema has changed.
-    input_hash: String,
+    input_hash: Hash,
     /// SHA-256 of the canonical JSON of the tool's input schema at the time of the call.
-    schema_hash: String,
+    schema_hash: Hash,
     /// Whether the call is or was held for an approval.
     held: bool,
     /// Null while the call is pending; true if the call was approved, by a person or by the policy; false if
     /// the call was not approved and does not run.
     validated: Validated,
-    /// pending, approved, executing, succeeded, failed, interrupted, rejected, expired, cancelled or invalid.
-    state: String,
-    /// low, medium or high.
-    risk_level: String,
+    state: CallState,
+    risk_level: RiskLevel,
     /// The reason for the hold.
     reason: Option<String>,
     /// The decision in force.
     decision: Option<DecisionView>,
     /// The run of the child thread that executes the call, if the tool is a sub-agent.
-    child_run_id: Option<String>,
+    child_run_id: Option<Id>,
     /// The text that the model reads.
     result: Option<String>,
     /// The output of the tool.
     output: Option<Any<Value>>,
-    created_at: String,
-    expires_at: Option<String>,
-    started_at: Option<String>,
-    finished_at: Option<String>,
+    created_at: Time,
+    expires_at: Option<Time>,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
 }
 
 /// Null while the call is pending. This is the only field that is ever null: an absent field would read as a
@@ -113,30 +143,30 @@ impl CallView {
             _ => None,
         };
         Self {
-            tool_call_id: call.id.to_string(),
-            thread_id: call.thread_id.to_string(),
-            session_id: thread.session_id.to_string(),
-            message_id: call.message_id.to_string(),
-            run_id: call.run_id.to_string(),
+            tool_call_id: Id::of(call.id),
+            thread_id: Id::of(call.thread_id),
+            session_id: Id::of(thread.session_id),
+            message_id: Id::of(call.message_id),
+            run_id: Id::of(call.run_id),
             tool_name: call.name.clone(),
             input: JsonObject(call.input.clone()),
             unreadable: call.unreadable.then_some(true),
             validated_inputs: call.edited_input().cloned().map(JsonObject),
-            input_hash: approvals.shown_hash(call),
-            schema_hash: call.schema_hash.clone(),
+            input_hash: approvals.shown_hash(call).into(),
+            schema_hash: call.schema_hash.clone().into(),
             held: call.held,
             validated: Validated(call.validated()),
-            state: call.state.name().to_owned(),
-            risk_level: call.risk.name().to_owned(),
+            state: (&call.state).into(),
+            risk_level: call.risk.into(),
             reason: call.reason.clone(),
             decision: call.decision.as_ref().map(DecisionView::of),
-            child_run_id: call.child_run_id.map(|child| child.to_string()),
+            child_run_id: call.child_run_id.map(Id::of),
             result: call.end().map(|end| end.result.clone()),
             output,
-            created_at: call.created_at.to_rfc3339(),
-            expires_at: call.expires_at.map(|at| at.to_rfc3339()),
-            started_at: call.execution().map(|execution| execution.started_at.to_rfc3339()),
-            finished_at: call.end().map(|end| end.at.to_rfc3339()),
+            created_at: call.created_at.into(),
+            expires_at: call.expires_at.map(Time::from),
+            started_at: call.execution().map(|execution| execution.started_at.into()),
+            finished_at: call.end().map(|end| end.at.into()),
         }
     }
 }
@@ -147,19 +177,15 @@ impl CallView {
 struct CancelView {
     /// Whether the call certainly did not run and will not run.
     success: bool,
-    tool_call_id: String,
+    tool_call_id: Id,
     /// cancelled; succeeded or failed, as reported by a tool that ran; interrupted if the tool did not return
     /// in time; executing if the call has not ended yet.
-    state: String,
+    state: CallState,
 }
 
 impl CancelView {
     fn of(call: &ToolCall) -> Self {
-        Self {
-            success: call.is_withdrawn(),
-            tool_call_id: call.id.to_string(),
-            state: call.state.name().to_owned(),
-        }
+        Self { success: call.is_withdrawn(), tool_call_id: Id::of(call.id), state: (&call.state).into() }
     }
 }
 
@@ -187,7 +213,7 @@ impl Calls {
         operation_id = "getToolCall",
         tag = "Tag::ToolCalls"
     )]
-    async fn get(&self, caller: Caller, tool_call_id: Path<String>) -> Result<Json<CallView>, ApiError> {
+    async fn get(&self, caller: Caller, tool_call_id: Path<Id>) -> Result<Json<CallView>, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
         let seen = self.0.approvals.visible_call(&read, &caller.0, id).await?;
@@ -206,7 +232,7 @@ impl Calls {
         operation_id = "cancelToolCall",
         tag = "Tag::ToolCalls"
     )]
-    async fn cancel(&self, caller: Caller, tool_call_id: Path<String>) -> Result<CancelAnswer, ApiError> {
+    async fn cancel(&self, caller: Caller, tool_call_id: Path<Id>) -> Result<CancelAnswer, ApiError> {
         let id = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let call = self.0.approvals.cancel(&caller.0, id).await?;
         let view = Json(CancelView::of(&call));

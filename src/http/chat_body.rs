@@ -12,14 +12,15 @@ use crate::domain::id::ToolCallId;
 use crate::domain::run::RunOptions;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
-use poem_openapi::types::Type;
+use poem_openapi::types::{Example, Type};
 use poem_openapi::{ApiExtractor, ApiExtractorType, Enum, ExtractParamOptions, Object};
 use std::collections::HashSet;
 
 /// The request of a turn. All fields are optional, and unknown fields are ignored, because pages post their
 /// whole state. The last value of a repeated field counts, but a body with a repeated field that approves a
 /// call is refused. An empty request continues the run.
-#[derive(Debug, Object)]
+#[derive(Debug, Default, Object)]
+#[oai(skip_serializing_if_is_none, example)]
 struct ChatRequest {
     /// The text of a new user message, at most 256 KiB unless `limits.message_bytes` sets another limit.
     /// Absent, null or empty: continue the run.
@@ -42,14 +43,27 @@ struct ChatRequest {
     message_id: Option<String>,
 }
 
+impl Example for ChatRequest {
+    fn example() -> Self {
+        Self { content: Some("delete notes.txt".to_owned()), ..Self::default() }
+    }
+}
+
 /// The request of a turn, with the thread in the body.
 #[derive(Debug, Object)]
+#[oai(example)]
 struct ChatByIdRequest {
     /// The id of a thread, or the caller's own name for one: 1 to 64 characters.
     #[oai(validator(min_length = 1, max_length = 64))]
     id: String,
     #[oai(flatten)]
     request: ChatRequest,
+}
+
+impl Example for ChatByIdRequest {
+    fn example() -> Self {
+        Self { id: "page-1".to_owned(), request: ChatRequest::example() }
+    }
 }
 
 /// The purpose of a request.

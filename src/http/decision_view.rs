@@ -1,24 +1,34 @@
 //! The wire form of decisions.
 
-use crate::domain::decision::Decision;
-use poem_openapi::Object;
+use super::formats::{Hash, Time};
+use crate::domain::decision::{self, Decision};
 use poem_openapi::types::ToJSON;
+use poem_openapi::{Enum, Object};
 use serde_json::Value;
+
+/// The verdict of a decision.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "decision::Verdict")]
+pub(super) enum Verdict {
+    Approve,
+    Reject,
+    Expire,
+    Cancel,
+}
 
 /// A decision about a call.
 #[derive(Debug, Object)]
 #[oai(rename = "Decision", skip_serializing_if_is_none)]
 pub(super) struct DecisionView {
-    /// approve, reject, expire or cancel.
-    decision: String,
+    decision: Verdict,
     /// The actor: `user:<sub>`, `system:policy` and others.
     by: String,
-    at: String,
+    at: Time,
     /// Whether the approved inputs differ from the proposed ones.
     edited: bool,
     reason: Option<String>,
     /// The hash of the inputs that the decision is about.
-    input_hash: Option<String>,
+    input_hash: Option<Hash>,
     /// The surface on which the decision arrived.
     surface: String,
     /// The part of the policy that decided, if the policy decided: always_allow, always_deny, role, session,
@@ -31,12 +41,12 @@ pub(super) struct DecisionView {
 impl DecisionView {
     pub(super) fn of(decision: &Decision) -> Self {
         Self {
-            decision: decision.verdict.name().to_owned(),
+            decision: decision.verdict.into(),
             by: decision.by.clone(),
-            at: decision.at.to_rfc3339(),
+            at: decision.at.into(),
             edited: decision.edited,
             reason: decision.reason.clone(),
-            input_hash: Some(decision.input_hash.clone()),
+            input_hash: Some(decision.input_hash.clone().into()),
             surface: decision.surface.name().to_owned(),
             source: decision.source.clone(),
             remember: decision.remember.map(|remember| remember.name().to_owned()),

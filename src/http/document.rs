@@ -1,8 +1,5 @@
 //! The OpenAPI document: the output of the derives, refined with facts that the derives cannot express.
 
-use super::page::{PAGE_SIZE, PAGE_SIZE_MAX};
-use crate::domain::call::CALL_STATES;
-use crate::domain::event::EventType;
 use poem::http::Method;
 use serde_json::{Map, Value, json};
 
@@ -27,80 +24,33 @@ const LINKS: [(&str, &str, &str, &str, &str); 10] = [
 /// A field of the body, not a path parameter.
 const BODY_TOOL_CALL_ID: &str = "toolCallId";
 
-/// Returns an example body for an operation.
-fn example(operation: &str) -> Option<Value> {
-    Some(match operation {
-        "chat" => json!({ "content": "delete notes.txt" }),
-        "chatById" => json!({ "id": "page-1", "content": "delete notes.txt" }),
-        "createThread" => json!({ "title": "Spring cleaning" }),
-        "updateThread" => json!({ "title": "Summer cleaning" }),
-        "setSessionPolicy" => json!({ "mode": "auto-deny" }),
-        "approveRun" => json!({ "tool_call_id": "01890a5d-ac96-774b-bcce-b302099a8057" }),
-        "rejectRun" => {
-            json!({ "tool_call_id": "01890a5d-ac96-774b-bcce-b302099a8057", "reason": "not today" })
-        }
-        "decideInSession" => json!({ "decision": "allow_once" }),
-        "validateTool" => {
-            json!({ "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8057", "isValidated": true })
-        }
-        "validateTools" => json!({ "decisions": [
-            { "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8057", "isValidated": true },
-            { "toolCallId": "01890a5d-ac96-774b-bcce-b302099a8058", "isValidated": false, "reason": "not today" },
-        ] }),
-        _ => return None,
-    })
-}
-
-/// The allowed values of string fields: schema, field, values.
-const WORDS: [(&str, &str, &[&str]); 13] = [
-    ("ToolCall", "state", &CALL_STATES),
-    ("ToolCall", "risk_level", &RISKS),
-    ("Tool", "risk_level", &RISKS),
-    ("ValidateToolResult", "state", &CALL_STATES),
-    ("DecisionResult", "state", &CALL_STATES),
-    ("CancelToolCallResult", "state", &CALL_STATES),
-    ("RunDecisionResult", "state", &CALL_STATES),
-    ("SessionDecisionResult", "state", &CALL_STATES),
-    ("Decision", "decision", &["approve", "reject", "expire", "cancel"]),
-    ("Message", "role", &["user", "assistant"]),
-    ("Message", "status", &["complete", "streaming", "interrupted", "superseded"]),
-    ("Event", "type", EventType::WORDS),
-    ("Run", "status", &["running", "waiting", "completed", "failed", "cancelled"]),
-];
-const RISKS: [&str; 3] = ["low", "medium", "high"];
-
 /// The JSON pointer from an operation to its body.
 const BODY: &str = "/requestBody/content/application~1json";
 
 /// Returns the refined document for the document that the derives produce.
 pub(super) fn refined(spec: &str) -> Value {
     let mut document: Value = serde_json::from_str(spec).unwrap_or_default();
-    let mut strict = Vec::new();
+    let schemas = document.pointer("/components/schemas").cloned().unwrap_or_default();
+    let mut bodies = Vec::new();
     for operation in operations(&mut document) {
         let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default().to_owned();
-        for parameter in items(operation.get_mut("parameters")) {
-            shape_parameter(&id, parameter);
-        }
         for (status, response) in fields(operation.get_mut("responses")) {
             complete(&id, status, response);
         }
-        if let (Some(example), Some(body)) = (example(&id), operation.pointer_mut(BODY)) {
+        let Some(body) = operation.pointer_mut(BODY) else { continue };
+        let Some(name) = body.get("schema").and_then(named) else { continue };
+        if let Some(example) = schemas.get(&name).and_then(|schema| schema.get("example")) {
             set(body, json!({ "example": example }));
         }
-        let body = operation.pointer(BODY).and_then(|body| body.pointer("/schema/$ref"));
-        if let Some(body) = body.and_then(Value::as_str) {
-            strict.push((body.trim_start_matches('#').to_owned(), !FORGIVING.contains(&id.as_str())));
-        }
+        bodies.push((name, !FORGIVING.contains(&id.as_str())));
     }
-    for (schema, body) in fields(document.pointer_mut("/components/schemas")) {
-        for (name, property) in fields(body.get_mut("properties")) {
-            shape_field(schema, name, property);
-        }
-    }
-    let named = document.pointer("/components/schemas").cloned().unwrap_or_default();
-    for (pointer, strict) in strict {
-        if let Some(Value::Object(schema)) = document.pointer_mut(&pointer) {
-            shape_body(schema, &named, strict);
+    for (name, schema) in fields(document.pointer_mut("/components/schemas")) {
+        if let Some(schema) = schema.as_object_mut() {
+            // The examples are those of the bodies.
+            schema.remove("example");
+            if let Some((_, strict)) = bodies.iter().find(|(body, _)| body == name) {
+                shape_body(schema, &schemas, *strict);
+            }
         }
     }
     document
@@ -124,67 +74,20 @@ fn fields(value: Option<&mut Value>) -> impl Iterator<Item = (&String, &mut Valu
     value.and_then(Value::as_object_mut).into_iter().flatten()
 }
 
-fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
-    value.and_then(Value::as_array_mut).into_iter().flatten()
-}
-
 fn set(value: &mut Value, more: Value) {
     if let (Value::Object(fields), Value::Object(more)) = (value, more) {
         fields.extend(more);
     }
 }
 
-/// Refines a field by its name. A field name has the same format in every schema.
-fn shape_field(schema: &str, name: &str, property: &mut Value) {
-    let words = WORDS.iter().find(|words| (words.0, words.1) == (schema, name));
-    let one_of_many = property.pointer_mut("/items").filter(|_| (schema, name) == ("Run", "pending"));
-    if let Some(id) = one_of_many {
-        set(id, json!({ "format": "uuid" }));
-    } else if schema == "DecisionResult" && name == BODY_TOOL_CALL_ID {
-        // The field echoes the request and may be any string.
-    } else if (schema, name) == ("DecisionResult", "status") {
-        set(property, json!({ "enum": [200, 202, 403, 404, 409, 422, 429, 500, 503] }));
-    } else if let Some((_, _, words)) = words {
-        set(property, json!({ "enum": words }));
-    } else if name == "at" || name.ends_with("_at") {
-        set(property, json!({ "format": "date-time" }));
-    } else if name.ends_with("_hash") {
-        set(property, json!({ "pattern": "^[0-9a-f]{64}$" }));
-    } else if (name.ends_with("_id") && name != "client_id") || name == BODY_TOOL_CALL_ID {
-        set(property, json!({ "format": "uuid" }));
-    }
-}
-
-fn shape_parameter(operation: &str, parameter: &mut Value) {
-    let name = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
-    let shape = match (operation, name) {
-        // The parameter may be the caller's own name for the thread.
-        ("chat" | "attach", "thread_id") => return,
-        (_, "page_size") => json!({ "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": PAGE_SIZE }),
-        ("listMessages" | "listRunEvents" | "listToolCallEvents", "cursor")
-        | (_, "after" | "last-event-id") => {
-            json!({ "pattern": "^[0-9]{1,18}$" })
-        }
-        (_, "cursor") => json!({ "format": "uuid" }),
-        ("listApprovals" | "listThreadApprovals" | "listSessionApprovals", "state") => {
-            json!({ "enum": CALL_STATES })
-        }
-        (_, name) if name.ends_with("_id") => json!({ "format": "uuid" }),
-        _ => return,
-    };
-    if let Some(schema) = parameter.get_mut("schema") {
-        set(schema, shape);
-    }
-}
-
 /// Refines a body schema: an optional field may be null, and only a lenient body accepts unknown fields.
-fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
+fn shape_body(schema: &mut Map<String, Value>, schemas: &Value, strict: bool) {
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     for (name, property) in fields(schema.get_mut("properties")) {
         if required.iter().any(|needed| needed == name) {
             continue;
         }
-        if let Some(words) = words_of(property, named) {
+        if let Some(words) = words_of(property, schemas) {
             // A named schema would be nullable either at every use or at none.
             if let Value::Object(property) = property {
                 property.remove("allOf");
@@ -203,9 +106,14 @@ fn shape_body(schema: &mut Map<String, Value>, named: &Value, strict: bool) {
 }
 
 /// Returns the allowed values of a field that refers to a named enum schema.
-fn words_of<'a>(property: &Value, named: &'a Value) -> Option<&'a Vec<Value>> {
-    let name = property.pointer("/allOf/0/$ref")?.as_str()?.rsplit('/').next()?;
-    named.get(name)?.get("enum")?.as_array()
+fn words_of<'a>(property: &Value, schemas: &'a Value) -> Option<&'a Vec<Value>> {
+    schemas.get(named(property.pointer("/allOf/0")?)?)?.get("enum")?.as_array()
+}
+
+/// Returns the name of the schema that a reference names.
+fn named(reference: &Value) -> Option<String> {
+    let (_, name) = reference.get("$ref")?.as_str()?.rsplit_once('/')?;
+    Some(name.to_owned())
 }
 
 fn complete(operation: &str, status: &str, response: &mut Value) {

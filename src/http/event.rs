@@ -1,13 +1,55 @@
 //! Events on the wire.
 
 use super::body::JsonObject;
+use super::call::{CallState, RiskLevel};
 use super::decision_view;
+use super::formats::{Id, Text, Time};
 use crate::domain::call::{ToolCall, input_hash};
-use crate::domain::event::{Event, EventType};
+use crate::domain::event::{self, Event};
 use bytes::{BufMut, BytesMut};
-use poem_openapi::Object;
 use poem_openapi::types::ToJSON;
+use poem_openapi::{Enum, Object};
 use serde_json::{Map, Value, json};
+
+/// The type of an event, in the past tense.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(remote = "event::EventType")]
+pub(super) enum EventType {
+    #[oai(rename = "tool.called")]
+    ToolCalled,
+    #[oai(rename = "tool.requires_approval")]
+    ToolRequiresApproval,
+    #[oai(rename = "tool.blocked")]
+    ToolBlocked,
+    #[oai(rename = "tool.approved")]
+    ToolApproved,
+    #[oai(rename = "tool.rejected")]
+    ToolRejected,
+    #[oai(rename = "tool.expired")]
+    ToolExpired,
+    #[oai(rename = "tool.cancelled")]
+    ToolCancelled,
+    #[oai(rename = "tool.started")]
+    ToolStarted,
+    #[oai(rename = "tool.succeeded")]
+    ToolSucceeded,
+    #[oai(rename = "tool.failed")]
+    ToolFailed,
+    #[oai(rename = "tool.interrupted")]
+    ToolInterrupted,
+    #[oai(rename = "run.started")]
+    RunStarted,
+    #[oai(rename = "run.waiting")]
+    RunWaiting,
+    #[oai(rename = "run.resumed")]
+    RunResumed,
+    #[oai(rename = "run.completed")]
+    RunCompleted,
+    #[oai(rename = "run.failed")]
+    RunFailed,
+    #[oai(rename = "run.cancelled")]
+    RunCancelled,
+}
 
 /// An event.
 #[derive(Debug, Object)]
@@ -15,16 +57,15 @@ use serde_json::{Map, Value, json};
 pub(super) struct EventView {
     /// The position among all events. Positions only grow, with gaps for events that the caller may not see.
     seq: i64,
-    /// The type of the event, in the past tense.
     #[oai(rename = "type")]
-    event_type: String,
-    at: String,
+    event_type: Text<EventType>,
+    at: Time,
     /// The actor: `user:<sub>`, `system:policy` and others.
     actor: String,
-    session_id: String,
-    thread_id: String,
-    run_id: Option<String>,
-    tool_call_id: Option<String>,
+    session_id: Id,
+    thread_id: Id,
+    run_id: Option<Id>,
+    tool_call_id: Option<Id>,
     /// For an event of a call: `tool_name`, `tool_call_id`, `args` if readable, `risk_level`, `input_hash`,
     /// and `reason` and `expires_at` if the call has them; from the decision on also `decision`, and at the
     /// end of the call also `state`.
@@ -35,13 +76,13 @@ impl EventView {
     pub(super) fn of(event: &Event) -> Self {
         Self {
             seq: event.seq,
-            event_type: word(event),
-            at: event.at.to_rfc3339(),
+            event_type: event_type(event),
+            at: event.at.into(),
             actor: event.actor.clone(),
-            session_id: event.session_id.clone(),
-            thread_id: event.thread_id.clone(),
-            run_id: event.run_id.clone(),
-            tool_call_id: event.tool_call_id.clone(),
+            session_id: event.session_id.clone().into(),
+            thread_id: event.thread_id.clone().into(),
+            run_id: event.run_id.clone().map(Id::from),
+            tool_call_id: event.tool_call_id.clone().map(Id::from),
             data: JsonObject(data(event)),
         }
     }
@@ -49,13 +90,12 @@ impl EventView {
 
 /// Returns the type of an event. A type that this version does not know is passed through if it is a single
 /// word, because the type has a line of its own in an event stream.
-fn word(event: &Event) -> String {
+fn event_type(event: &Event) -> Text<EventType> {
+    let is_word_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
     match &event.event_type {
-        Ok(known) => known.name().to_owned(),
-        Err(word) if word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_')) => {
-            word.clone()
-        }
-        Err(_) => "unknown".to_owned(),
+        Ok(known) => Text::of_value(&(*known).into()),
+        Err(other) if other.chars().all(is_word_char) => other.clone().into(),
+        Err(_) => "unknown".to_owned().into(),
     }
 }
 
@@ -67,18 +107,17 @@ fn data(event: &Event) -> Map<String, Value> {
     for word in ["decision", "edited", "surface"] {
         data.remove(word);
     }
-    let event_type = event.event_type.as_ref().ok().copied();
-    let args = if is_before_decision(event_type) { &call.input } else { call.effective_input() };
+    let args = if is_before_decision(event) { &call.input } else { call.effective_input() };
     let args = (!call.unreadable).then_some(args);
     let known = [
         ("tool_name", Some(json!(call.name))),
         ("tool_call_id", Some(json!(call.id))),
         ("args", args.map(|args| json!(args))),
-        ("risk_level", Some(json!(call.risk.name()))),
+        ("risk_level", RiskLevel::from(call.risk).to_json()),
         ("reason", call.reason.as_ref().map(|reason| json!(reason))),
         ("expires_at", call.expires_at.map(|at| json!(at.to_rfc3339()))),
         ("decision", decision(event, call)),
-        ("state", event_type.and_then(state).map(|state| json!(state))),
+        ("state", final_state(event).and_then(|state| state.to_json())),
         ("input_hash", args.map(|args| json!(input_hash(&call.name, args, &call.schema_hash)))),
     ];
     for (name, value) in known {
@@ -90,34 +129,31 @@ fn data(event: &Event) -> Map<String, Value> {
     data
 }
 
-const fn is_before_decision(event: Option<EventType>) -> bool {
-    matches!(event, Some(EventType::ToolCalled | EventType::ToolRequiresApproval))
+fn is_before_decision(event: &Event) -> bool {
+    matches!(event.event_type, Ok(event::EventType::ToolCalled | event::EventType::ToolRequiresApproval))
 }
 
 /// Returns the decision of the call if it was in force at the time of the event.
 fn decision(event: &Event, call: &ToolCall) -> Option<Value> {
     let decision = call.decision.as_ref()?;
-    let in_force = decision.at <= event.at && !is_before_decision(event.event_type.as_ref().ok().copied());
+    let in_force = decision.at <= event.at && !is_before_decision(event);
     in_force.then(|| decision_view::decision(decision))
 }
 
-/// Returns the final state of a call for an event that ended the call, if the row does not contain it.
-const fn state(event: EventType) -> Option<&'static str> {
-    Some(match event {
-        EventType::ToolRejected | EventType::ToolBlocked => "rejected",
-        EventType::ToolExpired => "expired",
-        EventType::ToolCancelled => "cancelled",
-        EventType::ToolSucceeded => "succeeded",
-        // Only the row of a call that could not run at all lacks the state.
-        EventType::ToolFailed => "invalid",
-        EventType::ToolInterrupted => "interrupted",
-        _ => return None,
-    })
+/// Returns the final state of the call if the event ended the call.
+fn final_state(event: &Event) -> Option<CallState> {
+    match event.event_type.as_ref().ok()? {
+        event::EventType::ToolRequiresApproval
+        | event::EventType::ToolApproved
+        | event::EventType::ToolStarted => None,
+        ending => ending.state_reached(&event.actor).map(CallState::from),
+    }
 }
 
 /// Writes the event as a Server-Sent Event.
 pub(super) fn write_frame(event: &Event, out: &mut BytesMut) {
     let view = EventView::of(event);
-    let frame = format!("id: {}\nevent: {}\ndata: {}\n\n", view.seq, view.event_type, view.to_json_string());
+    let (seq, event_type) = (view.seq, &*view.event_type);
+    let frame = format!("id: {seq}\nevent: {event_type}\ndata: {}\n\n", view.to_json_string());
     out.put_slice(frame.as_bytes());
 }

@@ -5,7 +5,8 @@ use super::auth::{Caller, Expiry};
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::{EventStream, MEDIA_TYPE, stream_response};
-use super::page::{PageOf, Paged, page_size};
+use super::formats::{Id, Position};
+use super::page::{PageOf, Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
 use crate::domain::id::{RunId, ToolCallId};
 use crate::store::{EventFilter, EventReader, EventsRead};
@@ -89,13 +90,13 @@ impl Events {
         expiry: Expiry,
         /// The `seq` of the last event that the client received.
         #[oai(name = "last-event-id")]
-        last_event_id: Header<Option<String>>,
+        last_event_id: Header<Option<Position>>,
         /// The same, for clients that cannot send the header.
-        after: Query<Option<String>>,
+        after: Query<Option<Position>>,
         /// Only events of this session.
-        session_id: Query<Option<String>>,
+        session_id: Query<Option<Id>>,
         /// Only events of this thread.
-        thread_id: Query<Option<String>>,
+        thread_id: Query<Option<Id>>,
         /// A ticket of `POST /tickets`, in place of a token, for browsers that cannot send headers here.
         #[oai(name = "ticket")]
         _ticket: Query<Option<String>>,
@@ -118,14 +119,14 @@ impl Events {
         request: &Request,
         caller: Caller,
         expiry: Expiry,
-        run_id: Path<String>,
+        run_id: Path<Id>,
         /// The `seq` of the last event that the client received, for a stream.
         #[oai(name = "last-event-id")]
-        last_event_id: Header<Option<String>>,
+        last_event_id: Header<Option<Position>>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Position>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<SomeEvents, ApiError> {
         let run: RunId = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let about = EventFilter { run: Some(run), ..EventFilter::default() };
@@ -145,14 +146,14 @@ impl Events {
         request: &Request,
         caller: Caller,
         expiry: Expiry,
-        tool_call_id: Path<String>,
+        tool_call_id: Path<Id>,
         /// The `seq` of the last event that the client received, for a stream.
         #[oai(name = "last-event-id")]
-        last_event_id: Header<Option<String>>,
+        last_event_id: Header<Option<Position>>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Position>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<SomeEvents, ApiError> {
         let call: ToolCallId = tool_call_id.0.parse().map_err(|_| ApiError::not_found())?;
         let about = EventFilter { call: Some(call), ..EventFilter::default() };
@@ -228,7 +229,7 @@ fn wants_stream(request: &Request) -> bool {
 }
 
 /// Parses `Last-Event-ID`, which a browser sends when it reconnects. An empty value counts as absent.
-fn parse_last_event_id(header: &Header<Option<String>>) -> Result<Option<i64>, ApiError> {
+fn parse_last_event_id(header: &Header<Option<Position>>) -> Result<Option<i64>, ApiError> {
     seq("Last-Event-ID", header.0.as_deref().filter(|id| !id.is_empty()))
 }
 

@@ -4,18 +4,57 @@ use super::error::ApiError;
 use super::payload::{JSON, Json};
 use poem::{IntoResponse, Response};
 use poem_openapi::ApiResponse;
-use poem_openapi::registry::{MetaResponses, Registry};
-use poem_openapi::types::{ParseFromJSON, ToJSON, Type};
+use poem_openapi::registry::{MetaResponses, MetaSchema, MetaSchemaRef, Registry};
+use poem_openapi::types::{ParseError, ParseFromJSON, ParseFromParameter, ParseResult, ToJSON, Type};
 use serde_json::json;
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 /// The default size of a page, and the maximum.
-pub(super) const PAGE_SIZE: u64 = 50;
-pub(super) const PAGE_SIZE_MAX: u64 = 200;
+const PAGE_SIZE: u64 = 50;
+const PAGE_SIZE_MAX: u64 = 200;
+
+/// The size of a page as requested. [`page_size`] checks it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestedSize(u64);
+
+impl Type for RequestedSize {
+    const IS_REQUIRED: bool = true;
+
+    type RawValueType = u64;
+    type RawElementValueType = u64;
+
+    fn name() -> Cow<'static, str> {
+        u64::name()
+    }
+
+    fn schema_ref() -> MetaSchemaRef {
+        MetaSchemaRef::Inline(Box::new(MetaSchema {
+            minimum: Some(1.0),
+            maximum: Some(PAGE_SIZE_MAX as f64),
+            default: Some(json!(PAGE_SIZE)),
+            ..MetaSchema::new_with_format("integer", "uint64")
+        }))
+    }
+
+    fn as_raw_value(&self) -> Option<&u64> {
+        Some(&self.0)
+    }
+
+    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a u64> + 'a> {
+        Box::new(std::iter::once(&self.0))
+    }
+}
+
+impl ParseFromParameter for RequestedSize {
+    fn parse_from_parameter(text: &str) -> ParseResult<Self> {
+        u64::parse_from_parameter(text).map(Self).map_err(ParseError::propagate)
+    }
+}
 
 /// Returns the size of a page, validated.
-pub(super) fn page_size(asked: Option<u64>) -> Result<u64, ApiError> {
-    match asked {
+pub(super) fn page_size(asked: Option<RequestedSize>) -> Result<u64, ApiError> {
+    match asked.map(|size| size.0) {
         None => Ok(PAGE_SIZE),
         Some(size @ 1..=PAGE_SIZE_MAX) => Ok(size),
         Some(_) => Err(ApiError::bad_request(format!("page_size: expected 1 to {PAGE_SIZE_MAX}"))),

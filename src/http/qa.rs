@@ -4,6 +4,7 @@ use super::Api;
 use super::auth::Caller;
 use super::chat_body::{ChatBody, ChatByIdBody};
 use super::error::ApiError;
+use super::formats::Id;
 use super::payload::Tag;
 use super::rates::StreamSlot;
 use super::request_id::RequestId;
@@ -151,10 +152,10 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        thread_id: Path<String>,
+        thread_id: Path<Id>,
         /// The page's id of the chat. Ignored, because the segment before it names the thread.
         #[oai(name = "chat_id")]
-        _chat_id: Path<String>,
+        _chat_id: Path<Id>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,
@@ -175,7 +176,7 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         /// The id of the thread, or the caller's own name for it.
-        chat_id: Path<String>,
+        chat_id: Path<Id>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
         protocol: Header<Option<Protocol>>,

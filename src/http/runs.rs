@@ -3,34 +3,47 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::{JsonObject, Strict};
+use super::call::CallState;
 use super::error::ApiError;
+use super::formats::{Hash, Id, Time};
 use super::payload::{Json, Tag};
 use super::validate::{check_reason, given_reason};
 use crate::approvals::{DecideError, Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Choice, Surface};
 use crate::domain::id::ToolCallId;
-use crate::domain::run::{Run, RunStatus, TurnError};
+use crate::domain::run::{self, Run, TurnError};
 use crate::store::Thread;
 use poem_openapi::param::Path;
-use poem_openapi::{ApiResponse, Object, OpenApi};
+use poem_openapi::types::Example;
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
+
+/// The status of a run.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "run::RunStatus")]
+pub(super) enum RunStatus {
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Cancelled,
+}
 
 /// A run.
 #[derive(Debug, Object)]
 #[oai(rename = "Run", skip_serializing_if_is_none)]
 pub(super) struct RunView {
-    run_id: String,
-    thread_id: String,
-    session_id: String,
-    /// running, waiting, completed, failed or cancelled.
-    status: String,
+    run_id: Id,
+    thread_id: Id,
+    session_id: Id,
+    status: RunStatus,
     /// The ids of the pending calls.
-    pending: Vec<String>,
+    pending: Vec<Id>,
     /// The error, if the run failed.
     error: Option<RunErrorView>,
-    created_at: String,
-    finished_at: Option<String>,
+    created_at: Time,
+    finished_at: Option<Time>,
 }
 
 /// Why a run failed.
@@ -52,14 +65,14 @@ impl RunErrorView {
 impl RunView {
     pub(super) fn of(run: &Run, thread: &Thread, pending: &[ToolCallId]) -> Self {
         Self {
-            run_id: run.id.to_string(),
-            thread_id: run.thread_id.to_string(),
-            session_id: thread.session_id.to_string(),
-            status: run.status.name().to_owned(),
-            pending: pending.iter().map(ToString::to_string).collect(),
+            run_id: Id::of(run.id),
+            thread_id: Id::of(run.thread_id),
+            session_id: Id::of(thread.session_id),
+            status: run.status.into(),
+            pending: pending.iter().map(Id::of).collect(),
             error: run.error.as_ref().map(RunErrorView::of),
-            created_at: run.created_at.to_rfc3339(),
-            finished_at: run.finished_at.map(|at| at.to_rfc3339()),
+            created_at: run.created_at.into(),
+            finished_at: run.finished_at.map(Time::from),
         }
     }
 }
@@ -76,27 +89,39 @@ enum CancelRunAnswer {
 
 /// An approval of a held call of a run.
 #[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields)]
+#[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct ApproveRun {
     /// The id of the call.
-    tool_call_id: String,
+    tool_call_id: Id,
     /// Inputs that replace the proposed ones; absent or null means as proposed.
     validated_inputs: Option<JsonObject>,
     /// The `input_hash` of the call as shown. An outdated hash gets 409 `stale`.
-    input_hash: Option<String>,
+    input_hash: Option<Hash>,
+}
+
+impl Example for ApproveRun {
+    fn example() -> Self {
+        Self { tool_call_id: Id::example(), validated_inputs: None, input_hash: None }
+    }
 }
 
 /// A rejection of a held call of a run.
 #[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields)]
+#[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct RejectRun {
     /// The id of the call.
-    tool_call_id: String,
+    tool_call_id: Id,
     /// The reason, for the model and the record: at most 2000 characters.
     #[oai(validator(max_length = 2000))]
     reason: Option<String>,
+}
+
+impl Example for RejectRun {
+    fn example() -> Self {
+        Self { tool_call_id: Id::example(), reason: Some("not today".to_owned()) }
+    }
 }
 
 /// The result of a decision about a call of a run.
@@ -105,19 +130,19 @@ struct RejectRun {
 struct RunDecisionView {
     /// Whether the call is decided.
     success: bool,
-    run_id: String,
-    tool_call_id: String,
+    run_id: Id,
+    tool_call_id: Id,
     /// The current state of the call. The response does not wait for the outcome.
-    state: String,
+    state: CallState,
 }
 
 impl RunDecisionView {
     fn of(call: &ToolCall) -> Self {
         Self {
             success: call.state != State::Pending,
-            run_id: call.run_id.to_string(),
-            tool_call_id: call.id.to_string(),
-            state: call.state.name().to_owned(),
+            run_id: Id::of(call.run_id),
+            tool_call_id: Id::of(call.id),
+            state: (&call.state).into(),
         }
     }
 }
@@ -143,7 +168,7 @@ pub(super) struct Runs(pub(super) Api);
 impl Runs {
     /// Get a run
     #[oai(path = "/runs/:run_id", method = "get", operation_id = "getRun", tag = "Tag::Runs")]
-    async fn get(&self, caller: Caller, run_id: Path<String>) -> Result<Json<RunView>, ApiError> {
+    async fn get(&self, caller: Caller, run_id: Path<Id>) -> Result<Json<RunView>, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let read = self.0.store.read().await?;
         let (run, thread) = read.run(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
@@ -156,13 +181,13 @@ impl Runs {
     /// Calls that have not started are cancelled. A running turn stops where it is, and its output so far is
     /// kept. Running tools are asked to stop, and their calls are settled.
     #[oai(path = "/runs/:run_id/cancel", method = "post", operation_id = "cancelRun", tag = "Tag::Runs")]
-    async fn cancel(&self, caller: Caller, run_id: Path<String>) -> Result<CancelRunAnswer, ApiError> {
+    async fn cancel(&self, caller: Caller, run_id: Path<Id>) -> Result<CancelRunAnswer, ApiError> {
         let id = run_id.0.parse().map_err(|_| ApiError::not_found())?;
         let (run, thread) = self.0.chat.cancel(&caller.0, id).await?;
         let pending = self.0.store.urgent_read().await?.pending_of(&thread, run.id).await?;
         let view = Json(RunView::of(&run, &thread, &pending));
         Ok(match run.status {
-            RunStatus::Running => CancelRunAnswer::UnderWay(view),
+            run::RunStatus::Running => CancelRunAnswer::UnderWay(view),
             _ => CancelRunAnswer::Done(view),
         })
     }
@@ -176,7 +201,7 @@ impl Runs {
     async fn approve(
         &self,
         caller: Caller,
-        run_id: Path<String>,
+        run_id: Path<Id>,
         body: Strict<ApproveRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {
         let ApproveRun { tool_call_id, validated_inputs, input_hash } = body.0;
@@ -191,7 +216,7 @@ impl Runs {
     async fn reject(
         &self,
         caller: Caller,
-        run_id: Path<String>,
+        run_id: Path<Id>,
         body: Strict<RejectRun>,
     ) -> Result<RunDecisionAnswer, ApiError> {
         let RejectRun { tool_call_id, reason } = body.0;
@@ -208,7 +233,7 @@ impl Runs {
         run: &str,
         call: &str,
         answer: Choice,
-        input_hash: Option<String>,
+        input_hash: Option<Hash>,
     ) -> Result<RunDecisionAnswer, ApiError> {
         let (Ok(run), Ok(tool_call_id)) = (run.parse(), call.parse()) else {
             // An invalid id names no call. The attempt still counts against the rate limit, so that guessing
@@ -219,7 +244,7 @@ impl Runs {
         let request = DecisionRequest {
             tool_call_id,
             choice: answer,
-            input_hash,
+            input_hash: input_hash.map(String::from),
             surface: Surface::Rest,
             remember: None,
             scope: Scope::Run(run),
@@ -244,6 +269,6 @@ impl Runs {
     /// Whether the run of a call waits for a decision.
     async fn waits(&self, call: &ToolCall) -> Result<bool, ApiError> {
         let status = self.0.store.urgent_read().await?.status_of(call.run_id).await?;
-        Ok(status == Some(RunStatus::Waiting))
+        Ok(status == Some(run::RunStatus::Waiting))
     }
 }

@@ -3,7 +3,9 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::Strict;
+use super::call::CallState;
 use super::error::ApiError;
+use super::formats::Id;
 use super::payload::{Json, Tag};
 use super::runs::RunView;
 use super::validate::{check_reason, given_reason};
@@ -12,14 +14,15 @@ use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Choice, Remember, Surface};
 use crate::domain::run::RunStatus;
 use poem_openapi::param::Path;
+use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 
 /// The choice about a held call.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename = "SessionDecision", rename_all = "snake_case")]
+#[oai(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-enum ChoiceName {
+enum SessionDecision {
     /// The call runs.
     AllowOnce,
     /// The call runs, and so do later calls of this kind in the session.
@@ -30,13 +33,19 @@ enum ChoiceName {
 
 /// A decision about a held call of a session.
 #[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields)]
+#[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct DecideInSession {
-    decision: ChoiceName,
+    decision: SessionDecision,
     /// The reason, for the model and the record: at most 2000 characters. Ignored for an approval.
     #[oai(validator(max_length = 2000))]
     reason: Option<String>,
+}
+
+impl Example for DecideInSession {
+    fn example() -> Self {
+        Self { decision: SessionDecision::AllowOnce, reason: None }
+    }
 }
 
 /// The result of a decision about a held call of a session.
@@ -45,20 +54,20 @@ struct DecideInSession {
 struct DecidedView {
     /// Whether the call is decided.
     success: bool,
-    tool_call_id: String,
+    tool_call_id: Id,
     /// The decision as requested.
-    decision: ChoiceName,
+    decision: SessionDecision,
     /// The current state of the call. The response does not wait for the outcome.
-    state: String,
+    state: CallState,
 }
 
 impl DecidedView {
-    fn of(call: &ToolCall, decision: ChoiceName) -> Self {
+    fn of(call: &ToolCall, decision: SessionDecision) -> Self {
         Self {
             success: call.state != State::Pending,
-            tool_call_id: call.id.to_string(),
+            tool_call_id: Id::of(call.id),
             decision,
-            state: call.state.name().to_owned(),
+            state: (&call.state).into(),
         }
     }
 }
@@ -113,8 +122,8 @@ impl SessionApprovals {
     async fn decide(
         &self,
         caller: Caller,
-        session_id: Path<String>,
-        tool_call_id: Path<String>,
+        session_id: Path<Id>,
+        tool_call_id: Path<Id>,
         body: Strict<DecideInSession>,
     ) -> Result<SessionDecisionAnswer, ApiError> {
         let DecideInSession { decision: decision_name, reason } = body.0;
@@ -126,15 +135,15 @@ impl SessionApprovals {
             return Err(ApiError::not_found());
         };
         let answer = match decision_name {
-            ChoiceName::AllowOnce | ChoiceName::AllowSession => Choice::Approve { inputs: None },
-            ChoiceName::Deny => Choice::Reject { reason: given_reason(reason) },
+            SessionDecision::AllowOnce | SessionDecision::AllowSession => Choice::Approve { inputs: None },
+            SessionDecision::Deny => Choice::Reject { reason: given_reason(reason) },
         };
         let request = DecisionRequest {
             tool_call_id,
             choice: answer,
             input_hash: None,
             surface: Surface::Rest,
-            remember: matches!(decision_name, ChoiceName::AllowSession).then_some(Remember::Session),
+            remember: matches!(decision_name, SessionDecision::AllowSession).then_some(Remember::Session),
             scope: Scope::Session(session),
             server_resumes: true,
         };
@@ -158,11 +167,7 @@ impl SessionApprovals {
         operation_id = "cancelSession",
         tag = "Tag::Threads"
     )]
-    async fn cancel(
-        &self,
-        caller: Caller,
-        session_id: Path<String>,
-    ) -> Result<CancelSessionAnswer, ApiError> {
+    async fn cancel(&self, caller: Caller, session_id: Path<Id>) -> Result<CancelSessionAnswer, ApiError> {
         let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let cancelled = self.0.chat.cancel_session(&caller.0, id).await?;
         let read = self.0.store.urgent_read().await?;

@@ -4,21 +4,23 @@ use super::Api;
 use super::auth::Caller;
 use super::body::Strict;
 use super::error::ApiError;
-use super::page::{Paged, page_size};
+use super::formats::{Hash, Id, Time};
+use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
 use crate::domain::grant::Grant;
 use crate::domain::id::GrantId;
-use crate::domain::policy::{Mode, SessionPolicy, ToolPolicy};
+use crate::domain::policy::{self, SessionPolicy};
 use poem_openapi::param::{Path, Query};
+use poem_openapi::types::Example;
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The effect on calls of tools that require approval.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename = "ApprovalMode", rename_all = "kebab-case")]
+#[oai(rename_all = "kebab-case", remote = "policy::ApprovalMode")]
 #[serde(rename_all = "kebab-case")]
-enum ModeName {
+enum ApprovalMode {
     /// A person decides each call.
     Manual,
     /// The calls run.
@@ -29,9 +31,9 @@ enum ModeName {
 
 /// The policy of a session for one tool.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename = "ToolPolicy", rename_all = "kebab-case")]
+#[oai(rename_all = "kebab-case", remote = "policy::ToolPolicy")]
 #[serde(rename_all = "kebab-case")]
-enum WordName {
+enum ToolPolicy {
     /// The call runs without an approval.
     Allow,
     /// The call is held for an approval.
@@ -42,35 +44,29 @@ enum WordName {
 
 /// The policy of a session, in addition to the server's policy.
 #[derive(Debug, Object, Deserialize)]
-#[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none)]
+#[oai(rename = "SessionPolicy", deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct PolicyBody {
     /// Replaces the server's mode.
-    mode: Option<ModeName>,
+    mode: Option<ApprovalMode>,
     /// The policy of single tools, by the name of the tool.
     #[serde(default)]
-    tools: Option<BTreeMap<String, WordName>>,
+    tools: Option<BTreeMap<String, ToolPolicy>>,
+}
+
+impl Example for PolicyBody {
+    fn example() -> Self {
+        Self { mode: Some(ApprovalMode::AutoDeny), tools: None }
+    }
 }
 
 impl From<&PolicyBody> for SessionPolicy {
     fn from(body: &PolicyBody) -> Self {
-        let mode = body.mode.map(|mode| match mode {
-            ModeName::Manual => Mode::Manual,
-            ModeName::AutoApprove => Mode::AutoApprove,
-            ModeName::AutoDeny => Mode::AutoDeny,
-        });
-        let word = |word: &WordName| match word {
-            WordName::Allow => ToolPolicy::Allow,
-            WordName::Ask => ToolPolicy::Ask,
-            WordName::Deny => ToolPolicy::Deny,
-        };
-        let tools = body
-            .tools
-            .iter()
-            .flatten()
-            .map(|(name, tool_policy)| (name.clone(), word(tool_policy)))
-            .collect();
-        Self { mode, tools }
+        let tools = body.tools.iter().flatten();
+        Self {
+            mode: body.mode.map(policy::ApprovalMode::from),
+            tools: tools.map(|(name, tool_policy)| (name.clone(), (*tool_policy).into())).collect(),
+        }
     }
 }
 
@@ -78,32 +74,32 @@ impl From<&PolicyBody> for SessionPolicy {
 #[derive(Debug, Object)]
 #[oai(rename = "Grant", skip_serializing_if_is_none)]
 struct GrantView {
-    grant_id: String,
-    session_id: String,
+    grant_id: Id,
+    session_id: Id,
     /// The tool whose calls the grant approves.
     tool_name: String,
     /// The hash of the tool's schema. The grant approves no call after the schema changes.
-    schema_hash: String,
+    schema_hash: Hash,
     /// If present, the grant approves only calls with these inputs. The hash is that of the decision.
-    input_hash: Option<String>,
+    input_hash: Option<Hash>,
     /// The actor that approved.
     granted_by: String,
     /// The call that was approved.
-    tool_call_id: String,
-    created_at: String,
+    tool_call_id: Id,
+    created_at: Time,
 }
 
 impl GrantView {
     fn of(grant: &Grant) -> Self {
         Self {
-            grant_id: grant.id.to_string(),
-            session_id: grant.session_id.to_string(),
+            grant_id: Id::of(grant.id),
+            session_id: Id::of(grant.session_id),
             tool_name: grant.tool_name.clone(),
-            schema_hash: grant.schema_hash.clone(),
-            input_hash: grant.input_hash.clone(),
+            schema_hash: grant.schema_hash.clone().into(),
+            input_hash: grant.input_hash.clone().map(Hash::from),
             granted_by: grant.by.clone(),
-            tool_call_id: grant.tool_call_id.to_string(),
-            created_at: grant.at.to_rfc3339(),
+            tool_call_id: Id::of(grant.tool_call_id),
+            created_at: grant.at.into(),
         }
     }
 }
@@ -133,7 +129,7 @@ impl Sessions {
     async fn set_policy(
         &self,
         caller: Caller,
-        session_id: Path<String>,
+        session_id: Path<Id>,
         body: Strict<PolicyBody>,
     ) -> Result<Json<PolicyBody>, ApiError> {
         let id = session_id.0.parse().map_err(|_| ApiError::not_found())?;
@@ -154,11 +150,11 @@ impl Sessions {
     async fn grants(
         &self,
         caller: Caller,
-        session_id: Path<String>,
+        session_id: Path<Id>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<GrantView>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<GrantId>()).transpose();
@@ -187,8 +183,8 @@ impl Sessions {
     async fn revoke(
         &self,
         caller: Caller,
-        session_id: Path<String>,
-        grant_id: Path<String>,
+        session_id: Path<Id>,
+        grant_id: Path<Id>,
     ) -> Result<Revoked, ApiError> {
         let session = session_id.0.parse().map_err(|_| ApiError::not_found())?;
         let grant = grant_id.0.parse().map_err(|_| ApiError::not_found())?;

@@ -5,17 +5,18 @@ use super::auth::Caller;
 use super::body::Strict;
 use super::call::CallView;
 use super::error::ApiError;
-use super::page::{Paged, page_size};
+use super::formats::{Id, Position, Time};
+use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
 use crate::config::UiDialect;
 use crate::domain::id::ThreadId;
-use crate::domain::message::{Body, File, Message, MessageStatus, Part, Source, Usage};
+use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread};
 use crate::stream::{ui_reload, v4_message};
 use poem_openapi::param::{Path, Query};
-use poem_openapi::types::Any;
+use poem_openapi::types::{Any, Example};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,41 +28,53 @@ const TITLE_MAX: usize = 200;
 #[derive(Debug, Object)]
 #[oai(rename = "Thread", skip_serializing_if_is_none)]
 struct ThreadView {
-    thread_id: String,
+    thread_id: Id,
     /// The id of the root thread of the session.
-    session_id: String,
-    parent_id: Option<String>,
+    session_id: Id,
+    parent_id: Option<Id>,
     /// The caller's own name for the thread.
     client_id: Option<String>,
     title: String,
-    created_at: String,
-    updated_at: String,
+    created_at: Time,
+    updated_at: Time,
     /// The running run, otherwise the newest run that waits for a decision.
-    active_run_id: Option<String>,
+    active_run_id: Option<Id>,
     /// Number of pending calls.
     pending_count: u64,
 }
 
 /// A new thread.
 #[derive(Debug, Default, Object, Deserialize)]
-#[oai(deny_unknown_fields)]
+#[oai(deny_unknown_fields, skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields)]
 struct CreateThread {
     /// The title: 1 to 200 characters, at least one of them visible.
     #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: Option<String>,
     /// The id of the parent thread.
-    parent_id: Option<String>,
+    parent_id: Option<Id>,
+}
+
+impl Example for CreateThread {
+    fn example() -> Self {
+        Self { title: Some("Spring cleaning".to_owned()), parent_id: None }
+    }
 }
 
 /// A change of a thread.
 #[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields)]
+#[oai(deny_unknown_fields, example)]
 #[serde(deny_unknown_fields)]
 struct UpdateThread {
     /// The title: 1 to 200 characters, at least one of them visible.
     #[oai(validator(min_length = 1, max_length = 200, pattern = "[^\\u0000-\\u0020\\u007f-\\u00a0]"))]
     title: String,
+}
+
+impl Example for UpdateThread {
+    fn example() -> Self {
+        Self { title: "Summer cleaning".to_owned() }
+    }
 }
 
 #[derive(ApiResponse)]
@@ -99,22 +112,38 @@ enum AnyMessage {
     Held(Any<Value>),
 }
 
+/// The author of a message.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename = "MessageRole", rename_all = "snake_case")]
+enum Role {
+    User,
+    Assistant,
+}
+
+/// The status of a message.
+#[derive(Debug, Clone, Copy, Enum)]
+#[oai(rename_all = "snake_case", remote = "message::MessageStatus")]
+enum MessageStatus {
+    Complete,
+    Streaming,
+    Interrupted,
+    Superseded,
+}
+
 /// A message.
 #[derive(Debug, Object)]
 #[oai(rename = "Message", skip_serializing_if_is_none)]
 struct MessageView {
-    message_id: String,
+    message_id: Id,
     /// The page's id for the message.
     client_id: Option<String>,
-    thread_id: String,
-    run_id: String,
-    /// user or assistant.
-    role: String,
-    /// complete, streaming, interrupted or superseded.
-    status: String,
+    thread_id: Id,
+    run_id: Id,
+    role: Role,
+    status: MessageStatus,
     parts: Vec<PartView>,
     usage: Option<UsageView>,
-    created_at: String,
+    created_at: Time,
 }
 
 /// The number of tokens.
@@ -186,23 +215,23 @@ struct FilePart {
 impl MessageView {
     fn of(message: &Message, thread: &Thread, approvals: &Approvals) -> Self {
         let (role, parts) = match &message.body {
-            Body::User(text) => ("user", vec![PartView::Text(TextPart { text: text.clone() })]),
-            Body::Assistant(_) => ("assistant", parts(message, thread, approvals)),
+            Body::User(text) => (Role::User, vec![PartView::Text(TextPart { text: text.clone() })]),
+            Body::Assistant(_) => (Role::Assistant, parts(message, thread, approvals)),
         };
         let usage = message.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
         Self {
-            message_id: message.id.to_string(),
+            message_id: Id::of(message.id),
             client_id: message.client_id.clone(),
-            thread_id: message.thread_id.to_string(),
-            run_id: message.run_id.to_string(),
-            role: role.to_owned(),
-            status: message.status.name().to_owned(),
+            thread_id: Id::of(message.thread_id),
+            run_id: Id::of(message.run_id),
+            role,
+            status: message.status.into(),
             parts,
             usage: usage.map(|usage| UsageView {
                 input_tokens: usage.input_tokens,
                 output_tokens: usage.output_tokens,
             }),
-            created_at: message.created_at.to_rfc3339(),
+            created_at: message.created_at.into(),
         }
     }
 }
@@ -232,13 +261,13 @@ fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartV
 
 async fn view(read: &Read, thread: Thread) -> Result<ThreadView, ApiError> {
     Ok(ThreadView {
-        thread_id: thread.id.to_string(),
-        session_id: thread.session_id.to_string(),
-        parent_id: thread.parent_id.map(|parent| parent.to_string()),
+        thread_id: Id::of(thread.id),
+        session_id: Id::of(thread.session_id),
+        parent_id: thread.parent_id.map(Id::of),
         client_id: thread.client_id.clone(),
-        created_at: thread.created_at.to_rfc3339(),
-        updated_at: thread.updated_at.to_rfc3339(),
-        active_run_id: read.active_run(&thread).await?.map(|run| run.to_string()),
+        created_at: thread.created_at.into(),
+        updated_at: thread.updated_at.into(),
+        active_run_id: read.active_run(&thread).await?.map(Id::of),
         pending_count: read.pending_count(&thread).await?,
         title: thread.title,
     })
@@ -281,9 +310,9 @@ impl Threads {
         &self,
         caller: Caller,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Id>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<ThreadView>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<ThreadId>()).transpose();
@@ -302,7 +331,7 @@ impl Threads {
 
     /// Get a thread
     #[oai(path = "/threads/:thread_id", method = "get", operation_id = "getThread")]
-    async fn get(&self, caller: Caller, thread_id: Path<String>) -> Result<Json<ThreadView>, ApiError> {
+    async fn get(&self, caller: Caller, thread_id: Path<Id>) -> Result<Json<ThreadView>, ApiError> {
         let id = id(&thread_id)?;
         let read = self.0.store.read().await?;
         let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
@@ -314,7 +343,7 @@ impl Threads {
     async fn update(
         &self,
         caller: Caller,
-        thread_id: Path<String>,
+        thread_id: Path<Id>,
         body: Strict<UpdateThread>,
     ) -> Result<Json<ThreadView>, ApiError> {
         let title = title(body.0.title)?;
@@ -331,7 +360,7 @@ impl Threads {
     /// Every route answers 404 for the thread, and its pending calls are cancelled. A running tool is asked
     /// to stop, and its call is settled.
     #[oai(path = "/threads/:thread_id", method = "delete", operation_id = "deleteThread")]
-    async fn delete(&self, caller: Caller, thread_id: Path<String>) -> Result<Deleted, ApiError> {
+    async fn delete(&self, caller: Caller, thread_id: Path<Id>) -> Result<Deleted, ApiError> {
         let id = id(&thread_id)?;
         let write = self.0.store.write().await?;
         let deleted = write.delete_thread(&caller.0, id).await?;
@@ -346,13 +375,13 @@ impl Threads {
     async fn messages(
         &self,
         caller: Caller,
-        thread_id: Path<String>,
+        thread_id: Path<Id>,
         /// The format; if absent, messages with their parts and calls.
         format: Query<Option<Format>>,
         /// The `next_cursor` of the previous page.
-        cursor: Query<Option<String>>,
+        cursor: Query<Option<Position>>,
         /// 1 to 200; 50 if absent.
-        page_size: Query<Option<u64>>,
+        page_size: Query<Option<RequestedSize>>,
     ) -> Result<Paged<AnyMessage>, ApiError> {
         let size = self::page_size(page_size.0)?;
         let before = cursor.0.map(|cursor| cursor.parse::<i64>()).transpose();
@@ -367,7 +396,7 @@ impl Threads {
             let shown = match format.0 {
                 Some(Format::V4) => {
                     let began = match message.status {
-                        MessageStatus::Streaming => read.turn_began(&thread, message.run_id).await?,
+                        message::MessageStatus::Streaming => read.turn_began(&thread, message.run_id).await?,
                         _ => None,
                     };
                     v4_message(message, began).map(|held| AnyMessage::Held(Any(held)))
@@ -389,6 +418,6 @@ impl Threads {
 }
 
 /// Parses the id of a thread in a path. An invalid id is reported as an unknown thread.
-fn id(text: &Path<String>) -> Result<ThreadId, ApiError> {
+fn id(text: &Path<Id>) -> Result<ThreadId, ApiError> {
     text.0.parse().map_err(|_| ApiError::not_found())
 }

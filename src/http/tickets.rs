@@ -3,6 +3,7 @@
 use super::Api;
 use super::auth::{Caller, Expiry};
 use super::error::ApiError;
+use super::formats::Time;
 use super::payload::{Json, Tag};
 use poem_openapi::{ApiResponse, Object, OpenApi};
 
@@ -11,7 +12,7 @@ use poem_openapi::{ApiResponse, Object, OpenApi};
 struct Ticket {
     /// Send it as the query parameter `ticket` to `/events` or `/ws`.
     ticket: String,
-    expires_at: String,
+    expires_at: Time,
 }
 
 #[derive(ApiResponse)]
@@ -33,6 +34,6 @@ impl Tickets {
     #[oai(path = "/tickets", method = "post", operation_id = "createTicket", tag = "Tag::Events")]
     async fn create(&self, caller: Caller, expiry: Expiry) -> Result<Made, ApiError> {
         let (ticket, expires_at) = self.0.tickets.make(&caller.0, expiry)?;
-        Ok(Made::Made(Json(Ticket { ticket, expires_at: expires_at.to_rfc3339() })))
+        Ok(Made::Made(Json(Ticket { ticket, expires_at: expires_at.into() })))
     }
 }

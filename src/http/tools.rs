@@ -3,6 +3,7 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::JsonObject;
+use super::call::RiskLevel;
 use super::error::ApiError;
 use super::payload::{Json, Tag};
 use crate::llm::LanguageModel;
@@ -21,8 +22,7 @@ struct ToolView {
     hil: bool,
     /// Whether running a call twice has the same effect as running it once.
     idempotent: bool,
-    /// low, medium or high.
-    risk_level: String,
+    risk_level: RiskLevel,
     /// The JSON Schema of the inputs.
     input_schema: JsonObject,
 }
@@ -54,7 +54,7 @@ impl ToolView {
             description: spec.description.clone(),
             hil: spec.hil,
             idempotent: spec.idempotent,
-            risk_level: spec.risk.name().to_owned(),
+            risk_level: spec.risk.into(),
             input_schema: JsonObject(spec.input_schema.as_object().cloned().unwrap_or_default()),
         }
     }

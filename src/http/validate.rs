@@ -3,16 +3,20 @@
 use super::Api;
 use super::auth::Caller;
 use super::body::{JsonObject, Strict};
+use super::call::CallState;
 use super::error::{ApiError, ErrorDetail, Refusal};
+use super::formats::Id;
 use super::payload::{Json, Tag};
 use crate::approvals::{Decided, Decider, DecisionRequest, Scope};
 use crate::domain::call::State;
-use crate::domain::decision::{Choice, Remember, Surface};
+use crate::domain::decision::{self, Choice, Surface};
 use crate::domain::model_texts;
-use poem_openapi::types::ToJSON;
+use poem_openapi::registry::{MetaSchema, MetaSchemaRef};
+use poem_openapi::types::{Example, ParseError, ParseFromJSON, ParseResult, ToJSON, Type};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi};
 use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Maximum length of the reason of a rejection, in characters.
@@ -20,9 +24,9 @@ pub(super) const REASON_MAX: usize = 2000;
 
 /// The scope of an approval beyond its call.
 #[derive(Debug, Clone, Copy, Enum, Deserialize)]
-#[oai(rename = "Remember", rename_all = "snake_case")]
+#[oai(rename_all = "snake_case", remote = "decision::Remember")]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RememberName {
+pub(super) enum Remember {
     /// The approval covers later calls of the same tool in the session without a hold, until the tool's
     /// schema changes.
     Session,
@@ -30,11 +34,11 @@ pub(super) enum RememberName {
 
 /// A decision about a held call.
 #[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields, rename_all = "camelCase")]
+#[oai(deny_unknown_fields, rename_all = "camelCase", skip_serializing_if_is_none, example)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ValidateTool {
     /// The id of the call.
-    pub(super) tool_call_id: String,
+    pub(super) tool_call_id: Id,
     /// True approves the call, false rejects it.
     pub(super) is_validated: bool,
     /// Inputs that replace the proposed ones; absent or null means as proposed. Ignored for a rejection.
@@ -46,20 +50,46 @@ pub(super) struct ValidateTool {
     pub(super) input_hash: Option<String>,
     /// With an approval: whether the approval also covers later calls of the tool in the session, and the
     /// calls that are pending now.
-    pub(super) remember: Option<RememberName>,
+    pub(super) remember: Option<Remember>,
     /// Whether the server resumes the run once none of its calls is open. False if absent: then the next turn
     /// of the thread resumes the run. The last decision about the run's calls counts.
     pub(super) resume: Option<bool>,
 }
 
+impl Example for ValidateTool {
+    fn example() -> Self {
+        Self {
+            tool_call_id: Id::example(),
+            is_validated: true,
+            validated_inputs: None,
+            reason: None,
+            input_hash: None,
+            remember: None,
+            resume: None,
+        }
+    }
+}
+
 /// Decisions about several held calls.
 #[derive(Debug, Object, Deserialize)]
-#[oai(deny_unknown_fields)]
+#[oai(deny_unknown_fields, example)]
 #[serde(deny_unknown_fields)]
 struct ValidateTools {
     /// Decisions about different calls: at most 50, unless `limits.batch` sets another limit.
     #[oai(validator(min_items = 1, max_items = 50))]
     decisions: Vec<ValidateTool>,
+}
+
+impl Example for ValidateTools {
+    fn example() -> Self {
+        let rejected = ValidateTool {
+            tool_call_id: Id::another_example(),
+            is_validated: false,
+            reason: Some("not today".to_owned()),
+            ..ValidateTool::example()
+        };
+        Self { decisions: vec![ValidateTool::example(), rejected] }
+    }
 }
 
 /// The result of a decision.
@@ -70,8 +100,8 @@ struct ValidateToolResult {
     success: bool,
     /// The text that the model will read.
     result: String,
-    tool_call_id: String,
-    state: String,
+    tool_call_id: Id,
+    state: CallState,
     /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
 }
@@ -84,12 +114,12 @@ struct DecisionResult {
     tool_call_id: String,
     /// The status that `validate_tool` would return. With 200 and 202 its other fields follow, with any other
     /// status `error`.
-    status: u16,
+    status: ResultStatus,
     /// Whether the call was rejected as requested, or ran and succeeded.
     success: Option<bool>,
     /// The text that the model will read.
     result: Option<String>,
-    state: Option<String>,
+    state: Option<CallState>,
     /// The inputs that replaced the proposed ones in the approval.
     validated_inputs: Option<JsonObject>,
     /// True if an earlier request made the same decision. The tool did not run again.
@@ -98,6 +128,47 @@ struct DecisionResult {
     error: Option<Box<ErrorDetail>>,
     /// Seconds until a retry may succeed.
     retry_after: Option<u64>,
+}
+
+/// A status that `validate_tool` returns for a well-formed decision.
+#[derive(Debug, Clone, Copy)]
+struct ResultStatus(u16);
+
+impl Type for ResultStatus {
+    const IS_REQUIRED: bool = true;
+
+    type RawValueType = u16;
+    type RawElementValueType = u16;
+
+    fn name() -> Cow<'static, str> {
+        u16::name()
+    }
+
+    fn schema_ref() -> MetaSchemaRef {
+        let enum_items = [200, 202, 403, 404, 409, 422, 429, 500, 503].map(Value::from).to_vec();
+        let schema = MetaSchema { enum_items, ..MetaSchema::new_with_format("integer", "uint16") };
+        MetaSchemaRef::Inline(Box::new(schema))
+    }
+
+    fn as_raw_value(&self) -> Option<&u16> {
+        Some(&self.0)
+    }
+
+    fn raw_element_iter<'a>(&'a self) -> Box<dyn Iterator<Item = &'a u16> + 'a> {
+        Box::new(std::iter::once(&self.0))
+    }
+}
+
+impl ParseFromJSON for ResultStatus {
+    fn parse_from_json(value: Option<Value>) -> ParseResult<Self> {
+        u16::parse_from_json(value).map(Self).map_err(ParseError::propagate)
+    }
+}
+
+impl ToJSON for ResultStatus {
+    fn to_json(&self) -> Option<Value> {
+        self.0.to_json()
+    }
 }
 
 /// The results of several decisions.
@@ -165,7 +236,7 @@ impl Validate {
     ) -> Result<Json<ValidateToolsResult>, ApiError> {
         let decisions = body.0.decisions;
         self.check_all(&decisions)?;
-        let ids: Vec<String> = decisions.iter().map(|decision| decision.tool_call_id.clone()).collect();
+        let ids: Vec<String> = decisions.iter().map(|decision| decision.tool_call_id.to_string()).collect();
         let mut outcomes: Vec<Result<Decided, Refusal>> = Vec::with_capacity(ids.len());
         // Decisions are committed one after the other. A commit is quick, and concurrent commits would take
         // the few urgent connections from other deciders. A slow tool does not delay the decisions after it.
@@ -238,7 +309,7 @@ async fn take(
         choice: answer,
         input_hash: posted.input_hash,
         surface,
-        remember: posted.remember.map(|RememberName::Session| Remember::Session),
+        remember: posted.remember.map(decision::Remember::from),
         scope: Scope::Anything,
         server_resumes: posted.resume.unwrap_or(false),
     };
@@ -258,7 +329,7 @@ impl Validate {
         let mut named = HashSet::new();
         for (n, decision) in decisions.iter().enumerate() {
             decision.check(&format!("decisions[{n}]."))?;
-            if !named.insert(decision.tool_call_id.as_str()) {
+            if !named.insert(&*decision.tool_call_id) {
                 let message = format!("decisions[{n}].toolCallId: expected another call than those before");
                 return Err(ApiError::bad_request(message));
             }
@@ -298,14 +369,14 @@ impl ValidateToolResult {
         };
         let state = match &call.state {
             // A caller that waits for the outcome need not distinguish an approved call from a running one.
-            State::Approved(_) | State::Executing(..) => "executing",
-            other => other.name(),
+            State::Approved(_) | State::Executing(..) => CallState::Executing,
+            other => other.into(),
         };
         Self {
             success: matches!(call.state, State::Succeeded(..) | State::Rejected(_)),
             result,
-            tool_call_id: call.id.to_string(),
-            state: state.to_owned(),
+            tool_call_id: Id::of(call.id),
+            state,
             validated_inputs: call.edited_input().cloned().map(JsonObject),
         }
     }
@@ -319,8 +390,8 @@ impl DecisionResult {
                 let ValidateToolResult { success, result, tool_call_id, state, validated_inputs } =
                     ValidateToolResult::of(&decided);
                 Self {
-                    tool_call_id,
-                    status,
+                    tool_call_id: tool_call_id.into(),
+                    status: ResultStatus(status),
                     success: Some(success),
                     result: Some(result),
                     state: Some(state),
@@ -332,7 +403,7 @@ impl DecisionResult {
             }
             Err(Refusal { status, error, retry_after }) => Self {
                 tool_call_id,
-                status,
+                status: ResultStatus(status),
                 success: None,
                 result: None,
                 state: None,

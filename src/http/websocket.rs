@@ -13,8 +13,9 @@ use super::connections::Admission;
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::end;
+use super::formats::Id;
 use super::rates::StreamSlot;
-use super::validate::{RememberName, ValidateTool, decide};
+use super::validate::{Remember, ValidateTool, decide};
 use crate::agent::Tasks;
 use crate::domain::Principal;
 use crate::domain::decision::Surface;
@@ -62,12 +63,12 @@ struct Asked {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decide {
-    tool_call_id: String,
+    tool_call_id: Id,
     decision: Verdict,
     validated_inputs: Option<JsonObject>,
     reason: Option<String>,
     input_hash: Option<String>,
-    remember: Option<RememberName>,
+    remember: Option<Remember>,
     /// Whether the server resumes the run. True if absent, because no client request follows that would
     /// resume it.
     resume: Option<bool>,

@@ -3,7 +3,7 @@
 
 use super::words::Word;
 use crate::domain::call::StateKind;
-use crate::domain::event::{EventType, system};
+use crate::domain::event::EventType;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::metrics::Metrics;
 use serde_json::Value;
@@ -49,29 +49,16 @@ fn state_reached(event: EventType, actor: &str, data: &Value) -> Option<(StateKi
     const DECIDED: &str = "a call is decided";
     const STARTED: &str = "a call has started";
     const ENDED: &str = "a call has ended";
-    Some(match event {
-        EventType::ToolRequiresApproval => (StateKind::Pending, HELD),
-        EventType::ToolApproved => (StateKind::Approved, DECIDED),
-        EventType::ToolRejected | EventType::ToolBlocked => (StateKind::Rejected, DECIDED),
-        EventType::ToolExpired => (StateKind::Expired, DECIDED),
-        EventType::ToolCancelled => (StateKind::Cancelled, DECIDED),
-        EventType::ToolStarted => (StateKind::Executing, STARTED),
-        EventType::ToolSucceeded => (StateKind::Succeeded, ENDED),
-        EventType::ToolFailed if actor == system::INVALID => (StateKind::Invalid, ENDED),
-        EventType::ToolFailed => (StateKind::Failed, ENDED),
+    let is_approved = || data.get("state").is_some_and(|state| state == StateKind::Approved.word());
+    if event == EventType::ToolInterrupted && is_approved() {
         // An idempotent call, which the next claim starts again.
-        EventType::ToolInterrupted
-            if data.get("state").is_some_and(|it| it == StateKind::Approved.word()) =>
-        {
-            (StateKind::Approved, "a call was cut off and will start again")
-        }
-        EventType::ToolInterrupted => (StateKind::Interrupted, ENDED),
-        EventType::ToolCalled
-        | EventType::RunStarted
-        | EventType::RunWaiting
-        | EventType::RunResumed
-        | EventType::RunCompleted
-        | EventType::RunFailed
-        | EventType::RunCancelled => return None,
-    })
+        return Some((StateKind::Approved, "a call was cut off and will start again"));
+    }
+    let line = match event {
+        EventType::ToolRequiresApproval => HELD,
+        EventType::ToolStarted => STARTED,
+        EventType::ToolSucceeded | EventType::ToolFailed | EventType::ToolInterrupted => ENDED,
+        _ => DECIDED,
+    };
+    Some((event.state_reached(actor)?, line))
 }

@@ -122,7 +122,7 @@ impl Write {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::policy::{Mode, ToolPolicy};
+    use crate::domain::policy::{ApprovalMode, ToolPolicy};
 
     #[test]
     fn a_policy_has_the_form_of_the_rows_of_earlier_versions() {
@@ -130,10 +130,10 @@ mod tests {
         let tools: BTreeMap<_, _> = tools.map(|(name, policy)| (name.to_owned(), policy)).into();
         for (mode, tools, stored) in [
             (None, BTreeMap::new(), r#"{"mode":null,"tools":{}}"#),
-            (Some(Mode::Manual), BTreeMap::new(), r#"{"mode":"manual","tools":{}}"#),
-            (Some(Mode::AutoApprove), BTreeMap::new(), r#"{"mode":"auto-approve","tools":{}}"#),
+            (Some(ApprovalMode::Manual), BTreeMap::new(), r#"{"mode":"manual","tools":{}}"#),
+            (Some(ApprovalMode::AutoApprove), BTreeMap::new(), r#"{"mode":"auto-approve","tools":{}}"#),
             (
-                Some(Mode::AutoDeny),
+                Some(ApprovalMode::AutoDeny),
                 tools,
                 r#"{"mode":"auto-deny","tools":{"a":"allow","b":"ask","c":"deny"}}"#,
             ),

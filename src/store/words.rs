@@ -9,7 +9,7 @@ use crate::domain::call::{RiskLevel, StateKind};
 use crate::domain::decision::{Remember, Surface, Verdict};
 use crate::domain::event::EventType;
 use crate::domain::message::{MessageStatus, StepStatus};
-use crate::domain::policy::{Mode, Source, ToolPolicy};
+use crate::domain::policy::{ApprovalMode, Source, ToolPolicy};
 use crate::domain::run::{RunStatus, TurnErrorCode};
 use crate::domain::turn::FinishReason;
 use sea_orm::Value;
@@ -146,7 +146,7 @@ words! {
         Error "error",
         Other "other",
     }
-    Mode {
+    ApprovalMode {
         Manual "manual",
         AutoApprove "auto-approve",
         AutoDeny "auto-deny",
@@ -232,7 +232,7 @@ mod tests {
         reads_back::<MessageStatus>();
         reads_back::<StepStatus>();
         reads_back::<FinishReason>();
-        reads_back::<Mode>();
+        reads_back::<ApprovalMode>();
         reads_back::<ToolPolicy>();
         reads_back::<SealKind>();
         reads_back::<EventType>();

@@ -1,20 +1,20 @@
 //! The policy, built from the configuration.
 
-use crate::config::{Approval, ApprovalMode, ApprovalRule, RuleCondition, RuleEffect};
-use crate::domain::policy::{Condition, Effect, Mode, Policy, Rule, Test, Tools};
+use crate::config::{self, Approval, ApprovalRule, RuleCondition, RuleEffect};
+use crate::domain::policy::{ApprovalMode, Condition, Effect, Policy, Rule, Test, Tools};
 
 /// Returns the policy of a server.
-pub(super) fn policy(config: &Approval) -> Policy {
-    let mode = match config.mode {
-        ApprovalMode::Manual => Mode::Manual,
-        ApprovalMode::AutoApprove => Mode::AutoApprove,
-        ApprovalMode::AutoDeny => Mode::AutoDeny,
+pub(super) fn policy(approval: &Approval) -> Policy {
+    let mode = match approval.mode {
+        config::ApprovalMode::Manual => ApprovalMode::Manual,
+        config::ApprovalMode::AutoApprove => ApprovalMode::AutoApprove,
+        config::ApprovalMode::AutoDeny => ApprovalMode::AutoDeny,
     };
     Policy {
         mode,
-        always_deny: Tools::new(&config.always_deny),
-        always_allow: Tools::new(&config.always_allow),
-        rules: config.rules.iter().map(rule).collect(),
+        always_deny: Tools::new(&approval.always_deny),
+        always_allow: Tools::new(&approval.always_allow),
+        rules: approval.rules.iter().map(rule).collect(),
     }
 }
 

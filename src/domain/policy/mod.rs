@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Policy {
     /// The effect on calls of tools that require approval.
-    pub(crate) mode: Mode,
+    pub(crate) mode: ApprovalMode,
     /// Tools that never run.
     pub(crate) always_deny: Tools,
     /// Tools that run without approval.
@@ -25,7 +25,7 @@ pub(crate) struct Policy {
 
 /// The effect on calls of tools that require approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ApprovalMode {
     /// A person decides each call.
     #[default]
     Manual,
@@ -39,7 +39,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionPolicy {
     /// The mode that replaces the server's mode.
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<ApprovalMode>,
     /// Policies for single tools, by tool name.
     pub(crate) tools: BTreeMap<String, ToolPolicy>,
 }
@@ -192,9 +192,11 @@ impl Policy {
             None => (self.mode, Source::Mode),
         };
         match mode {
-            Mode::Manual => Ruling::asks(Source::Tool, format!("{tool} runs only with a person's approval")),
-            Mode::AutoApprove => Ruling::skips(source),
-            Mode::AutoDeny => {
+            ApprovalMode::Manual => {
+                Ruling::asks(Source::Tool, format!("{tool} runs only with a person's approval"))
+            }
+            ApprovalMode::AutoApprove => Ruling::skips(source),
+            ApprovalMode::AutoDeny => {
                 Ruling::forbids(source, format!("{tool} wants a person's approval, and nobody is asked"))
             }
         }
@@ -242,7 +244,7 @@ impl Policy {
         }
         // A session without a mode uses the mode of each server, which may differ from the mode of this
         // server.
-        let dropped = to.mode.is_none() && from.mode.is_some_and(|mode| mode != Mode::AutoApprove);
+        let dropped = to.mode.is_none() && from.mode.is_some_and(|mode| mode != ApprovalMode::AutoApprove);
         let in_force = |session: &SessionPolicy| session.mode.unwrap_or(self.mode).strength();
         (dropped || in_force(to) < in_force(from)).then_some(Loosened::Mode)
     }
@@ -267,7 +269,7 @@ fn strength(word: Option<&ToolPolicy>) -> u8 {
     }
 }
 
-impl Mode {
+impl ApprovalMode {
     /// Returns how strict the mode is.
     const fn strength(self) -> u8 {
         match self {

@@ -82,7 +82,7 @@ fn the_first_policy_layer_with_an_answer_decides() {
     ];
     for (first, expected) in expected.iter().enumerate() {
         let has = |layer: &str| layers[first..].contains(&layer);
-        let mut policy = Policy { mode: Mode::AutoDeny, ..Policy::default() };
+        let mut policy = Policy { mode: ApprovalMode::AutoDeny, ..Policy::default() };
         if has("always_deny") {
             policy.always_deny = tools(&["p*"]);
         }
@@ -109,17 +109,19 @@ fn the_first_policy_layer_with_an_answer_decides() {
 #[test]
 fn a_mode_applies_to_tools_that_ask_and_the_session_mode_precedes_the_server_mode() {
     let plain = SessionPolicy::default();
-    for (mode, asks) in
-        [(Mode::Manual, "asks tool"), (Mode::AutoApprove, "runs mode"), (Mode::AutoDeny, "never mode")]
-    {
+    for (mode, asks) in [
+        (ApprovalMode::Manual, "asks tool"),
+        (ApprovalMode::AutoApprove, "runs mode"),
+        (ApprovalMode::AutoDeny, "never mode"),
+    ] {
         let policy = Policy { mode, ..Policy::default() };
         assert_eq!(says(&policy, &plain, true, None), asks);
         assert_eq!(says(&policy, &plain, false, None), "runs tool");
     }
-    let policy = Policy { mode: Mode::AutoApprove, ..Policy::default() };
-    let strict = SessionPolicy { mode: Some(Mode::AutoDeny), ..SessionPolicy::default() };
+    let policy = Policy { mode: ApprovalMode::AutoApprove, ..Policy::default() };
+    let strict = SessionPolicy { mode: Some(ApprovalMode::AutoDeny), ..SessionPolicy::default() };
     assert_eq!(says(&policy, &strict, true, None), "never session");
-    let manual = SessionPolicy { mode: Some(Mode::Manual), ..SessionPolicy::default() };
+    let manual = SessionPolicy { mode: Some(ApprovalMode::Manual), ..SessionPolicy::default() };
     assert_eq!(says(&policy, &manual, true, None), "asks tool");
 }
 
@@ -204,7 +206,7 @@ fn a_rule_holds_for_its_tools_and_its_roles_if_all_its_conditions_hold() {
 
 #[test]
 fn a_session_policy_is_loosened_if_any_tool_is_allowed_more_than_before() {
-    let session = |mode: Option<Mode>, tools: &[(&str, ToolPolicy)]| SessionPolicy {
+    let session = |mode: Option<ApprovalMode>, tools: &[(&str, ToolPolicy)]| SessionPolicy {
         mode,
         tools: tools.iter().map(|(name, word)| ((*name).to_owned(), *word)).collect(),
     };
@@ -216,18 +218,18 @@ fn a_session_policy_is_loosened_if_any_tool_is_allowed_more_than_before() {
     let (tool, mode) = (|name| Some(Loosened::Tool(name)), Some(Loosened::Mode));
     for (from, to, loosened) in [
         (&none, session(None, &[]), None),
-        (&none, session(Some(Mode::AutoDeny), &[]), None),
-        (&none, session(Some(Mode::Manual), &[]), None),
-        (&none, session(Some(Mode::AutoApprove), &[]), tool("pay")),
+        (&none, session(Some(ApprovalMode::AutoDeny), &[]), None),
+        (&none, session(Some(ApprovalMode::Manual), &[]), None),
+        (&none, session(Some(ApprovalMode::AutoApprove), &[]), tool("pay")),
         (&none, session(None, &[("look", ToolPolicy::Ask)]), None),
         // A later build may require approval for `look`.
         (&none, session(None, &[("look", ToolPolicy::Allow)]), tool("look")),
         (&none, session(None, &[("pay", ToolPolicy::Allow)]), tool("pay")),
-        (&none, session(Some(Mode::AutoDeny), &[("pay", ToolPolicy::Ask)]), None),
-        (&session(Some(Mode::AutoDeny), &[]), session(None, &[]), tool("pay")),
+        (&none, session(Some(ApprovalMode::AutoDeny), &[("pay", ToolPolicy::Ask)]), None),
+        (&session(Some(ApprovalMode::AutoDeny), &[]), session(None, &[]), tool("pay")),
         (
-            &session(Some(Mode::AutoDeny), &[]),
-            session(Some(Mode::AutoDeny), &[("pay", ToolPolicy::Ask)]),
+            &session(Some(ApprovalMode::AutoDeny), &[]),
+            session(Some(ApprovalMode::AutoDeny), &[("pay", ToolPolicy::Ask)]),
             tool("pay"),
         ),
         (
@@ -239,7 +241,7 @@ fn a_session_policy_is_loosened_if_any_tool_is_allowed_more_than_before() {
         (&session(None, &[("pay", ToolPolicy::Ask)]), session(None, &[]), tool("pay")),
         // Tools that are not registered, or that another part of the policy hides.
         (&deny(None), deny(None), None),
-        (&deny(None), deny(Some(Mode::AutoDeny)), None),
+        (&deny(None), deny(Some(ApprovalMode::AutoDeny)), None),
         (&deny(None), session(None, &[("gone", ToolPolicy::Ask)]), tool("gone")),
         (&deny(None), session(None, &[]), tool("gone")),
         (
@@ -251,13 +253,13 @@ fn a_session_policy_is_loosened_if_any_tool_is_allowed_more_than_before() {
         (&session(None, &[("gone", ToolPolicy::Allow)]), session(None, &[]), None),
         (&session(None, &[("never", ToolPolicy::Deny)]), session(None, &[]), tool("never")),
         (&session(None, &[("free", ToolPolicy::Ask)]), session(None, &[]), tool("free")),
-        (&session(Some(Mode::Manual), &[]), session(None, &[]), mode),
-        (&session(Some(Mode::AutoApprove), &[]), session(None, &[]), None),
-        (&session(Some(Mode::AutoApprove), &[]), session(Some(Mode::Manual), &[]), None),
+        (&session(Some(ApprovalMode::Manual), &[]), session(None, &[]), mode),
+        (&session(Some(ApprovalMode::AutoApprove), &[]), session(None, &[]), None),
+        (&session(Some(ApprovalMode::AutoApprove), &[]), session(Some(ApprovalMode::Manual), &[]), None),
     ] {
         assert_eq!(policy.loosened(from, &to, known()), loosened, "{from:?} became {to:?}");
     }
     let no_tools = || std::iter::empty::<(&str, bool)>();
-    assert_eq!(policy.loosened(&none, &session(Some(Mode::AutoApprove), &[]), no_tools()), mode);
-    assert_eq!(policy.loosened(&session(Some(Mode::AutoDeny), &[]), &none, no_tools()), mode);
+    assert_eq!(policy.loosened(&none, &session(Some(ApprovalMode::AutoApprove), &[]), no_tools()), mode);
+    assert_eq!(policy.loosened(&session(Some(ApprovalMode::AutoDeny), &[]), &none, no_tools()), mode);
 }
