@@ -22,6 +22,7 @@ mod error;
 mod event;
 mod event_stream;
 mod events;
+mod failures;
 mod formats;
 pub(crate) mod health;
 mod middleware;
