@@ -5,6 +5,7 @@
 //! `9007199254740993` is not `9007199254740992`. RFC 8785 alone does not give this, because it writes every
 //! integer as the nearest double.
 
+use super::hex::hex;
 use super::{pointer, strict_json};
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
@@ -27,10 +28,7 @@ pub(crate) fn canonical_json(value: &Value) -> String {
 
 /// Returns the SHA-256 of [`canonical_json`] as 64 hex digits.
 pub(crate) fn canonical_hash(value: &Value) -> String {
-    Sha256::digest(canonical_json(value)).iter().fold(String::with_capacity(64), |mut hash, byte| {
-        let _infallible = write!(hash, "{byte:02x}");
-        hash
-    })
+    hex(&Sha256::digest(canonical_json(value)))
 }
 
 /// Whether two values are mathematically equal. The order of keys does not matter.

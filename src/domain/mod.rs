@@ -13,6 +13,7 @@ pub(crate) mod clock;
 pub(crate) mod decision;
 pub(crate) mod event;
 pub(crate) mod grant;
+pub(crate) mod hex;
 pub(crate) mod id;
 pub(crate) mod input;
 pub(crate) mod message;

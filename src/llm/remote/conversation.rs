@@ -3,11 +3,11 @@
 //! Names and ids of other models are rewritten so that this server accepts them. Otherwise one refused name
 //! or id would block the conversation permanently.
 
+use crate::domain::hex::hex;
 use crate::llm::{Input, ModelCall, ModelMessage, Speaker};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// The longest name of a tool that every server accepts.
 const NAME_MAX: usize = 64;
@@ -137,12 +137,8 @@ pub(super) fn id_for<'a>(id: &'a str, speaker: &Speaker, ids: Ids) -> Cow<'a, st
     if fits {
         return Cow::Borrowed(id);
     }
-    let mut fitting = "call_".to_owned();
-    for byte in Sha256::digest(id).iter().take(16) {
-        // Writing to memory cannot fail.
-        let _infallible = write!(fitting, "{byte:02x}");
-    }
-    Cow::Owned(fitting)
+    let hash = Sha256::digest(id);
+    Cow::Owned(format!("call_{}", hex(hash.get(..16).unwrap_or(&hash))))
 }
 
 /// Returns the text, or a placeholder for a blank text. Some servers refuse a conversation with a blank
