@@ -13,7 +13,7 @@ use crate::chat::DEFAULT_TITLE;
 use crate::config::UiDialect;
 use crate::domain::id::ThreadId;
 use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
-use crate::store::{NewThread, Read, Thread};
+use crate::store::{NewThread, Read, Thread, ThreadActivity};
 use crate::stream::{ui_reload, v4_message};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::{Any, Example};
@@ -259,18 +259,26 @@ fn parts(message: &Message, thread: &Thread, approvals: &Approvals) -> Vec<PartV
     parts
 }
 
-async fn view(read: &Read, thread: Thread) -> Result<ThreadView, ApiError> {
-    Ok(ThreadView {
-        thread_id: Id::of(thread.id),
-        session_id: Id::of(thread.session_id),
-        parent_id: thread.parent_id.map(Id::of),
-        client_id: thread.client_id.clone(),
-        created_at: thread.created_at.into(),
-        updated_at: thread.updated_at.into(),
-        active_run_id: read.active_run(&thread).await?.map(Id::of),
-        pending_count: read.pending_count(&thread).await?,
-        title: thread.title,
-    })
+impl ThreadView {
+    fn of(thread: &Thread, activity: ThreadActivity) -> Self {
+        Self {
+            thread_id: Id::of(thread.id),
+            session_id: Id::of(thread.session_id),
+            parent_id: thread.parent_id.map(Id::of),
+            client_id: thread.client_id.clone(),
+            title: thread.title.clone(),
+            created_at: thread.created_at.into(),
+            updated_at: thread.updated_at.into(),
+            active_run_id: activity.active_run.map(Id::of),
+            pending_count: activity.pending_count,
+        }
+    }
+
+    /// Reads the activity of one thread.
+    async fn read(read: &Read, thread: &Thread) -> Result<Self, ApiError> {
+        let activity = read.activity(std::slice::from_ref(thread)).await?;
+        Ok(Self::of(thread, activity.get(&thread.id).copied().unwrap_or_default()))
+    }
 }
 
 fn title(text: String) -> Result<String, ApiError> {
@@ -299,7 +307,7 @@ impl Threads {
             Some(id) => Some(write.thread(&caller.0, id).await?.ok_or_else(missing)?),
         };
         let made = write.create_thread(&caller.0, NewThread { title, client_id: None, parent }).await?;
-        let made = view(&write, made).await?;
+        let made = ThreadView::read(&write, &made).await?;
         write.commit().await?;
         Ok(Created::Created(Json(made)))
     }
@@ -319,10 +327,11 @@ impl Threads {
         let before = before.map_err(|_| ApiError::bad_request("cursor: expected a next_cursor"))?;
         let read = self.0.store.read().await?;
         let page = read.threads(&caller.0, before, size).await?;
+        let activity = read.activity(&page.items).await?;
         let mut results = Paged::new(self.0.page_bytes);
-        for thread in page.items {
-            let id = thread.id.to_string();
-            if !results.push(id, [view(&read, thread).await?]) {
+        for thread in &page.items {
+            let activity = activity.get(&thread.id).copied().unwrap_or_default();
+            if !results.push(thread.id.to_string(), [ThreadView::of(thread, activity)]) {
                 break;
             }
         }
@@ -335,7 +344,7 @@ impl Threads {
         let id = id(&thread_id)?;
         let read = self.0.store.read().await?;
         let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
-        Ok(Json(view(&read, thread).await?))
+        Ok(Json(ThreadView::read(&read, &thread).await?))
     }
 
     /// Change the title of a thread
@@ -350,7 +359,7 @@ impl Threads {
         let id = id(&thread_id)?;
         let write = self.0.store.write().await?;
         let renamed = write.rename_thread(&caller.0, id, &title).await?;
-        let renamed = view(&write, renamed.ok_or_else(ApiError::not_found)?).await?;
+        let renamed = ThreadView::read(&write, &renamed.ok_or_else(ApiError::not_found)?).await?;
         write.commit().await?;
         Ok(Json(renamed))
     }

@@ -63,7 +63,7 @@ pub(crate) use runs::{NewRun, Question};
 pub(crate) use steps::{NewCall, StepOpening, StepResult};
 pub(crate) use sub_agents::{AgentLimits, Delegated, DelegatedCall, EndedChild};
 pub(crate) use sweep::{Doubtful, Due, DueCall, Recovered, Swept};
-pub(crate) use threads::{Extent, NewThread, Page, Thread};
+pub(crate) use threads::{Extent, NewThread, Page, Thread, ThreadActivity};
 pub(crate) use transcript::{Seal, Sent, Transcript};
 pub(crate) use turn_progress::{ProgressMark, StoredStep, TailedTurn};
 pub(crate) use turns::{Lease, TurnEnd};

@@ -1,6 +1,7 @@
 //! Threads, always those of one principal.
 
 use super::entity::{run, thread, tool_call};
+use super::words::Word;
 use super::{Read, StoreError, Which, Write, rows};
 use crate::domain::Principal;
 use crate::domain::call::StateKind;
@@ -15,6 +16,7 @@ use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
     QuerySelect, sea_query::Expr,
 };
+use std::collections::HashMap;
 
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,15 @@ pub(crate) struct Extent {
     pub(crate) messages: u64,
     /// The bytes of texts, arguments and results.
     pub(crate) bytes: u64,
+}
+
+/// What is under way in a thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ThreadActivity {
+    /// The running run, or else the newest waiting run.
+    pub(crate) active_run: Option<RunId>,
+    /// The number of pending calls.
+    pub(crate) pending_count: u64,
 }
 
 /// A thread to create.
@@ -179,19 +190,49 @@ impl Read {
         Ok(pending.count(&self.tx).await?)
     }
 
-    /// Returns the running run of a thread, or else the newest waiting run.
-    pub(crate) async fn active_run(&self, thread: &Thread) -> Result<Option<RunId>, StoreError> {
-        let of_status = async |status: RunStatus| -> Result<Option<run::Model>, StoreError> {
-            let runs = run::Entity::find()
-                .filter(run::Column::ThreadId.eq(thread.id.to_string()))
-                .filter(run::Column::Status.eq(status));
-            Ok(runs.order_by_desc(run::Column::RunId).one(&self.tx).await?)
-        };
-        let found = match of_status(RunStatus::Running).await? {
-            Some(running) => Some(running),
-            None => of_status(RunStatus::Waiting).await?,
-        };
-        found.map(|run| rows::id("runs", &run.run_id)).transpose()
+    /// Returns the activity of these threads, in the same number of statements for any number of threads.
+    pub(crate) async fn activity(
+        &self,
+        threads: &[Thread],
+    ) -> Result<HashMap<ThreadId, ThreadActivity>, StoreError> {
+        let mut found: HashMap<ThreadId, ThreadActivity> = HashMap::new();
+        if threads.is_empty() {
+            return Ok(found);
+        }
+        let ids = || threads.iter().map(|thread| thread.id.to_string());
+        let pending: Vec<(String, i64)> = tool_call::Entity::find()
+            .select_only()
+            .column(tool_call::Column::ThreadId)
+            .column_as(tool_call::Column::ToolCallId.count(), "pending")
+            .filter(tool_call::Column::ThreadId.is_in(ids()))
+            .filter(tool_call::Column::State.eq(StateKind::Pending))
+            .group_by(tool_call::Column::ThreadId)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        for (thread, count) in pending {
+            let activity = found.entry(rows::id("tool_calls", &thread)?).or_default();
+            activity.pending_count = u64::try_from(count).unwrap_or_default();
+        }
+        let newest: Vec<(String, String, String)> = run::Entity::find()
+            .select_only()
+            .column(run::Column::ThreadId)
+            .column(run::Column::Status)
+            .column_as(run::Column::RunId.max(), "newest")
+            .filter(run::Column::ThreadId.is_in(ids()))
+            .filter(run::Column::Status.is_in([RunStatus::Running, RunStatus::Waiting]))
+            .group_by(run::Column::ThreadId)
+            .group_by(run::Column::Status)
+            .into_tuple()
+            .all(&self.tx)
+            .await?;
+        for (thread, status, run) in newest {
+            let activity = found.entry(rows::id("runs", &thread)?).or_default();
+            if status == RunStatus::Running.word() || activity.active_run.is_none() {
+                activity.active_run = Some(rows::id("runs", &run)?);
+            }
+        }
+        Ok(found)
     }
 }
 
