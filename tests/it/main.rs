@@ -66,6 +66,7 @@ mod roles;
 mod runs;
 mod schema;
 mod startup;
+mod statements;
 mod stopping;
 mod stored;
 mod stories;

@@ -1,0 +1,99 @@
+//! The number of statements of a list: the same for any number of items.
+
+use crate::support::{Cluster, Embedded, Rows};
+use holdpoint::config::RememberInputs;
+use serde_json::json;
+use std::time::Duration;
+
+/// The number of threads, of held calls in one of them, and of grants in a session.
+const ITEMS: usize = 4;
+/// The number of times that each request is counted.
+const TRIES: usize = 10;
+
+/// A server on Postgres, its thread with held calls, and its session with grants.
+struct Lists {
+    app: Embedded,
+    held: String,
+    call: String,
+    granted: String,
+    /// Ends after the server, which is dropped first.
+    _cluster: Cluster,
+}
+
+impl Lists {
+    async fn new() -> Self {
+        let cluster = Cluster::start();
+        // Postgres loads the module that counts statements only when it starts.
+        let rows = Rows::open(&cluster.url("postgres")).await;
+        rows.change("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await.unwrap();
+        rows.close().await;
+        cluster.stop_now();
+        cluster.start_again();
+        let url = cluster.database().await;
+        let app = Embedded::with(|config| {
+            config.database.url = url.into();
+            config.approval.sweep = Duration::from_secs(3600);
+            config.approval.remember_inputs = RememberInputs::Equal;
+        })
+        .await;
+        app.rows.change("CREATE EXTENSION pg_stat_statements").await.unwrap();
+        let (held, call) = app.held("pay", "0").await;
+        let granted = app.client.thread().await;
+        for n in 1..ITEMS {
+            app.held("pay", &n.to_string()).await;
+            app.hold_in(&held, "pay", &format!("again {n}")).await;
+        }
+        for n in 0..ITEMS {
+            let call = app.hold_in(&granted, "pay", &format!("granted {n}")).await;
+            let answer = json!({ "toolCallId": call, "isValidated": true, "remember": "session" });
+            assert_eq!(app.client.validate(&answer).await.status, 200);
+        }
+        Self { app, held, call, granted, _cluster: cluster }
+    }
+
+    /// The paths of all lists, each with several items.
+    async fn paths(&self) -> Vec<String> {
+        let Self { held, call, granted, .. } = self;
+        let run = self.app.client.call(call).await["run_id"].as_str().unwrap().to_owned();
+        let messages = ["", "format=v4&", "format=ui-v5&", "format=ui-v6&"];
+        let messages = messages.map(|format| format!("/threads/{held}/messages?{format}"));
+        let lists = [
+            "/threads?".to_owned(),
+            "/approvals?".to_owned(),
+            format!("/threads/{held}/approvals?"),
+            format!("/sessions/{held}/approvals?"),
+            format!("/sessions/{granted}/grants?"),
+            format!("/runs/{run}/events?"),
+        ];
+        lists.into_iter().chain(messages).collect()
+    }
+
+    /// The number of items on a page of this size, and the number of statements of its request. Background
+    /// tasks execute statements too, so the number is the least of several tries.
+    async fn counted(&self, path: &str, size: usize) -> (usize, i64) {
+        let (mut items, mut least) = (0, i64::MAX);
+        for _ in 0..TRIES {
+            self.app.rows.change("SELECT pg_stat_statements_reset()").await.unwrap();
+            let page = self.app.client.get(&format!("{path}page_size={size}")).await;
+            let sql = "SELECT sum(calls)::bigint AS calls FROM pg_stat_statements";
+            let calls = self.app.rows.all(sql).await[0]["calls"].as_i64().unwrap();
+            assert_eq!((page.status, &page.body["has_more"]), (200, &json!(true)), "{path} {size}");
+            items = page.body["results"].as_array().unwrap().len();
+            least = least.min(calls);
+        }
+        (items, least)
+    }
+}
+
+#[tokio::test]
+async fn on_postgres_a_list_executes_as_many_statements_for_one_item_as_for_several() {
+    let lists = Lists::new().await;
+    for path in lists.paths().await {
+        let (one, statements) = lists.counted(&path, 1).await;
+        let (several, more_statements) = lists.counted(&path, ITEMS - 1).await;
+        assert_eq!((one, several), (1, ITEMS - 1), "{path}");
+        // The request reads rows: a count that misses the server's statements would be too low.
+        assert!(statements > 1, "{path}: {statements}");
+        assert_eq!(statements, more_statements, "{path}");
+    }
+}
