@@ -14,9 +14,11 @@ mod retry;
 mod step;
 mod tasks;
 mod turn;
+mod wait;
 
 pub(crate) use execution::Executor;
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use retry::persist;
-pub(crate) use tasks::{POLL_INTERVAL, Tasks, Work};
+pub(crate) use tasks::{Tasks, Work};
 pub(crate) use turn::{Agent, AskHandler, Ended, Turn};
+pub(crate) use wait::Wait;

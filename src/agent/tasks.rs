@@ -14,8 +14,6 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The part of that time that waiting requests may use, so that they still get a response.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The polling interval of a wait for another process.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of wake signals that a heartbeat may lag by. A heartbeat that lags further renews its lease at
 /// once.
 const WAKE_CAPACITY: usize = 64;

@@ -6,18 +6,18 @@
 
 use super::handlers::{ApprovalRequest, HandlerAnswer};
 use super::{Approvals, DecideError, Decider, DecisionRequest, Scope};
-use crate::agent::POLL_INTERVAL;
+use crate::agent::Wait;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::decision::{Choice, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::text::without_nul;
 use crate::store::{Lease, StoreError};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
+use futures::future::join_all;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -59,14 +59,40 @@ impl Approvals {
         held: Vec<ToolCall>,
         given_up: &CancellationToken,
     ) -> Result<Vec<ToolCall>, StoreError> {
-        let mut wake = self.wake_signal();
         let message = lease.run.assistant_message_id;
-        let mut questions = Vec::new();
-        let mut answers = FuturesUnordered::new();
-        for call in held {
-            if !matches!(call.state, State::Pending) {
-                continue;
+        // Before the first read, so that no change after that read is missed.
+        let mut wake = self.wake_signal();
+        let mut current = self.await_answers(lease, held, given_up).await?;
+        // The longest run of a tool, plus one lease in which another process can begin the call after the
+        // first process died.
+        let limit = self.gate().longest().saturating_add(self.approval.lease);
+        let mut wait = Wait::until(async {
+            tokio::select! {
+                () = sleep(limit) => {}
+                () = self.tasks().stopping() => {}
+                () = given_up.cancelled() => {}
             }
+        });
+        while !wait.is_last_look() && current.iter().any(is_approved_and_open) {
+            wait.for_next_look(wake.changed()).await;
+            current = self.store.read().await?.held_calls(message).await?;
+        }
+        Ok(current)
+    }
+
+    /// Asks about each pending call, and waits until all questions have ended. Returns the held calls as they
+    /// are then. A question ends with its answer, with a decision by another decider, if the caller stops
+    /// waiting, or if the process stops.
+    async fn await_answers(
+        &self,
+        lease: &Arc<Lease>,
+        held: Vec<ToolCall>,
+        given_up: &CancellationToken,
+    ) -> Result<Vec<ToolCall>, StoreError> {
+        let mut wake = self.wake_signal();
+        let mut questions = Vec::new();
+        let mut answers = Vec::new();
+        for call in held.into_iter().filter(is_pending) {
             let (id, over) = (call.id, given_up.child_token());
             questions.push((id, over.clone()));
             let (approvals, lease) = (self.clone(), lease.clone());
@@ -75,48 +101,27 @@ impl Approvals {
                 async move { approvals.ask_handler_about(&lease, &call, &over).await }.instrument(span),
             ));
         }
-        // The longest run of a tool, plus one lease in which another process can begin the call after the
-        // first process died.
-        let limit = self.gate().longest().saturating_add(self.approval.lease);
-        let mut until = None;
+        let mut wait = Wait::until(async {
+            let mut all_answered = join_all(answers);
+            tokio::select! {
+                _answered = &mut all_answered => {}
+                () = self.tasks().stopping() => {
+                    given_up.cancel();
+                    all_answered.await;
+                }
+            }
+        });
         loop {
-            let read = self.store.read().await?;
-            let current = read.held_calls(message).await?;
-            drop(read);
+            let current = self.store.read().await?.held_calls(lease.run.assistant_message_id).await?;
             for (id, over) in &questions {
-                if !current.iter().any(|call| call.id == *id && matches!(call.state, State::Pending)) {
+                if !current.iter().any(|call| call.id == *id && is_pending(call)) {
                     over.cancel();
                 }
             }
-            // A delegated call may take days, and its child may itself wait for approvals.
-            let under_way = |call: &ToolCall| {
-                call.end().is_none() && !call.is_delegated() && !matches!(call.state, State::Pending)
-            };
-            let asked = !answers.is_empty();
-            let leaves = given_up.is_cancelled() || self.tasks().is_stopping();
-            if !asked && (leaves || !current.iter().any(under_way)) {
+            if wait.is_last_look() {
                 return Ok(current);
             }
-            if leaves {
-                given_up.cancel();
-            }
-            if !asked && until.is_none() {
-                until = Some(Instant::now() + limit);
-            }
-            let limit_reached = async {
-                match until {
-                    Some(until) => sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                Some(_answered) = answers.next() => {}
-                // The sender lives as long as `self`. An error would only mean an earlier look.
-                _looked = timeout(POLL_INTERVAL, wake.changed()) => {}
-                () = self.tasks().stopping(), if !leaves => {}
-                () = given_up.cancelled(), if !leaves => {}
-                () = limit_reached => return Ok(current),
-            }
+            wait.for_next_look(wake.changed()).await;
         }
     }
 
@@ -204,7 +209,7 @@ impl Approvals {
         let (thread, requester) = (&lease.thread, requester(lease));
         let write = self.store.urgent_write().await?;
         write.lock_thread(thread).await?;
-        let waits = |call: &ToolCall| call.held && matches!(call.state, State::Pending);
+        let waits = |call: &ToolCall| call.held && is_pending(call);
         let found = write.call(&requester, id).await?;
         let Some((call, _)) = found.filter(|(call, _)| waits(call)) else { return Ok(()) };
         let now = write.now();
@@ -230,6 +235,16 @@ impl Approvals {
     fn handler_actor(&self) -> String {
         super::handlers::actor(self.handler.as_ref())
     }
+}
+
+fn is_pending(call: &ToolCall) -> bool {
+    matches!(call.state, State::Pending)
+}
+
+/// Whether a held call is approved and has not ended. A delegated call does not count: it may take days, and
+/// its child may itself wait for approvals.
+fn is_approved_and_open(call: &ToolCall) -> bool {
+    call.end().is_none() && !call.is_delegated() && !is_pending(call)
 }
 
 /// Returns the principal on whose behalf a turn runs, with the roles for the policy.

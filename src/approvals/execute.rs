@@ -1,7 +1,7 @@
 //! Execution of approved calls: claim, run, settle, in a task that outlives its request.
 
 use super::Approvals;
-use crate::agent::{POLL_INTERVAL, persist};
+use crate::agent::{Wait, persist};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::input::Input;
@@ -139,10 +139,8 @@ impl Approvals {
         calls: &mut [&mut ToolCall],
         is_under_way: fn(&ToolCall) -> bool,
     ) -> Result<(), StoreError> {
-        let limit = self.tasks().wait_limit(self.approval.wait);
-        tokio::pin!(limit);
+        let mut wait = Wait::until(self.tasks().wait_limit(self.approval.wait));
         let mut wake = self.wake_signal();
-        let mut is_last = false;
         while calls.iter().any(|call| is_under_way(call)) {
             // Checked before the read. A stopping process does not begin a call, and a wait for another
             // process to begin it would delay the exit.
@@ -161,14 +159,10 @@ impl Approvals {
             drop(read);
             let waits =
                 |call: &ToolCall| is_under_way(call) && (begins || !matches!(call.state, State::Approved(_)));
-            if is_last || !calls.iter().any(|call| waits(call)) {
+            if wait.is_last_look() || !calls.iter().any(|call| waits(call)) {
                 return Ok(());
             }
-            tokio::select! {
-                // The sender lives as long as `self`. An error would only mean an earlier look.
-                _looked = tokio::time::timeout(POLL_INTERVAL, wake.changed()) => {}
-                () = &mut limit => is_last = true,
-            }
+            wait.for_next_look(wake.changed()).await;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Cancellation of runs: pending calls are withdrawn, and the turn stops where it is.
 
 use super::Chat;
-use crate::agent::{POLL_INTERVAL, Work};
+use crate::agent::{Wait, Work};
 use crate::domain::Principal;
 use crate::domain::id::{RunId, ThreadId};
 use crate::domain::run::{Run, RunStatus};
@@ -84,16 +84,14 @@ impl Chat {
 
     /// Waits until a turn that was asked to stop has stopped, at most `approval.wait`.
     async fn ended(&self, principal: &Principal, id: RunId) -> Result<(Run, Thread), CancelRunError> {
-        let limit = self.tasks.wait_limit(self.approval.wait);
-        tokio::pin!(limit);
-        let mut is_last = false;
+        let mut wait = Wait::until(self.tasks.wait_limit(self.approval.wait));
         loop {
             let log = self.live.find(id);
             let read = self.store.urgent_read().await?;
             let (run, thread) = read.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
             drop(read);
             match run.status {
-                RunStatus::Running if !is_last => {}
+                RunStatus::Running if !wait.is_last_look() => {}
                 RunStatus::Running | RunStatus::Cancelled => return Ok((run, thread)),
                 // The run reached its own end first.
                 _ => return Err(CancelRunError::Ended(Box::new(run))),
@@ -105,10 +103,7 @@ impl Chat {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                _looked = tokio::time::timeout(POLL_INTERVAL, over) => {}
-                () = &mut limit => is_last = true,
-            }
+            wait.for_next_look(over).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use super::posted_decisions::{backfill, backfill_before_turn, held_at};
 use super::turn::{TurnTask, internal, span};
 use super::turn_log::{Enough, TurnLog};
 use super::{Chat, Started};
-use crate::agent::POLL_INTERVAL;
+use crate::agent::Wait;
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::message::{Step, StepStatus, Usage};
@@ -15,7 +15,7 @@ use crate::store::{Lease, StoreError, Thread, Write};
 use crate::stream::Dialect;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 /// A continuation that waits.
@@ -138,30 +138,25 @@ impl TurnTask {
             // A turn that runs longer is still running at the check after the wait.
             let _over = timeout_at(until, turn.over()).await;
         }
-        let limit = chat.tasks.wait_limit(until.saturating_duration_since(Instant::now()));
-        tokio::pin!(limit);
+        let limit = until.saturating_duration_since(Instant::now());
+        let mut wait = Wait::until(chat.tasks.wait_limit(limit));
         let mut wake = chat.approvals.wake_signal();
-        let mut is_last = false;
         let message = waiting.run.assistant_message_id;
         loop {
             let read = chat.store.read().await?;
             let steps = read.steps(thread, message).await?;
             drop(read);
-            if is_last || !self.must_wait(&steps, waiting.step, dialect) {
+            if wait.is_last_look() || !self.must_wait(&steps, waiting.step, dialect) {
                 let write = chat.store.write().await?;
                 write.lock_thread(thread).await?;
                 let steps = write.steps(thread, message).await?;
                 // A pending call may have been approved meanwhile.
-                if is_last || !self.must_wait(&steps, waiting.step, dialect) {
+                if wait.is_last_look() || !self.must_wait(&steps, waiting.step, dialect) {
                     let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
                     return Ok((write, Observed { steps, last }));
                 }
             }
-            tokio::select! {
-                // The sender lives as long as the chat. An error would only mean an earlier look.
-                _looked = timeout(POLL_INTERVAL, wake.changed()) => {}
-                () = &mut limit => is_last = true,
-            }
+            wait.for_next_look(wake.changed()).await;
         }
     }
 
