@@ -1,6 +1,6 @@
 //! The composition root: the only module that names concrete components and connects them.
 
-use crate::agent::{Agent, Executor, Tasks};
+use crate::agent::{Agent, Executor, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
@@ -400,7 +400,7 @@ impl App {
                 depth: config.limits.agent_depth.get(),
                 per_run: config.limits.agents_per_run.get(),
             },
-            delegated: Arc::default(),
+            wake: Wake::default(),
         };
         let agent = Agent {
             store: store.clone(),

@@ -3,6 +3,7 @@
 use super::heartbeat::{Halt, Heartbeat};
 use super::retry::persist;
 use super::tasks::{Tasks, Work};
+use super::wake::Wake;
 use crate::domain::assignment::Assignment;
 use crate::domain::call::{Execution, Outcome};
 use crate::domain::id::ToolCallId;
@@ -13,9 +14,7 @@ use crate::domain::turn::RenderedResult;
 use crate::metrics::Metrics;
 use crate::store::{AgentLimits, Delegated, Store, StoreError};
 use crate::tools::gate::Gate;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -49,8 +48,8 @@ pub(crate) struct Executor {
     pub(crate) metrics: Metrics,
     /// The limits on sub-agents.
     pub(crate) agents: AgentLimits,
-    /// Notified when a child run is ready to begin.
-    pub(crate) delegated: Arc<Notify>,
+    /// Sent when a child run is ready to begin, and by the modules above for their own changes.
+    pub(crate) wake: Wake,
 }
 
 impl Executor {
@@ -83,7 +82,7 @@ impl Executor {
         let outcome = match assignment {
             Ok(assignment) => match self.begin_child(&permit, &assignment).await? {
                 Delegated::Begun => {
-                    self.delegated.notify_one();
+                    self.wake.send();
                     return Ok(Ran::Delegated);
                 }
                 Delegated::TooDeep => Outcome::Failed(model_texts::TOO_DEEP.to_owned()),

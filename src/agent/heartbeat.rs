@@ -41,13 +41,13 @@ impl Heartbeat {
         let (halted, halt) = watch::channel(None);
         let until = CancellationToken::new();
         let over = until.clone();
-        let mut wishes = tasks.wake_signals();
+        let mut renewals = tasks.renewals();
         let metrics = metrics.clone();
         tasks.spawn(async move {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(lease / BEATS_PER_LEASE) => {}
-                    () = woken(&mut wishes, work) => {}
+                    () = asked_to_renew(&mut renewals, work) => {}
                     () = over.cancelled() => return,
                 }
                 match renew().await {
@@ -86,10 +86,10 @@ impl Heartbeat {
     }
 }
 
-/// Completes when a request wants this work to end, or may want it.
-async fn woken(wishes: &mut broadcast::Receiver<Work>, work: Work) {
+/// Completes when the lease of this work should be renewed now, because a request wants the work to end.
+async fn asked_to_renew(renewals: &mut broadcast::Receiver<Work>, work: Work) {
     loop {
-        match wishes.recv().await {
+        match renewals.recv().await {
             Ok(other) if other != work => {}
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return,
             // No sender is left.

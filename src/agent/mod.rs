@@ -15,6 +15,7 @@ mod step;
 mod tasks;
 mod turn;
 mod wait;
+mod wake;
 
 pub(crate) use execution::Executor;
 pub(crate) use heartbeat::Heartbeat;
@@ -22,3 +23,4 @@ pub(crate) use retry::persist;
 pub(crate) use tasks::{Tasks, Work};
 pub(crate) use turn::{Agent, AskHandler, Ended, Turn};
 pub(crate) use wait::Wait;
+pub(crate) use wake::{Wake, WakeSignal};

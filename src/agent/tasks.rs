@@ -14,9 +14,9 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The part of that time that waiting requests may use, so that they still get a response.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The number of wake signals that a heartbeat may lag by. A heartbeat that lags further renews its lease at
+/// The number of requests to renew that a heartbeat may lag by. A heartbeat that lags further renews its lease at
 /// once.
-const WAKE_CAPACITY: usize = 64;
+const RENEWALS_CAPACITY: usize = 64;
 
 /// Work under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,9 @@ pub(crate) struct Tasks {
     stopping: CancellationToken,
     /// Cancelled when running work is aborted.
     aborted: CancellationToken,
-    /// The work that a request of this process wants to end, so that the heartbeat of its lease looks now.
-    wake: broadcast::Sender<Work>,
+    /// The work that a request of this process wants to end. Only the heartbeat of that work renews its lease
+    /// at once, so this is not a [`Wake`](super::Wake).
+    renewals: broadcast::Sender<Work>,
 }
 
 impl Tasks {
@@ -56,7 +57,7 @@ impl Tasks {
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
             aborted: CancellationToken::new(),
-            wake: broadcast::Sender::new(WAKE_CAPACITY),
+            renewals: broadcast::Sender::new(RENEWALS_CAPACITY),
         }
     }
 
@@ -107,15 +108,15 @@ impl Tasks {
         }
     }
 
-    /// Wakes the heartbeat of this work in this process, so that it checks whether the work should end.
-    pub(crate) fn wake(&self, work: Work) {
+    /// Lets the heartbeat of this work in this process renew its lease now, and so find a request to cancel.
+    pub(crate) fn renew_now(&self, work: Work) {
         // This process may not do this work.
-        let _listeners = self.wake.send(work);
+        let _listeners = self.renewals.send(work);
     }
 
-    /// Subscribes to the wake signals from now on.
-    pub(crate) fn wake_signals(&self) -> broadcast::Receiver<Work> {
-        self.wake.subscribe()
+    /// Subscribes to the requests to renew from now on.
+    pub(crate) fn renewals(&self) -> broadcast::Receiver<Work> {
+        self.renewals.subscribe()
     }
 
     /// Lets nothing new begin from now on.

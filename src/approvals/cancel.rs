@@ -11,7 +11,7 @@ impl Approvals {
     /// Wakes the heartbeats of the calls that run in this process, so that they check whether to end. Called
     /// after the commit of the cancel.
     pub(crate) fn ask_to_stop(&self, calls: Vec<ToolCallId>) {
-        calls.into_iter().for_each(|call| self.tasks().wake(Work::Call(call)));
+        calls.into_iter().for_each(|call| self.tasks().renew_now(Work::Call(call)));
         // The children of a call have to stop too.
         self.wake_waiters();
     }

@@ -1,7 +1,7 @@
 //! Execution of approved calls: claim, run, settle, in a task that outlives its request.
 
 use super::Approvals;
-use crate::agent::{Wait, persist};
+use crate::agent::{Wait, WakeSignal, persist};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::input::Input;
@@ -11,7 +11,6 @@ use crate::faults::{self, Bug};
 use crate::store::{Again, Claimed, Read, StoreError, Thread};
 use crate::tools::Registered;
 use crate::tools::gate::{PolicyContext, Recheck};
-use tokio::sync::watch;
 
 impl Approvals {
     /// Starts to run an approved call, unless it is claimed already or this process must not run it.
@@ -110,14 +109,13 @@ impl Approvals {
         self.wake_waiters();
     }
 
-    /// Wakes the waiters of this process for the end of a call.
-    pub(crate) fn wake_waiters(&self) {
-        self.wake.send_modify(|count| *count = count.wrapping_add(1));
+    /// Wakes the waiters of this process after a change of a call.
+    pub(super) fn wake_waiters(&self) {
+        self.executor.wake.send();
     }
 
-    /// Returns a receiver that changes with each call that this process settles.
-    pub(crate) fn wake_signal(&self) -> watch::Receiver<u64> {
-        self.wake.subscribe()
+    pub(super) fn wake_signal(&self) -> WakeSignal {
+        self.executor.wake.signal()
     }
 
     /// Waits until a call ends, in whichever process, at most `approval.wait`. Returns the call as it is
@@ -162,7 +160,7 @@ impl Approvals {
             if wait.is_last_look() || !calls.iter().any(|call| waits(call)) {
                 return Ok(());
             }
-            wait.for_next_look(wake.changed()).await;
+            wait.for_next_look(wake.woken()).await;
         }
         Ok(())
     }

@@ -43,7 +43,6 @@ use crate::store::{Read, Store, StoreError, Thread, Visibility};
 use crate::tools::gate::Gate;
 use handlers::ApprovalHandler;
 use std::sync::Arc;
-use tokio::sync::watch;
 use verify::Verifications;
 
 /// The approvals of one server.
@@ -57,8 +56,6 @@ pub(crate) struct Approvals {
     approval: config::Approval,
     /// The rate limit of decisions per user.
     rate_limit: Arc<RateLimit>,
-    /// Counts the calls that this process settled, so that waiters look again.
-    wake: watch::Sender<u64>,
     verifications: Arc<Verifications>,
     /// The roles of operators.
     operators: Vec<String>,
@@ -75,8 +72,8 @@ impl Approvals {
         let caps = config.limits.caps(config.auth.mode);
         let (approval, operators) = (config.approval.clone(), config.auth.operator_roles.clone());
         let rate_limit = Arc::new(RateLimit::new(caps.decisions_per_minute));
-        let (wake, verifications) = (watch::Sender::new(0), Arc::default());
-        Self { store, executor, handler, owner, approval, rate_limit, wake, verifications, operators }
+        let verifications = Arc::default();
+        Self { store, executor, handler, owner, approval, rate_limit, verifications, operators }
     }
 
     pub(crate) fn gate(&self) -> &Gate {

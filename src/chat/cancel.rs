@@ -74,11 +74,11 @@ impl Chat {
         let (run, thread) = write.run(principal, id).await?.ok_or(CancelRunError::NotFound)?;
         let asked = write.cancel_run(&thread, &run, &principal.actor()).await?;
         write.commit().await?;
-        self.tasks.wake(Work::Turn(id));
+        self.tasks.renew_now(Work::Turn(id));
         let calls = asked.iter().flatten();
-        calls.for_each(|call| self.tasks.wake(Work::Call(*call)));
+        calls.for_each(|call| self.tasks.renew_now(Work::Call(*call)));
         // The children of the run have to stop too. If the run is itself a child, its call can end.
-        self.wake.notify_one();
+        self.wake.send();
         Ok(asked.is_none().then_some(run))
     }
 

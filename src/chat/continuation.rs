@@ -140,7 +140,7 @@ impl TurnTask {
         }
         let limit = until.saturating_duration_since(Instant::now());
         let mut wait = Wait::until(chat.tasks.wait_limit(limit));
-        let mut wake = chat.approvals.wake_signal();
+        let mut wake = chat.wake.signal();
         let message = waiting.run.assistant_message_id;
         loop {
             let read = chat.store.read().await?;
@@ -156,7 +156,7 @@ impl TurnTask {
                     return Ok((write, Observed { steps, last }));
                 }
             }
-            wait.for_next_look(wake.changed()).await;
+            wait.for_next_look(wake.woken()).await;
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) use admit::DEFAULT_TITLE;
 pub(crate) use cancel::CancelRunError;
 pub(crate) use request::{Action, AdmitError, PostedDecision, PostedMessage, ThreadName, TurnRequest};
 
-use crate::agent::{Agent, Tasks};
+use crate::agent::{Agent, Tasks, Wake};
 use crate::approvals::Approvals;
 use crate::config;
 use crate::domain::id::{MessageId, RunId};
@@ -32,7 +32,6 @@ use crate::rate_limit::RateLimit;
 use crate::store::Store;
 use std::sync::Arc;
 use tail::TailedTurns;
-use tokio::sync::Notify;
 use turn_log::{LiveTurns, TurnLog};
 
 /// The chat of one server.
@@ -50,9 +49,7 @@ pub(crate) struct Chat {
     rate_limit: Arc<RateLimit>,
     live: LiveTurns,
     tailed: TailedTurns,
-    /// Wakes the resumer. A turn of this process paused, and the server may have to resume its run. Or a turn
-    /// ended or a run was cancelled, and another run may wait for that.
-    wake: Arc<Notify>,
+    wake: Wake,
 }
 
 /// A running turn to read.
@@ -85,7 +82,7 @@ impl Chat {
     ) -> Self {
         let rate_limit = Arc::new(RateLimit::new(caps.turns_per_minute));
         let (live, tailed) = (LiveTurns::default(), TailedTurns::default());
-        let wake = Arc::default();
+        let wake = agent.executor.wake.clone();
         Self { store, tasks, agent, approvals, models, approval, caps, rate_limit, live, tailed, wake }
     }
 

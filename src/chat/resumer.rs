@@ -13,11 +13,10 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 impl Chat {
-    /// Resumes runs until the process stops. It looks for runs when a call of this process ends, when a turn
-    /// of this process pauses, when this process begins a child, and every `every` for the runs of other
-    /// processes.
+    /// Resumes runs until the process stops. It looks for runs after each wake of this process, and every
+    /// `every` for the runs of other processes.
     pub(crate) async fn keep_resuming(&self, every: Duration) {
-        let mut settled = self.approvals.wake_signal();
+        let mut wake = self.wake.signal();
         loop {
             // A panic must not end the resumer unnoticed.
             let looked = async {
@@ -32,10 +31,7 @@ impl Chat {
             }
             tokio::select! {
                 () = self.tasks.stopping() => return,
-                // The sender lives as long as the chat. An error would only mean an earlier look.
-                _looked = settled.changed() => {}
-                () = self.wake.notified() => {}
-                () = self.agent.executor.delegated.notified() => {}
+                () = wake.woken() => {}
                 () = tokio::time::sleep(every) => {}
             }
         }

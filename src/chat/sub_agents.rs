@@ -34,7 +34,7 @@ impl Chat {
         }
         if moved {
             // A stopped child may have children of its own, and a settled call may let another child end.
-            self.wake.notify_one();
+            self.wake.send();
         }
         Ok(())
     }
@@ -56,8 +56,8 @@ impl Chat {
         let Some(calls) = write.stop_child(delegated).await? else { return Ok(false) };
         write.commit().await?;
         tracing::info!(tool_call_id = %delegated.id, run_id = %delegated.child, "asked a child run to stop");
-        self.tasks.wake(Work::Turn(delegated.child));
-        calls.into_iter().for_each(|call| self.tasks.wake(Work::Call(call)));
+        self.tasks.renew_now(Work::Turn(delegated.child));
+        calls.into_iter().for_each(|call| self.tasks.renew_now(Work::Call(call)));
         Ok(true)
     }
 
@@ -70,7 +70,7 @@ impl Chat {
         let settled = write.settle_child(&ended, &outcome, result).await?;
         write.commit().await?;
         if settled {
-            self.approvals.wake_waiters();
+            self.wake.send();
         }
         Ok(settled)
     }

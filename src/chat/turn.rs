@@ -143,7 +143,7 @@ impl TurnTask {
             if matches!(end, TurnEnd::Waiting | TurnEnd::Cancelled) || lease.thread.parent_id.is_some() {
                 // All calls of the run may have been decided before this commit. The children of the run have
                 // to stop too. A parent's call may wait for the end of this run.
-                self.chat.wake.notify_one();
+                self.chat.wake.send();
             }
         }
         Ok(ended)
