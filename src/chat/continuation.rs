@@ -1,22 +1,42 @@
-//! Continuations that have to wait for approved calls to end. After the wait the run resumes, or the client
-//! gets the status of the calls.
+//! Continuations of runs: reads the rows, and carries out the plan for them in the transaction of the
+//! request.
 
-use super::posted_decisions::{backfill, backfill_before_turn, held_at};
-use super::turn::{TurnTask, internal, span};
-use super::turn_log::{Enough, TurnLog};
+use super::plan::{Backfill, Plan, Request, StoredView, plan};
+use super::posted_decisions::{backfill_before_turn, decided_step};
+use super::request::AdmitError;
+use super::turn_log::TurnLog;
 use super::{Chat, Started};
-use crate::agent::Wait;
 use crate::domain::Principal;
-use crate::domain::call::{State, ToolCall};
-use crate::domain::message::{Step, StepStatus, Usage};
+use crate::domain::id::{MessageId, ToolCallId};
+use crate::domain::message::Step;
+use crate::domain::replay::replay;
 use crate::domain::run::{Run, RunStatus, TurnError};
-use crate::domain::turn::{FinishReason, Spent, TurnEvent};
+use crate::domain::turn::TurnEvent;
 use crate::store::{Lease, StoreError, Thread, Write};
-use crate::stream::Dialect;
+use crate::stream::ClientTraits;
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
-use tracing::Instrument;
+
+/// The transaction of a request, with the thread locked.
+pub(super) struct Locked<'a> {
+    pub(super) write: Write,
+    pub(super) thread: Thread,
+    /// The user on whose behalf the request acts.
+    pub(super) principal: &'a Principal,
+}
+
+/// What a request leads to, in a transaction that is not committed yet.
+pub(super) enum Next {
+    /// The request reads a running turn.
+    Attach { run: Run, log: Arc<TurnLog>, backfill: Vec<TurnEvent<'static>> },
+    /// A turn of this request begins. `continued` reports the held calls after which the run resumes.
+    Begin { lease: Box<Lease>, backfill: Vec<TurnEvent<'static>>, continued: Vec<TurnEvent<'static>> },
+    /// The request waits for calls to end.
+    Await { pending: PendingContinuation, backfill: Vec<TurnEvent<'static>> },
+    /// No turn follows, with an error as the cause, if there is one.
+    End(Option<TurnError>),
+}
 
 /// A continuation that waits.
 #[derive(Debug)]
@@ -26,221 +46,175 @@ pub(super) struct PendingContinuation {
     pub(super) step: i32,
     /// The running turn that contains this step, if there is one.
     pub(super) turn: Option<Arc<TurnLog>>,
-}
-
-/// The outcome of the wait.
-enum Resolution {
-    /// The run resumes in this task.
-    Resume(Box<Lease>),
-    /// Another turn of the run is running: its log, and the events before that turn.
-    Attach(Arc<TurnLog>, Vec<TurnEvent<'static>>),
-    /// No turn follows, and the client gets the stored state. Some clients also need the error as the cause.
-    End(Option<TurnError>),
-}
-
-/// The state after the wait, read with the thread locked.
-struct Observed {
-    steps: Vec<Step>,
-    /// The current state of the run, if it is the last run of the thread.
-    last: Option<Run>,
-}
-
-fn is_under_way(call: &ToolCall) -> bool {
-    call.end().is_none() && call.state != State::Pending
+    pub(super) client: ClientTraits,
 }
 
 impl Chat {
-    /// Starts the stream of a continuation that waits. The model is not called unless all these calls end.
-    pub(super) fn announce(
+    /// Continues `message`, or else the last message, for a client that posts decisions on the `answered`
+    /// calls. A dead turn of the thread must be closed already.
+    pub(super) async fn continue_by_post(
         &self,
-        principal: Principal,
-        thread: Thread,
-        waiting: PendingContinuation,
-        dialect: Dialect,
-    ) -> Started {
-        // Other continuations get streams of their own. They cannot attach to this one.
-        let waiter = TurnTask::detached(self, waiting.run.id);
-        let started = Started::of(&waiting.run, waiter.log.clone());
-        let span = span(&thread, &waiting.run);
-        let task = async move {
-            if let Err(error) = waiter.run(&principal, &thread, &waiting, dialect).await {
-                let (error, spent) = (internal(&error), Spent::default());
-                waiter.log.emit(TurnEvent::Failed { error, spent });
+        locked: &Locked<'_>,
+        message: Option<MessageId>,
+        has_nothing: bool,
+        answered: &HashSet<ToolCallId>,
+        client: ClientTraits,
+    ) -> Result<Next, AdmitError> {
+        let Locked { write, thread, .. } = locked;
+        let last = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
+        let last_id = last.id;
+        let run = match message {
+            Some(message) if message != last.assistant_message_id => write.run_of(thread, message).await?,
+            Some(_) | None => Some(last),
+        };
+        let run = run.ok_or(AdmitError::NothingToContinue)?;
+        let is_last = run.id == last_id;
+        let mut view = StoredView::of(run, is_last);
+        if !answered.is_empty() {
+            view.steps = Some(write.steps(thread, view.run.assistant_message_id).await?);
+        }
+        let decided = decided_step(view.steps(), answered);
+        if view.can_resume() {
+            view.pausing = write.pausing_calls(view.run.assistant_message_id).await?;
+        } else if is_last && decided.is_some() && view.run.status == RunStatus::Running {
+            view.steps_before_turn = write.steps_before_turn(thread, &view.run).await?;
+        }
+        let plan = plan(&view, Request::Post { decided, has_nothing }, client)?;
+        self.execute(locked, &view, plan, client).await
+    }
+
+    /// Attaches to the running turn of the thread, or resumes its last run for a client that resumes by GET.
+    pub(super) async fn continue_by_get(
+        &self,
+        locked: &Locked<'_>,
+        client: ClientTraits,
+    ) -> Result<Next, AdmitError> {
+        let Locked { write, thread, .. } = locked;
+        let run = match self.under_way(write, thread).await? {
+            Some(running) => Some(running),
+            None if client.resumes_by_get => write.latest_run(thread).await?,
+            None => None,
+        };
+        let Some(run) = run else { return Ok(Next::End(None)) };
+        let mut view = StoredView { is_stopping: self.tasks.is_stopping(), ..StoredView::of(run, true) };
+        if view.can_resume() {
+            view.pausing = write.pausing_calls(view.run.assistant_message_id).await?;
+            if view.holds_are_decided() {
+                let held = view.pausing.iter().filter(|call| call.held).map(|call| call.id);
+                view.outcomes_were_sent = !write.sent(held.collect()).await?.is_empty();
+            }
+        }
+        let plan = plan(&view, Request::Get, client)?;
+        self.execute(locked, &view, plan, client).await
+    }
+
+    /// Resumes the last run of the thread without a client. Returns `None` if the run has to wait for a call.
+    pub(super) async fn continue_by_server(&self, locked: &Locked<'_>) -> Result<Option<Next>, AdmitError> {
+        let Locked { write, thread, .. } = locked;
+        let last = write.latest_run(thread).await?.ok_or(AdmitError::NothingToContinue)?;
+        let mut view = StoredView::of(last, true);
+        if view.can_resume() {
+            view.pausing = write.pausing_calls(view.run.assistant_message_id).await?;
+        }
+        let client = ClientTraits::NO_CLIENT;
+        match plan(&view, Request::Server, client)? {
+            plan @ Plan::Resume(_) => self.execute(locked, &view, plan, client).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Carries out a plan. The principal may have fewer roles than when the run began.
+    pub(super) async fn execute(
+        &self,
+        locked: &Locked<'_>,
+        view: &StoredView,
+        plan: Plan,
+        client: ClientTraits,
+    ) -> Result<Next, AdmitError> {
+        let Locked { write, thread, principal } = locked;
+        let options = self.on_behalf_of(principal, view.run.options.clone());
+        let run = Run { options, ..view.run.clone() };
+        match plan {
+            Plan::Attach(backfill) => {
+                let Some(log) = self.running_log(write, thread, &run).await? else {
+                    return Ok(Next::End(Some(TurnError::taken_over())));
+                };
+                let backfill = match backfill {
+                    Backfill::Nothing => Vec::new(),
+                    Backfill::After(step) => backfill_before_turn(&view.steps_before_turn, step),
+                    Backfill::Whole => replay(&write.steps_before_turn(thread, &run).await?),
+                };
+                Ok(Next::Attach { run, log, backfill })
+            }
+            Plan::Resume(backfill) => {
+                self.check_turns(locked).await?;
+                let lease = write.resume_run(thread, &run, self.approval.lease).await?;
+                let lease = Box::new(lease.ok_or(AdmitError::TurnInProgress)?);
+                let steps = view.steps_or_read(write, thread).await?;
+                let backfill = match backfill {
+                    Backfill::Nothing => Vec::new(),
+                    Backfill::After(step) => backfill_before_turn(&steps, step),
+                    Backfill::Whole => replay(&steps),
+                };
+                Ok(Next::Begin { lease, backfill, continued: TurnEvent::continuation(&steps) })
+            }
+            Plan::Await { step, in_turn, backfill } => {
+                let turn = if in_turn { self.running_log(write, thread, &run).await? } else { None };
+                if in_turn && turn.is_none() {
+                    return Ok(Next::End(Some(TurnError::taken_over())));
+                }
+                let backfill = match backfill {
+                    Backfill::Nothing => Vec::new(),
+                    Backfill::After(known) => backfill_before_turn(view.steps(), known),
+                    Backfill::Whole => {
+                        let steps = view.steps_or_read(write, thread).await?;
+                        // The end of the wait reports the later steps.
+                        let (up_to_it, _) = steps.split_at(steps.partition_point(|other| other.n <= step));
+                        replay(up_to_it)
+                    }
+                };
+                Ok(Next::Await { pending: PendingContinuation { run, step, turn, client }, backfill })
+            }
+            Plan::End(error) => Ok(Next::End(error)),
+        }
+    }
+
+    /// Commits the transaction and starts the turn or the wait. Returns `None` if no turn follows.
+    pub(super) async fn commit_and_start(
+        &self,
+        locked: Locked<'_>,
+        next: Next,
+    ) -> Result<Option<Started>, StoreError> {
+        let Locked { write, thread, principal } = locked;
+        let (started, backfill) = match next {
+            Next::Attach { run, log, backfill } => (Started::of(&run, log), backfill),
+            Next::Begin { lease, backfill, continued } => {
+                // A request that finds the run in the database has to find its log too. The log stays empty
+                // until the commit.
+                let task = self.turn_task(lease.run.id);
+                write.commit().await?;
+                (task.start(*lease, continued), backfill)
+            }
+            Next::Await { pending, backfill } => {
+                write.commit().await?;
+                (self.announce(principal.clone(), thread, pending), backfill)
+            }
+            Next::End(_) => {
+                // Commits the close of a dead turn.
+                write.commit().await?;
+                return Ok(None);
             }
         };
-        self.tasks.spawn(task.instrument(span));
-        started
-    }
-
-    /// Returns how long a continuation waits. Clients that post until they see an outcome would post again at
-    /// once. For them the limit is the longest run of a tool, plus one lease in which another process can
-    /// begin the call after the first process died.
-    fn wait_limit(&self, dialect: Dialect) -> Duration {
-        if dialect.posts_until_settled() {
-            self.agent.executor.gate.longest().saturating_add(self.approval.lease)
-        } else {
-            self.approval.wait
-        }
+        Ok(Some(Started { backfill, ..started }))
     }
 }
 
-impl TurnTask {
-    async fn run(
-        &self,
-        principal: &Principal,
-        thread: &Thread,
-        waiting: &PendingContinuation,
-        dialect: Dialect,
-    ) -> Result<(), StoreError> {
-        let (write, observed) = self.wait(thread, waiting, dialect).await?;
-        let then = self.resolve(&write, principal, thread, waiting, &observed).await?;
-        write.commit().await?;
-        match then {
-            Resolution::Resume(lease) => self.turn(*lease, TurnEvent::continuation(&observed.steps)).await,
-            Resolution::Attach(other, before) => {
-                self.emit_all(before);
-                let mut reader = other.reader();
-                let emit = |event: &TurnEvent<'_>| {
-                    self.log.emit(event.clone().into_owned());
-                    Enough::No
-                };
-                while reader.next(emit).await {}
-            }
-            Resolution::End(error) => {
-                self.emit_all(backfill(&observed.steps, waiting.step));
-                // An AI SDK 4 client shows an error in place of the text that it has.
-                let error = error.filter(|_| dialect.posts_until_settled());
-                self.log.emit(observed.end(waiting, error));
-            }
-        }
-        Ok(())
-    }
-
-    fn emit_all(&self, events: Vec<TurnEvent<'static>>) {
-        for event in events {
-            self.log.emit(event);
-        }
-    }
-
-    /// Waits until no call is under way, or until the limit, and returns the state at that time. One read
-    /// covers all calls. It does not use the connections that are reserved for decisions, because any number
-    /// of continuations may wait.
-    async fn wait(
-        &self,
-        thread: &Thread,
-        waiting: &PendingContinuation,
-        dialect: Dialect,
-    ) -> Result<(Write, Observed), StoreError> {
-        let chat = &self.chat;
-        let time = chat.wait_limit(dialect);
-        let until = Instant::now() + time;
-        if let Some(turn) = &waiting.turn {
-            // A turn that runs longer is still running at the check after the wait.
-            let _over = timeout_at(until, turn.over()).await;
-        }
-        let limit = until.saturating_duration_since(Instant::now());
-        let mut wait = Wait::until(chat.tasks.wait_limit(limit));
-        let mut wake = chat.wake.signal();
-        let message = waiting.run.assistant_message_id;
-        loop {
-            let read = chat.store.read().await?;
-            let steps = read.steps(thread, message).await?;
-            drop(read);
-            if wait.is_last_look() || !self.must_wait(&steps, waiting.step, dialect) {
-                let write = chat.store.write().await?;
-                write.lock_thread(thread).await?;
-                let steps = write.steps(thread, message).await?;
-                // A pending call may have been approved meanwhile.
-                if wait.is_last_look() || !self.must_wait(&steps, waiting.step, dialect) {
-                    let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
-                    return Ok((write, Observed { steps, last }));
-                }
-            }
-            wait.for_next_look(wake.woken()).await;
-        }
-    }
-
-    /// Whether a held call of this step is under way. A stopping process begins no call, so a wait for
-    /// another process to begin one would only delay its exit. Only clients that would post again at once
-    /// wait for delegated calls.
-    fn must_wait(&self, steps: &[Step], step: i32, dialect: Dialect) -> bool {
-        let leaves = self.chat.tasks.is_stopping();
-        held_at(steps, step)
-            .filter(|call| !call.is_delegated() || dialect.posts_until_settled())
-            .any(|call| is_under_way(call) && !(leaves && matches!(call.state, State::Approved(_))))
-    }
-
-    /// Returns the outcome of the wait. If the run resumes, also begins its turn.
-    async fn resolve(
-        &self,
-        write: &Write,
-        principal: &Principal,
-        thread: &Thread,
-        waiting: &PendingContinuation,
-        observed: &Observed,
-    ) -> Result<Resolution, StoreError> {
-        let chat = &self.chat;
-        if held_at(&observed.steps, waiting.step).any(is_under_way) {
-            return Ok(Resolution::End(Some(TurnError::outcome_not_known_yet())));
-        }
-        match observed.last.as_ref().map(|last| last.status) {
-            Some(RunStatus::Running) => {
-                let before = write.steps_before_turn(thread, &waiting.run).await?;
-                // The running turn contains the step, so the client has already read that turn.
-                let in_turn = !before.iter().any(|step| step.n == waiting.step);
-                let other = chat.running_log(write, thread, &waiting.run).await?.filter(|_| !in_turn);
-                return Ok(match other {
-                    None if in_turn => Resolution::End(Some(TurnError::outcome_not_known_yet())),
-                    Some(other) => Resolution::Attach(other, backfill_before_turn(&before, waiting.step)),
-                    None => Resolution::End(Some(TurnError::taken_over())),
-                });
-            }
-            Some(RunStatus::Waiting | RunStatus::Failed) if observed.can_resume_after(waiting.step) => {}
-            Some(_) | None => return Ok(Resolution::End(None)),
-        }
-        if chat.tasks.is_stopping() {
-            return Ok(Resolution::End(Some(TurnError::interrupted())));
-        }
-        if !chat.has_room(write, principal, thread).await? {
-            return Ok(Resolution::End(Some(TurnError::no_room())));
-        }
-        Ok(match write.resume_run(thread, &waiting.run, chat.approval.lease).await? {
-            Some(lease) => {
-                // Before the commit: a request that finds the run in the database has to find its log too.
-                chat.live.adopt(self.run_id, &self.log);
-                Resolution::Resume(Box::new(lease))
-            }
-            None => Resolution::End(None),
+impl StoredView {
+    /// Returns the steps of the message, and reads them if they are not read yet.
+    async fn steps_or_read(&self, write: &Write, thread: &Thread) -> Result<Cow<'_, [Step]>, StoreError> {
+        Ok(match &self.steps {
+            Some(steps) => Cow::Borrowed(steps),
+            None => Cow::Owned(write.steps(thread, self.run.assistant_message_id).await?),
         })
-    }
-}
-
-impl Observed {
-    /// Whether all awaited calls have ended and no complete step follows. If one follows, another turn has
-    /// resumed the run and may have reached another hold, which this client's decisions are not about.
-    fn can_resume_after(&self, step: i32) -> bool {
-        let has_successor =
-            self.steps.iter().any(|other| other.n > step && other.status == StepStatus::Complete);
-        let calls = self.steps.iter().filter(|other| other.n == step).flat_map(|step| &step.calls);
-        !has_successor && calls.filter(|call| call.pauses()).all(|call| call.end().is_some())
-    }
-
-    /// Returns the last event of the stream.
-    fn end(&self, waiting: &PendingContinuation, error: Option<TurnError>) -> TurnEvent<'static> {
-        let message = self.steps.iter().filter_map(|step| step.usage).reduce(Usage::plus);
-        let spent = Spent { turn: Usage::default(), message };
-        if let Some(error) = error {
-            return TurnEvent::Failed { error, spent };
-        }
-        let status = self.last.as_ref().map_or(waiting.run.status, |last| last.status);
-        if status == RunStatus::Cancelled {
-            return TurnEvent::Cancelled { spent };
-        }
-        let can_resume = matches!(status, RunStatus::Waiting | RunStatus::Failed) && self.last.is_some();
-        let mut calls_shown =
-            self.steps.iter().filter(|step| step.n >= waiting.step).flat_map(|step| &step.calls);
-        let waits = can_resume || calls_shown.any(|call| call.end().is_none());
-        let reason = if waits { FinishReason::ToolCalls } else { FinishReason::Stop };
-        TurnEvent::Finished { reason, spent }
     }
 }

@@ -9,6 +9,8 @@ mod attach;
 mod cancel;
 mod continuation;
 mod intent;
+mod pending_continuation;
+mod plan;
 mod posted_decisions;
 mod request;
 mod resumer;

@@ -3,11 +3,10 @@
 //! by the same compare-and-set as a client.
 
 use super::Chat;
-use super::admit::Next;
+use super::continuation::Locked;
 use super::request::AdmitError;
 use crate::domain::Principal;
 use crate::domain::id::RunId;
-use crate::stream::Dialect;
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -69,11 +68,11 @@ impl Chat {
         let Some((run, thread)) = write.run_to_resume(id).await? else { return Ok(write.commit().await?) };
         let (tenant_id, user_id) = (thread.tenant_id.clone(), thread.user_id.clone());
         let principal = Principal { tenant_id, user_id, roles: run.options.roles };
-        let next = self.go_on(&write, &principal, &thread).await?;
-        if matches!(next, Next::Begin(_)) {
+        let locked = Locked { write, thread, principal: &principal };
+        if let Some(next) = self.continue_by_server(&locked).await? {
             tracing::info!(run_id = %id, "the server resumes a run");
             // This process has no reader for the stream yet. A client that attaches finds the log.
-            self.commit_and_start(write, &principal, thread, next, Dialect::DataV1).await?;
+            self.commit_and_start(locked, next).await?;
         }
         Ok(())
     }

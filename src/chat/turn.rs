@@ -11,6 +11,7 @@ use crate::domain::turn::{FinishReason, Spent, TurnEvent};
 use crate::metrics::Metrics;
 use crate::store::{Lease, StoreError, Thread, TurnEnd};
 use futures::FutureExt;
+use std::fmt::Display;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
 
@@ -170,7 +171,7 @@ pub(super) fn span(thread: &Thread, run: &Run) -> Span {
     )
 }
 
-pub(super) fn internal(error: &StoreError) -> TurnError {
+pub(super) fn internal(error: &impl Display) -> TurnError {
     tracing::error!(%error, "a turn failed");
     TurnError::internal()
 }

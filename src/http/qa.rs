@@ -109,7 +109,7 @@ impl Qa {
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
         let dialect = protocol.0.map_or(Dialect::DataV1, Dialect::from);
-        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect).await?;
+        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client()).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
 
@@ -161,7 +161,7 @@ impl Qa {
         protocol: Header<Option<Protocol>>,
     ) -> Result<AttachedStream, ApiError> {
         let dialect = protocol.0.map_or_else(|| self.ui(), Dialect::from);
-        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect).await?;
+        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client()).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
 
@@ -201,7 +201,7 @@ impl Qa {
         let unsaid = if body.is_ui { self.ui() } else { Dialect::DataV1 };
         let dialect = protocol.map_or(unsaid, Dialect::from);
         let ChatBody { ask, approved, .. } = body;
-        let started = self.0.chat.admit(&caller.0, &name, ask, dialect).await?;
+        let started = self.0.chat.admit(&caller.0, &name, ask, dialect.client()).await?;
         let listener = Listener { dialect, request_id: request_id.0, place, approved };
         Ok(self.0.streaming.answer(started, listener))
     }
@@ -218,7 +218,7 @@ impl Qa {
         name: &str,
         dialect: Dialect,
     ) -> Result<Option<Started>, ApiError> {
-        match self.0.chat.attach(&caller.0, name, dialect).await {
+        match self.0.chat.attach(&caller.0, name, dialect.client()).await {
             Err(AdmitError::NoThread) => Ok(None),
             found => Ok(found?),
         }

@@ -12,7 +12,7 @@ mod ui_reload;
 mod v4_message;
 mod words;
 
-pub(crate) use dialect::Dialect;
+pub(crate) use dialect::{ClientTraits, Dialect};
 pub(crate) use ui_reload::ui_reload;
 pub(crate) use v4_message::v4_message;
 

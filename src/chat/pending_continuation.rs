@@ -1,0 +1,203 @@
+//! Continuations that have to wait for approved calls to end. After the wait the run resumes, or the client
+//! gets the status of the calls.
+
+use super::continuation::{Locked, Next, PendingContinuation};
+use super::plan::{Request, StoredView, is_under_way, plan};
+use super::posted_decisions::{backfill, held_at};
+use super::request::AdmitError;
+use super::turn::{TurnTask, internal, span};
+use super::turn_log::Enough;
+use super::{Chat, Started};
+use crate::agent::Wait;
+use crate::domain::Principal;
+use crate::domain::call::State;
+use crate::domain::message::{Step, Usage};
+use crate::domain::run::{Run, RunStatus, TurnError};
+use crate::domain::turn::{FinishReason, Spent, TurnEvent};
+use crate::store::{StoreError, Thread, Write};
+use crate::stream::ClientTraits;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+impl Chat {
+    /// Starts the stream of a continuation that waits. The model is not called unless all these calls end.
+    pub(super) fn announce(
+        &self,
+        principal: Principal,
+        thread: Thread,
+        waiting: PendingContinuation,
+    ) -> Started {
+        // Other continuations get streams of their own. They cannot attach to this one.
+        let waiter = TurnTask::detached(self, waiting.run.id);
+        let started = Started::of(&waiting.run, waiter.log.clone());
+        let span = span(&thread, &waiting.run);
+        let task = async move {
+            if let Err(error) = waiter.run(&principal, thread, &waiting).await {
+                let (error, spent) = (internal(&error), Spent::default());
+                waiter.log.emit(TurnEvent::Failed { error, spent });
+            }
+        };
+        self.tasks.spawn(task.instrument(span));
+        started
+    }
+
+    /// Returns how long a continuation waits. Clients that post until they see an outcome would post again at
+    /// once. For them the limit is the longest run of a tool, plus one lease in which another process can
+    /// begin the call after the first process died.
+    fn wait_limit(&self, client: ClientTraits) -> Duration {
+        if client.reposts_until_settled {
+            self.agent.executor.gate.longest().saturating_add(self.approval.lease)
+        } else {
+            self.approval.wait
+        }
+    }
+}
+
+impl TurnTask {
+    async fn run(
+        &self,
+        principal: &Principal,
+        thread: Thread,
+        waiting: &PendingContinuation,
+    ) -> Result<(), AdmitError> {
+        let (write, view) = self.wait(&thread, waiting).await?;
+        let locked = Locked { write, thread, principal };
+        let next = self.next(&locked, &view, waiting).await?;
+        if let Next::Begin { .. } = next {
+            // Before the commit: a request that finds the run in the database has to find its log too.
+            self.chat.live.adopt(self.run_id, &self.log);
+        }
+        locked.write.commit().await?;
+        match next {
+            Next::Begin { lease, continued, .. } => self.turn(*lease, continued).await,
+            Next::Attach { log, backfill, .. } => {
+                self.emit_all(backfill);
+                let mut reader = log.reader();
+                let emit = |event: &TurnEvent<'_>| {
+                    self.log.emit(event.clone().into_owned());
+                    Enough::No
+                };
+                while reader.next(emit).await {}
+            }
+            // Nothing is awaited twice.
+            Next::Await { .. } => self.report(&view, waiting, None),
+            Next::End(error) => self.report(&view, waiting, error),
+        }
+        Ok(())
+    }
+
+    /// Returns what follows the wait. If the run resumes, also begins its turn.
+    async fn next(
+        &self,
+        locked: &Locked<'_>,
+        view: &StoredView,
+        waiting: &PendingContinuation,
+    ) -> Result<Next, AdmitError> {
+        let plan = plan(view, Request::Waited { step: waiting.step }, waiting.client)?;
+        match self.chat.execute(locked, view, plan, waiting.client).await {
+            // Another transaction resumed the run.
+            Err(AdmitError::TurnInProgress) => Ok(Next::End(None)),
+            Err(AdmitError::TooManyTurns { .. } | AdmitError::TooOften(_)) => {
+                Ok(Next::End(Some(TurnError::no_room())))
+            }
+            next => next,
+        }
+    }
+
+    /// Emits the stored state after the awaited step, then the end of the stream.
+    fn report(&self, view: &StoredView, waiting: &PendingContinuation, error: Option<TurnError>) {
+        self.emit_all(backfill(view.steps(), waiting.step));
+        // An AI SDK 4 client shows an error in place of the text that it has.
+        let error = error.filter(|_| waiting.client.reposts_until_settled);
+        self.log.emit(end(view, waiting.step, error));
+    }
+
+    fn emit_all(&self, events: Vec<TurnEvent<'static>>) {
+        for event in events {
+            self.log.emit(event);
+        }
+    }
+
+    /// Waits until no call is under way, or until the limit, and returns the state at that time. One read
+    /// covers all calls. It does not use the connections that are reserved for decisions, because any number
+    /// of continuations may wait.
+    async fn wait(
+        &self,
+        thread: &Thread,
+        waiting: &PendingContinuation,
+    ) -> Result<(Write, StoredView), StoreError> {
+        let chat = &self.chat;
+        let time = chat.wait_limit(waiting.client);
+        let until = Instant::now() + time;
+        if let Some(turn) = &waiting.turn {
+            // A turn that runs longer is still running at the check after the wait.
+            let _over = timeout_at(until, turn.over()).await;
+        }
+        let limit = until.saturating_duration_since(Instant::now());
+        let mut wait = Wait::until(chat.tasks.wait_limit(limit));
+        let mut wake = chat.wake.signal();
+        let message = waiting.run.assistant_message_id;
+        loop {
+            let read = chat.store.read().await?;
+            let steps = read.steps(thread, message).await?;
+            drop(read);
+            if wait.is_last_look() || !self.must_wait(&steps, waiting) {
+                let write = chat.store.write().await?;
+                write.lock_thread(thread).await?;
+                let steps = write.steps(thread, message).await?;
+                // A pending call may have been approved meanwhile.
+                if wait.is_last_look() || !self.must_wait(&steps, waiting) {
+                    let view = self.view(&write, thread, waiting, steps).await?;
+                    return Ok((write, view));
+                }
+            }
+            wait.for_next_look(wake.woken()).await;
+        }
+    }
+
+    /// Whether a held call of the awaited step is under way. A stopping process begins no call, so a wait for
+    /// another process to begin one would only delay its exit. Only clients that would post again at once
+    /// wait for delegated calls.
+    fn must_wait(&self, steps: &[Step], waiting: &PendingContinuation) -> bool {
+        let leaves = self.chat.tasks.is_stopping();
+        held_at(steps, waiting.step)
+            .filter(|call| !call.is_delegated() || waiting.client.reposts_until_settled)
+            .any(|call| is_under_way(call) && !(leaves && matches!(call.state, State::Approved(_))))
+    }
+
+    /// Returns the state after the wait.
+    async fn view(
+        &self,
+        write: &Write,
+        thread: &Thread,
+        waiting: &PendingContinuation,
+        steps: Vec<Step>,
+    ) -> Result<StoredView, StoreError> {
+        let last = write.latest_run(thread).await?.filter(|last| last.id == waiting.run.id);
+        let is_last = last.is_some();
+        let status = last.map_or(waiting.run.status, |last| last.status);
+        // The run keeps the options that it got on behalf of the client.
+        let mut view = StoredView::of(Run { status, ..waiting.run.clone() }, is_last);
+        if is_last && status == RunStatus::Running {
+            view.steps_before_turn = write.steps_before_turn(thread, &waiting.run).await?;
+        }
+        Ok(StoredView { steps: Some(steps), is_stopping: self.chat.tasks.is_stopping(), ..view })
+    }
+}
+
+/// Returns the last event of a stream without a turn. The client has nothing after this step.
+fn end(view: &StoredView, step: i32, error: Option<TurnError>) -> TurnEvent<'static> {
+    let message = view.steps().iter().filter_map(|step| step.usage).reduce(Usage::plus);
+    let spent = Spent { turn: Usage::default(), message };
+    if let Some(error) = error {
+        return TurnEvent::Failed { error, spent };
+    }
+    if view.run.status == RunStatus::Cancelled {
+        return TurnEvent::Cancelled { spent };
+    }
+    let mut calls_shown = view.steps().iter().filter(|other| other.n >= step).flat_map(|step| &step.calls);
+    let waits = view.can_resume() || calls_shown.any(|call| call.end().is_none());
+    let reason = if waits { FinishReason::ToolCalls } else { FinishReason::Stop };
+    TurnEvent::Finished { reason, spent }
+}
