@@ -17,6 +17,7 @@ mod connections;
 mod cors;
 mod deadlines;
 mod decision_view;
+mod dialect_name;
 mod document;
 mod error;
 mod event;

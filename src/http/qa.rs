@@ -3,6 +3,7 @@
 use super::Api;
 use super::auth::Caller;
 use super::chat_body::{ChatBody, ChatByIdBody};
+use super::dialect_name::{Named, Protocol};
 use super::error::ApiError;
 use super::formats::Id;
 use super::payload::Tag;
@@ -11,35 +12,13 @@ use super::request_id::RequestId;
 use super::stream_answer::{AttachedStream, ChatStream};
 use super::turn_stream::Listener;
 use crate::chat::{AdmitError, Started, ThreadName};
-use crate::config::UiDialect;
 use crate::stream::Dialect;
+use poem_openapi::OpenApi;
 use poem_openapi::param::{Header, Path, Query};
-use poem_openapi::{Enum, OpenApi};
 use std::collections::HashSet;
 
-/// The dialects of a stream.
-#[derive(Debug, Clone, Copy, Enum)]
-enum Protocol {
-    /// The data stream of AI SDK 4.
-    #[oai(rename = "data-v1")]
-    DataV1,
-    /// The UI message stream of AI SDK 5.
-    #[oai(rename = "ui-v5")]
-    UiV5,
-    /// The UI message stream of AI SDK 6 and 7.
-    #[oai(rename = "ui-v6")]
-    UiV6,
-}
-
-impl From<Protocol> for Dialect {
-    fn from(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::DataV1 => Self::DataV1,
-            Protocol::UiV5 => Self::Ui(UiDialect::V5),
-            Protocol::UiV6 => Self::Ui(UiDialect::V6),
-        }
-    }
-}
+/// The header that names the dialect of the stream.
+type DialectHeader = Header<Option<Named<Protocol>>>;
 
 pub(super) struct Qa(pub(super) Api);
 
@@ -59,11 +38,11 @@ impl Qa {
         thread_id: Path<String>,
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
-        protocol: Header<Option<Protocol>>,
+        protocol: DialectHeader,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
         let name = ThreadName::Known(thread_id.0);
-        self.turn(caller, request_id, place, name, protocol.0, body).await
+        self.turn(caller, request_id, place, name, named(protocol), body).await
     }
 
     /// Run a turn of the thread that the body names
@@ -78,11 +57,11 @@ impl Qa {
         place: StreamSlot,
         /// The dialect of the stream.
         #[oai(name = "x-stream-protocol")]
-        protocol: Header<Option<Protocol>>,
+        protocol: DialectHeader,
         body: ChatByIdBody,
     ) -> Result<ChatStream, ApiError> {
         let name = ThreadName::OrNew(body.id);
-        self.turn(caller, request_id, place, name, protocol.0, body.chat).await
+        self.turn(caller, request_id, place, name, named(protocol), body.chat).await
     }
 
     /// Attach to the turn of a thread
@@ -106,10 +85,10 @@ impl Qa {
         _chat_id: Query<Option<String>>,
         /// The dialect of the stream; `data-v1` if absent.
         #[oai(name = "x-stream-protocol")]
-        protocol: Header<Option<Protocol>>,
+        protocol: DialectHeader,
     ) -> Result<AttachedStream, ApiError> {
-        let dialect = protocol.0.map_or(Dialect::DataV1, Dialect::from);
-        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client()).await?;
+        let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
+        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
 
@@ -128,9 +107,9 @@ impl Qa {
         chat_id: Query<String>,
         /// The dialect of the stream; `data-v1` if absent.
         #[oai(name = "x-stream-protocol")]
-        protocol: Header<Option<Protocol>>,
+        protocol: DialectHeader,
     ) -> Result<AttachedStream, ApiError> {
-        let dialect = protocol.0.map_or(Dialect::DataV1, Dialect::from);
+        let dialect = named(protocol).unwrap_or(Dialect::DATA_V1);
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
@@ -158,10 +137,10 @@ impl Qa {
         _chat_id: Path<Id>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
-        protocol: Header<Option<Protocol>>,
+        protocol: DialectHeader,
     ) -> Result<AttachedStream, ApiError> {
-        let dialect = protocol.0.map_or_else(|| self.ui(), Dialect::from);
-        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client()).await?;
+        let dialect = named(protocol).unwrap_or_else(|| self.ui());
+        let started = self.0.chat.attach(&caller.0, &thread_id.0, dialect.client).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
 
@@ -179,9 +158,9 @@ impl Qa {
         chat_id: Path<Id>,
         /// The dialect of the stream; `stream.default_ui_dialect` if absent.
         #[oai(name = "x-stream-protocol")]
-        protocol: Header<Option<Protocol>>,
+        protocol: DialectHeader,
     ) -> Result<AttachedStream, ApiError> {
-        let dialect = protocol.0.map_or_else(|| self.ui(), Dialect::from);
+        let dialect = named(protocol).unwrap_or_else(|| self.ui());
         let started = self.attach_if_there(&caller, &chat_id.0, dialect).await?;
         Ok(self.attached(started, dialect, request_id, place))
     }
@@ -195,20 +174,20 @@ impl Qa {
         request_id: RequestId,
         place: StreamSlot,
         name: ThreadName,
-        protocol: Option<Protocol>,
+        named: Option<&'static Dialect>,
         body: ChatBody,
     ) -> Result<ChatStream, ApiError> {
-        let unsaid = if body.is_ui { self.ui() } else { Dialect::DataV1 };
-        let dialect = protocol.map_or(unsaid, Dialect::from);
+        let unsaid = if body.is_ui { self.ui() } else { Dialect::DATA_V1 };
+        let dialect = named.unwrap_or(unsaid);
         let ChatBody { ask, approved, .. } = body;
-        let started = self.0.chat.admit(&caller.0, &name, ask, dialect.client()).await?;
+        let started = self.0.chat.admit(&caller.0, &name, ask, dialect.client).await?;
         let listener = Listener { dialect, request_id: request_id.0, place, approved };
         Ok(self.0.streaming.answer(started, listener))
     }
 
     /// Returns the dialect of pages of the UI message stream that do not select a version.
-    fn ui(&self) -> Dialect {
-        Dialect::Ui(self.0.streaming.default_ui_dialect)
+    fn ui(&self) -> &'static Dialect {
+        Dialect::of_ui(self.0.streaming.default_ui_dialect)
     }
 
     /// Returns the turn to attach to, if there is one; `None` also if no thread has this name.
@@ -216,9 +195,9 @@ impl Qa {
         &self,
         caller: &Caller,
         name: &str,
-        dialect: Dialect,
+        dialect: &'static Dialect,
     ) -> Result<Option<Started>, ApiError> {
-        match self.0.chat.attach(&caller.0, name, dialect.client()).await {
+        match self.0.chat.attach(&caller.0, name, dialect.client).await {
             Err(AdmitError::NoThread) => Ok(None),
             found => Ok(found?),
         }
@@ -228,7 +207,7 @@ impl Qa {
     fn attached(
         &self,
         started: Option<Started>,
-        dialect: Dialect,
+        dialect: &'static Dialect,
         request_id: RequestId,
         place: StreamSlot,
     ) -> AttachedStream {
@@ -236,4 +215,9 @@ impl Qa {
         let stream = started.map(|started| self.0.streaming.answer(started, listener));
         AttachedStream { dialect, stream }
     }
+}
+
+/// Returns the dialect that the header names, if it names one.
+fn named(protocol: DialectHeader) -> Option<&'static Dialect> {
+    protocol.0.map(|named| named.dialect)
 }

@@ -1,7 +1,7 @@
 //! Streamed responses in the requested dialect.
 
 use crate::domain::id::RunId;
-use crate::stream::Dialect;
+use crate::stream::{Dialect, Head, NothingToRead};
 use poem::http::{HeaderValue, StatusCode};
 use poem::{Body, IntoResponse, Response};
 use poem_openapi::ApiResponse;
@@ -13,45 +13,9 @@ use poem_openapi::types::Type;
 /// The header with the id of the run.
 const RUN_ID: &str = "x-run-id";
 
-/// The headers and the documentation of a dialect.
-struct Head {
-    content_type: &'static str,
-    /// The media type without parameters, because some generators accept none.
-    media_type: &'static str,
-    protocol: &'static str,
-    /// The type in the schema. It is empty for events: generators disagree whether the schema describes the
-    /// whole stream or one event.
-    ty: &'static str,
-    what: &'static str,
-}
-
-const DATA_STREAM: Head = Head {
-    content_type: "text/plain; charset=utf-8",
-    media_type: "text/plain",
-    protocol: "x-vercel-ai-data-stream",
-    ty: "string",
-    what: "The data stream protocol of AI SDK 4: lines of `code:json`.",
-};
-const UI_MESSAGE_STREAM: Head = Head {
-    content_type: "text/event-stream",
-    media_type: "text/event-stream",
-    protocol: "x-vercel-ai-ui-message-stream",
-    ty: "",
-    what: "The UI message stream of AI SDK 5 to 7: Server-Sent Events of JSON chunks, then `[DONE]`.",
-};
-
-impl Head {
-    const fn of(dialect: Dialect) -> &'static Self {
-        match dialect {
-            Dialect::DataV1 => &DATA_STREAM,
-            Dialect::Ui(_) => &UI_MESSAGE_STREAM,
-        }
-    }
-}
-
 /// A turn as a stream. Failures after the head of the response are in the stream.
 pub(super) struct ChatStream {
-    pub(super) dialect: Dialect,
+    pub(super) dialect: &'static Dialect,
     pub(super) run_id: RunId,
     pub(super) body: Body,
 }
@@ -81,17 +45,16 @@ impl ApiResponse for ChatStream {
 
 /// The running turn, if there is one.
 pub(super) struct AttachedStream {
-    pub(super) dialect: Dialect,
+    pub(super) dialect: &'static Dialect,
     pub(super) stream: Option<ChatStream>,
 }
 
 impl IntoResponse for AttachedStream {
     fn into_response(self) -> Response {
-        match (self.stream, self.dialect) {
+        match (self.stream, self.dialect.nothing_to_read) {
             (Some(stream), _) => stream.into_response(),
-            // AI SDK 4 treats any other response without a stream as a failure.
-            (None, Dialect::DataV1) => empty(self.dialect, Body::empty()),
-            (None, Dialect::Ui(_)) => StatusCode::NO_CONTENT.into_response(),
+            (None, NothingToRead::EmptyStream) => empty(self.dialect, Body::empty()),
+            (None, NothingToRead::NoContent) => StatusCode::NO_CONTENT.into_response(),
         }
     }
 }
@@ -113,8 +76,8 @@ impl ApiResponse for AttachedStream {
     fn register(_registry: &mut Registry) {}
 }
 
-fn empty(dialect: Dialect, body: Body) -> Response {
-    let head = Head::of(dialect);
+fn empty(dialect: &Dialect, body: Body) -> Response {
+    let head = dialect.head;
     Response::builder()
         .content_type(head.content_type)
         .header(head.protocol, "v1")
@@ -131,12 +94,12 @@ fn stream_response(description: &'static str) -> MetaResponse {
         deprecated: false,
         schema: String::schema_ref(),
     };
-    let heads = [DATA_STREAM, UI_MESSAGE_STREAM];
+    let heads = Head::all();
     let content = heads.iter().map(|head| MetaMediaType {
         content_type: head.media_type,
         schema: MetaSchemaRef::Inline(Box::new(MetaSchema {
-            description: Some(head.what),
-            ty: head.ty,
+            description: Some(head.description),
+            ty: head.schema_type,
             ..MetaSchema::ANY
         })),
     });

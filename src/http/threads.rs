@@ -4,17 +4,16 @@ use super::Api;
 use super::auth::Caller;
 use super::body::Strict;
 use super::call::CallView;
+use super::dialect_name::{Format, Named};
 use super::error::ApiError;
 use super::formats::{Id, Position, Time};
 use super::page::{Paged, RequestedSize, page_size};
 use super::payload::{Json, Tag};
 use crate::approvals::Approvals;
 use crate::chat::DEFAULT_TITLE;
-use crate::config::UiDialect;
 use crate::domain::id::ThreadId;
 use crate::domain::message::{self, Body, File, Message, Part, Source, Usage};
 use crate::store::{NewThread, Read, Thread, ThreadActivity};
-use crate::stream::{ui_reload, v4_message};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::types::{Any, Example};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, Union};
@@ -89,20 +88,6 @@ enum Deleted {
     /// The thread is deleted. Every route answers 404 for it, and its pending calls are cancelled.
     #[oai(status = 204)]
     Deleted,
-}
-
-/// The format of messages.
-#[derive(Debug, Enum)]
-enum Format {
-    /// The form of AI SDK 4: pass `results` to `initialMessages`.
-    #[oai(rename = "v4")]
-    V4,
-    /// The form of AI SDK 5: pass `results` to `messages`.
-    #[oai(rename = "ui-v5")]
-    UiV5,
-    /// The form of AI SDK 6 and 7: pass `results` to `messages`.
-    #[oai(rename = "ui-v6")]
-    UiV6,
 }
 
 /// A message in the requested format.
@@ -386,7 +371,7 @@ impl Threads {
         caller: Caller,
         thread_id: Path<Id>,
         /// The format; if absent, messages with their parts and calls.
-        format: Query<Option<Format>>,
+        format: Query<Option<Named<Format>>>,
         /// The `next_cursor` of the previous page.
         cursor: Query<Option<Position>>,
         /// 1 to 200; 50 if absent.
@@ -399,22 +384,20 @@ impl Threads {
         let read = self.0.store.read().await?;
         let thread = read.thread(&caller.0, id).await?.ok_or_else(ApiError::not_found)?;
         let page = read.messages_page(&thread, before, self.0.page(size)).await?;
+        let dialect = format.0.map(|named| named.dialect);
         let mut results = Paged::new(self.0.page_bytes);
         // Newest first: messages that do not fit go to the next page.
         for message in page.items.iter().rev() {
-            let shown = match format.0 {
-                Some(Format::V4) => {
+            let shown = match dialect {
+                Some(dialect) => {
                     let began = match message.status {
-                        message::MessageStatus::Streaming => read.turn_began(&thread, message.run_id).await?,
+                        // Other clients get the whole message in the stream.
+                        message::MessageStatus::Streaming if !dialect.client.needs_earlier_steps => {
+                            read.turn_began(&thread, message.run_id).await?
+                        }
                         _ => None,
                     };
-                    v4_message(message, began).map(|held| AnyMessage::Held(Any(held)))
-                }
-                Some(Format::UiV5) => {
-                    ui_reload(message, UiDialect::V5).map(|held| AnyMessage::Held(Any(held)))
-                }
-                Some(Format::UiV6) => {
-                    ui_reload(message, UiDialect::V6).map(|held| AnyMessage::Held(Any(held)))
+                    dialect.reload(message, began).map(|held| AnyMessage::Held(Any(held)))
                 }
                 None => Some(AnyMessage::Message(MessageView::of(message, &thread, &self.0.approvals))),
             };

@@ -11,8 +11,7 @@ use crate::config::UiDialect;
 use crate::domain::id::ToolCallId;
 use crate::domain::turn::TurnEvent;
 use crate::metrics::{Metrics, Now};
-use crate::stream::Dialect;
-use crate::stream::{Audience, Encoder, encoder};
+use crate::stream::{Audience, Dialect, Encoder};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream;
@@ -36,7 +35,7 @@ pub(crate) struct Streaming {
 
 /// The receiver of a stream.
 pub(super) struct Listener {
-    pub(super) dialect: Dialect,
+    pub(super) dialect: &'static Dialect,
     pub(super) request_id: String,
     pub(super) place: StreamSlot,
     /// The calls that the page shows as approved in this request.
@@ -74,7 +73,7 @@ impl Streaming {
     pub(super) fn answer(&self, started: Started, listener: Listener) -> ChatStream {
         let Listener { dialect, request_id, place, approved } = listener;
         let Started { run_id, message_id, backfill: before, log } = started;
-        let mut encoder = encoder(dialect, Audience { message_id, request_id, approved });
+        let mut encoder = dialect.encoder(Audience { message_id, request_id, approved });
         let mut piece = BytesMut::new();
         encoder.begin(&mut piece);
         let pieces = Pieces {
@@ -151,10 +150,10 @@ mod tests {
     use futures::FutureExt;
     use uuid::Uuid;
 
-    fn pieces(dialect: Dialect, log: &TurnLog) -> Pieces {
+    fn pieces(dialect: &Dialect, log: &TurnLog) -> Pieces {
         let (message_id, request_id) = (MessageId::new(Uuid::from_u128(1)), String::new());
         Pieces {
-            encoder: encoder(dialect, Audience { message_id, request_id, approved: HashSet::new() }),
+            encoder: dialect.encoder(Audience { message_id, request_id, approved: HashSet::new() }),
             before: Vec::new().into_iter(),
             reader: log.reader(),
             piece_bytes: 100,
@@ -167,7 +166,7 @@ mod tests {
     #[test]
     fn a_stream_continues_after_an_event_without_output_in_its_dialect() {
         let log = TurnLog::default();
-        let mut pieces = pieces(Dialect::DataV1, &log);
+        let mut pieces = pieces(Dialect::DATA_V1, &log);
         log.emit(TurnEvent::PartEnded);
         assert_eq!(pieces.next().now_or_never(), None, "the stream has not ended and has no output yet");
         log.emit(TurnEvent::Text("a".into()));

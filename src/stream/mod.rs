@@ -1,6 +1,7 @@
 //! Streams: the events of turns as bytes, and messages in the form that pages build from these bytes.
 //!
-//! To add a dialect: add a file with an [`Encoder`], and name it in [`encoder`].
+//! To add a dialect: add a file with an [`Encoder`] and one with the reload, and an entry in
+//! [`Dialect::ALL`].
 
 mod data_v1;
 mod dialect;
@@ -12,9 +13,7 @@ mod ui_reload;
 mod v4_message;
 mod words;
 
-pub(crate) use dialect::{ClientTraits, Dialect};
-pub(crate) use ui_reload::ui_reload;
-pub(crate) use v4_message::v4_message;
+pub(crate) use dialect::{ClientTraits, Dialect, Head, NothingToRead};
 
 use crate::domain::id::{MessageId, ToolCallId};
 use crate::domain::run::TurnError;
@@ -45,14 +44,6 @@ pub(crate) struct Audience {
     pub(crate) request_id: String,
     /// The calls that the page shows as approved.
     pub(crate) approved: HashSet<ToolCallId>,
-}
-
-/// Creates the encoder for this dialect.
-pub(crate) fn encoder(dialect: Dialect, audience: Audience) -> Box<dyn Encoder> {
-    match dialect {
-        Dialect::DataV1 => Box::new(data_v1::DataV1::new(audience.message_id, audience.request_id)),
-        Dialect::Ui(dialect) => Box::new(ui_message::UiMessage::new(dialect, audience)),
-    }
 }
 
 /// Returns the text of a failure for clients.

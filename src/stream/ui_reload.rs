@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns one message in this form. `None` for a message that a turn is writing, because an attached stream
 /// emits such a message from its first part. `None` also if the model has emitted nothing yet.
-pub(crate) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> {
+pub(super) fn ui_reload(message: &Message, dialect: UiDialect) -> Option<Value> {
     match &message.body {
         Body::User(text) => Some(json!({
             "id": message.client_id.clone().unwrap_or_else(|| message.id.to_string()),

@@ -2,13 +2,12 @@
 //! differences that a reload may have; these fields are replaced by the values that this page has to show.
 
 use super::simulation::{PageAnswer, Simulated, Turn};
-use crate::config::UiDialect;
 use crate::domain::call::{State, ToolCall};
 use crate::domain::id::ToolCallId;
 use crate::domain::input::Input;
 use crate::domain::turn::{HeldCallStatus, HoldProgress, Refusal, RenderedResult, TurnEvent};
 use crate::stream::Dialect;
-use crate::stream::{ui_reload, v4_message, words};
+use crate::stream::words;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -17,22 +16,21 @@ pub(super) const REQUEST: &str = "r1";
 
 impl Simulated {
     /// Returns the message that the page holds after it read the turns.
-    pub(super) fn held(&self, dialect: Dialect) -> Value {
-        let mut message = match dialect {
-            Dialect::DataV1 => v4_message(&self.message, None),
-            Dialect::Ui(dialect) => ui_reload(&self.message, dialect),
-        }
-        .unwrap_or_else(|| json!({ "id": self.message.id, "role": "assistant", "parts": [] }));
+    pub(super) fn held(&self, dialect: &Dialect) -> Value {
+        let mut message = dialect
+            .reload(&self.message, None)
+            .unwrap_or_else(|| json!({ "id": self.message.id, "role": "assistant", "parts": [] }));
         let page = self.turns.iter().fold(HashMap::new(), |page, turn| read(page, turn, dialect));
         for call in self.message.calls() {
             let on_page = &page[&call.id];
             for part in places(&mut message, call.id) {
-                match dialect {
-                    Dialect::DataV1 if call.edited_input().is_some() => part["args"] = json!(on_page.input),
-                    Dialect::Ui(_) if call.edited_input().is_some() => part["input"] = input(&on_page.input),
-                    _ => {}
+                if call.edited_input().is_some() {
+                    match dialect == Dialect::DATA_V1 {
+                        true => part["args"] = json!(on_page.input),
+                        false => part["input"] = input(&on_page.input),
+                    }
                 }
-                if call.held && dialect == Dialect::Ui(UiDialect::V6) {
+                if call.held && dialect == Dialect::UI_V6 {
                     on_page.answered(call, part);
                 }
             }
@@ -41,12 +39,12 @@ impl Simulated {
     }
 
     /// Returns the end that the page has to report for each turn.
-    pub(super) fn ends(&self, dialect: Dialect) -> Vec<Value> {
+    pub(super) fn ends(&self, dialect: &Dialect) -> Vec<Value> {
         self.turns.iter().map(|turn| end(turn.events.last().unwrap(), dialect)).collect()
     }
 }
 
-fn end(last: &TurnEvent<'_>, dialect: Dialect) -> Value {
+fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
     let (reason, spent) = match last {
         TurnEvent::Finished { reason, spent } => (words::finish_reason(*reason), spent),
         TurnEvent::Cancelled { spent } => ("other", spent),
@@ -56,15 +54,15 @@ fn end(last: &TurnEvent<'_>, dialect: Dialect) -> Value {
         }
         other => panic!("no end: {other:?}"),
     };
-    match dialect {
-        Dialect::DataV1 => {
+    match dialect.name {
+        "data-v1" => {
             let (read, written) = (spent.turn.input_tokens, spent.turn.output_tokens);
             let usage =
                 json!({ "promptTokens": read, "completionTokens": written, "totalTokens": read + written });
             json!({ "finishReason": reason, "usage": usage })
         }
-        Dialect::Ui(UiDialect::V5) => json!({}),
-        Dialect::Ui(UiDialect::V6) => json!({ "finishReason": reason }),
+        "ui-v5" => json!({}),
+        _ => json!({ "finishReason": reason }),
     }
 }
 
@@ -77,8 +75,12 @@ struct OnPage {
     answer: Option<PageAnswer>,
 }
 
-fn read(mut page: HashMap<ToolCallId, OnPage>, turn: &Turn, dialect: Dialect) -> HashMap<ToolCallId, OnPage> {
-    let before = turn.before.as_ref().filter(|_| dialect != Dialect::DataV1);
+fn read(
+    mut page: HashMap<ToolCallId, OnPage>,
+    turn: &Turn,
+    dialect: &Dialect,
+) -> HashMap<ToolCallId, OnPage> {
+    let before = turn.before.as_ref().filter(|_| dialect != Dialect::DATA_V1);
     if before.is_some() {
         page.clear();
     }
@@ -108,13 +110,13 @@ fn read(mut page: HashMap<ToolCallId, OnPage>, turn: &Turn, dialect: Dialect) ->
 }
 
 impl OnPage {
-    fn stand(&mut self, call: &HeldCallStatus, asks: bool, dialect: Dialect) {
+    fn stand(&mut self, call: &HeldCallStatus, asks: bool, dialect: &Dialect) {
         self.stands = Some(call.progress.clone());
         if asks || call.progress == HoldProgress::Pending {
             self.answer = None;
         }
-        if let (HoldProgress::Ended(_), Some(edited), Dialect::Ui(_)) =
-            (&call.progress, &call.input_to_show, dialect)
+        if let (HoldProgress::Ended(_), Some(edited)) = (&call.progress, &call.input_to_show)
+            && dialect != Dialect::DATA_V1
         {
             self.input = edited.clone();
         }

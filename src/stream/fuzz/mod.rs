@@ -6,7 +6,6 @@ mod page;
 mod scenario;
 mod simulation;
 
-use crate::config::UiDialect;
 use crate::config::fuzz::for_a_while;
 use crate::stream::Dialect;
 use page::{Pages, Read, comparable, encoded};
@@ -17,28 +16,28 @@ use std::cell::RefCell;
 
 #[test]
 fn fuzz_data_v1_the_real_client_reads_back_what_a_turn_said() {
-    fuzz("data-v1, read by the real client", Dialect::DataV1, &["ui-utils4"]);
+    fuzz("data-v1, read by the real client", Dialect::DATA_V1, &["ui-utils4"]);
 }
 
 #[test]
 fn fuzz_ui_v5_the_real_clients_read_back_what_a_turn_said() {
-    fuzz("ui-v5, read by the real clients", Dialect::Ui(UiDialect::V5), &["ai5", "ai5-first"]);
+    fuzz("ui-v5, read by the real clients", Dialect::UI_V5, &["ai5", "ai5-first"]);
 }
 
 #[test]
 fn fuzz_ui_v6_the_real_clients_read_back_what_a_turn_said() {
     let clients = ["ai6", "ai6-first", "ai7", "ai7-first"];
-    fuzz("ui-v6, read by the real clients", Dialect::Ui(UiDialect::V6), &clients);
+    fuzz("ui-v6, read by the real clients", Dialect::UI_V6, &clients);
 }
 
-fn fuzz(target: &str, dialect: Dialect, clients: &[&str]) {
+fn fuzz(target: &str, dialect: &Dialect, clients: &[&str]) {
     let pages = RefCell::new(Pages::start(clients));
     for_a_while(target, &scenarios(), |scenario| check(&pages, &scenario, dialect));
 }
 
-fn check(pages: &RefCell<Pages>, scenario: &Scenario, dialect: Dialect) -> TestCaseResult {
+fn check(pages: &RefCell<Pages>, scenario: &Scenario, dialect: &Dialect) -> TestCaseResult {
     let simulated = scenario.simulate();
-    if dialect != Dialect::DataV1 {
+    if dialect != Dialect::DATA_V1 {
         simulated.turns.iter().try_for_each(|turn| framed(&encoded(turn, scenario, dialect)))?;
     }
     let expected = comparable(&simulated.held(dialect), &simulated, dialect);

@@ -4,8 +4,7 @@ use super::expected::REQUEST;
 use super::scenario::Scenario;
 use super::simulation::{Simulated, Turn};
 use crate::domain::id::MessageId;
-use crate::stream::Dialect;
-use crate::stream::{Audience, encoder};
+use crate::stream::{Audience, Dialect};
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -52,7 +51,12 @@ impl Pages {
 
     /// Returns the result of each client for these streams, read one turn after the other. The bytes arrive
     /// in chunks of the scenario's lengths, which repeat.
-    pub(super) fn read(&mut self, simulated: &Simulated, scenario: &Scenario, dialect: Dialect) -> Vec<Read> {
+    pub(super) fn read(
+        &mut self,
+        simulated: &Simulated,
+        scenario: &Scenario,
+        dialect: &Dialect,
+    ) -> Vec<Read> {
         let turns: Vec<Value> = simulated.turns.iter().map(|turn| posted(turn, scenario, dialect)).collect();
         let streams = self.streams.as_mut().unwrap();
         writeln!(streams, "{}", json!({ "turns": turns, "pieces": scenario.pieces })).unwrap();
@@ -76,7 +80,7 @@ impl Drop for Pages {
 }
 
 /// Returns a turn with the request of the page that reads it.
-fn posted(turn: &Turn, scenario: &Scenario, dialect: Dialect) -> Value {
+fn posted(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> Value {
     let answers = turn.answers.iter().map(
         |answer| json!({ "id": answer.tool_call_id, "approved": answer.approved, "reason": answer.reason }),
     );
@@ -85,13 +89,13 @@ fn posted(turn: &Turn, scenario: &Scenario, dialect: Dialect) -> Value {
 }
 
 /// Returns the bytes of the turn.
-pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: Dialect) -> BytesMut {
+pub(super) fn encoded(turn: &Turn, scenario: &Scenario, dialect: &Dialect) -> BytesMut {
     let mut out = BytesMut::new();
     let message_id = MessageId::new(Uuid::nil());
     let audience = Audience { message_id, request_id: REQUEST.to_owned(), approved: turn.approved.clone() };
-    let mut encoder = encoder(dialect, audience);
+    let mut encoder = dialect.encoder(audience);
     encoder.begin(&mut out);
-    let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DataV1);
+    let before = turn.before.iter().flatten().filter(|_| dialect != Dialect::DATA_V1);
     for (n, event) in before.chain(&turn.events).enumerate() {
         encoder.event(event, &mut out);
         if scenario.alive.is_some_and(|alive| n % alive == 0) {
@@ -110,7 +114,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Returns a message without the facts that may differ after a reload: times, ids of parts, all but the last
 /// annotation of a call, and calls with incomplete arguments. For 5 to 7, also the starts of steps without
 /// any content: clients show such a start together with the next part, if there is one.
-pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: Dialect) -> Value {
+pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: &Dialect) -> Value {
     let Some(message) = message.as_object() else { return Value::Null };
     let mut message = message.clone();
     message.remove("createdAt");
@@ -119,7 +123,7 @@ pub(super) fn comparable(message: &Value, simulated: &Simulated, dialect: Dialec
     parts.retain(|part| {
         part["toolInvocation"]["state"] != "partial-call" && part["state"] != "input-streaming"
     });
-    if dialect != Dialect::DataV1 {
+    if dialect != Dialect::DATA_V1 {
         let begins = |part: &Value| part["type"] == "step-start";
         let nothing = |n: usize| begins(&parts[n]) && parts.get(n + 1).is_none_or(begins);
         *parts = (0..parts.len()).filter(|n| !nothing(*n)).map(|n| parts[n].clone()).collect();
