@@ -113,6 +113,13 @@ pub(crate) struct Caps {
     pub(crate) connections_per_ip: Option<NonZeroU32>,
 }
 
+impl Caps {
+    /// Returns the limits of a listener.
+    pub(crate) fn of_listener(&self) -> holdpoint_serve::Limits {
+        holdpoint_serve::Limits { connections: self.connections, connections_per_ip: self.connections_per_ip }
+    }
+}
+
 impl Limits {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let longest = self.body_bytes.max(self.chat_body_bytes);

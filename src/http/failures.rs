@@ -11,11 +11,23 @@ use crate::chat::{AdmitError, CancelRunError};
 use crate::domain::call::{State, ToolCall};
 use crate::rate_limit::RateLimited;
 use crate::store::StoreError;
+use holdpoint_serve::BodyError;
 use poem_openapi::types::ToJSON;
 use serde_json::{Value, json};
 
 /// `retry-after` of the limits on concurrent turns, in seconds. The end of a turn cannot be predicted.
 const TURN_SECONDS: u64 = 5;
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Encoded => Self::encoded_body(),
+            BodyError::TooLong(bytes_max) => Self::body_too_large(bytes_max),
+            BodyError::NoRoom => Self::too_many_bodies(),
+            error => Self::bad_request(format!("body: {error}")),
+        }
+    }
+}
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {

@@ -7,7 +7,6 @@
 //! client is gone.
 
 use super::Settings;
-use super::activity::Open;
 use super::allow::Allowed;
 use super::auth::{self, Authenticator, Known};
 use super::error::{self, ApiError};
@@ -16,8 +15,6 @@ use super::posted::Bounds;
 use super::rates::Rates;
 use super::request_id::{HEADER, RequestId};
 use super::trace;
-use super::upload;
-use super::write_deadline::with_write_deadline;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
 #[cfg(feature = "torture")]
@@ -25,6 +22,7 @@ use crate::faults::{self, Bug};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use futures::FutureExt;
+use holdpoint_serve::{drain_body, read_body};
 use poem::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
@@ -92,14 +90,14 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(expiry);
         let max = if chat { self.settings.chat_body_bytes } else { self.settings.body_bytes };
-        let body = upload::read(request, max, &self.settings.deadlines, self.rates.body()).await?;
+        let body = read_body(request, max, &self.settings.deadlines, self.rates.body()).await?;
         request.set_body(Body::from_bytes(body));
         Ok(())
     }
 
     async fn answer(&self, mut request: Request) -> Response {
         if let Err(error) = self.admit(&mut request).await {
-            self.tasks.spawn(upload::drain(request));
+            self.tasks.spawn(drain_body(request));
             return error.into_response();
         }
         if request.uri().path() == "/" && self.settings.docs {
@@ -118,7 +116,6 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         let began = Instant::now();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let open_to_all = auth::is_open(&path);
-        let open = request.extensions().get::<Open>().cloned();
         let cors = &self.settings.cors;
         let allowed_origin = cors.allowed_origin(&request);
         if let Some(allowed_origin) = &allowed_origin {
@@ -150,7 +147,9 @@ impl<E: Endpoint<Output = Response>> Shared<E> {
         let duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         trace::answered(&Span::current(), method.as_str(), &response);
         tracing::info!(status, duration_ms, "answered");
-        with_write_deadline(response, self.settings.deadlines.taking, &self.tasks, open)
+        // The server logs a response that it drops in this span.
+        response.extensions_mut().insert(Span::current());
+        response
     }
 }
 

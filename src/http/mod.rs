@@ -3,19 +3,14 @@
 //! To add a resource: add a file like `tools.rs`, name it in [`Routes`] and [`api`], then run `cargo xtask
 //! openapi`.
 
-mod activity;
 mod allow;
 mod approvals;
 mod auth;
 mod auth_failure;
 mod body;
-mod budget;
 mod call;
 mod chat_body;
-mod concurrency;
-mod connections;
 mod cors;
-mod deadlines;
 mod decision_view;
 mod dialect_name;
 mod document;
@@ -35,7 +30,6 @@ mod qa;
 mod rates;
 mod request_id;
 mod runs;
-pub(crate) mod server;
 mod session_approvals;
 mod sessions;
 mod stream_answer;
@@ -45,10 +39,8 @@ mod tools;
 mod trace;
 mod turn_stream;
 mod ui_body;
-mod upload;
 mod validate;
 mod websocket;
-mod write_deadline;
 
 use crate::agent::Tasks;
 use crate::approvals::Approvals;
@@ -64,8 +56,8 @@ use allow::Allowed;
 pub(crate) use auth::{Authenticator, Tickets};
 use bytes::Bytes;
 pub(crate) use cors::Cors;
-pub use deadlines::Deadlines;
 use health::Scrape;
+use holdpoint_serve::Deadlines;
 use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;

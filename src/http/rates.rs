@@ -1,12 +1,11 @@
 //! The limits of this process: requests per minute and concurrent streams of a user, and bytes of bodies of
 //! all requests.
 
-use super::budget::{Budget, Reserved};
-use super::concurrency::{ConcurrencyLimit, Slot};
 use super::error::ApiError;
 use crate::config::Caps;
 use crate::domain::Principal;
 use crate::rate_limit::{RateLimit, RateLimited, User};
+use holdpoint_serve::{Budget, ConcurrencyLimit, Reserved, Slot};
 use poem::{FromRequest, Request, RequestBody, Result};
 use std::sync::Arc;
 

@@ -9,7 +9,6 @@
 use super::Api;
 use super::auth::{Caller, Expiry};
 use super::body::{self, JsonObject};
-use super::connections::Admission;
 use super::error::ApiError;
 use super::event::EventView;
 use super::event_stream::end;
@@ -23,6 +22,7 @@ use crate::feed::Subscription;
 use crate::store::EventFilter;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
+use holdpoint_serve::Admission;
 use poem::http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };

@@ -62,7 +62,7 @@ fn private_words(root: &Path) -> Result<Vec<String>> {
 }
 
 /// The folders whose comments are in plain technical English.
-const PLAIN_ENGLISH: [&str; 3] = ["src/", "migrations/", "examples/"];
+const PLAIN_ENGLISH: [&str; 4] = ["src/", "serve/", "migrations/", "examples/"];
 
 const PRIVATE_WORDS: [&str; 8] =
     ["whoever", "somebody", "nobody", "everybody", "told", "goes on", "stands", "stood"];

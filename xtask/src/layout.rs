@@ -22,7 +22,7 @@ use self::names::Names;
 use crate::process;
 
 /// The sources of the crates in which imports form no circle.
-const CRATES: [&str; 1] = ["src/"];
+const CRATES: [&str; 2] = ["src/", "serve/src/"];
 
 /// The extensions of code files. The rules do not apply to data files, which may have any length.
 const CODE: &[&str] = &["rs", "ts", "tsx", "js", "jsx", "mjs"];

@@ -50,7 +50,7 @@ pub const WIRES: [Wire; 5] = [openai::WIRE, responses::WIRE, anthropic::WIRE, ge
 pub struct Wire {
     /// The name of the wire in the configuration, and the address of its own servers.
     provider: Provider,
-    /// The path of a request below the base URL. `{model}` stands for the name of the model.
+    /// The path of a request below the base URL. `{model}` is the place of the model's name.
     path: &'static str,
     /// The header with the key, and the text before the key.
     key_header: (&'static str, &'static str),

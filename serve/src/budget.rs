@@ -6,18 +6,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The byte budget that the bodies of all requests share.
 #[derive(Debug)]
-pub(super) struct Budget(Arc<Semaphore>);
+pub struct Budget(Arc<Semaphore>);
 
 /// The share of one body in the budget. It is released on drop.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub struct Reserved {
     of: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The budget has too few bytes left.
 #[derive(Debug)]
-pub(super) struct Exhausted;
+pub(crate) struct Exhausted;
 
 /// A body with its share of the budget.
 struct Held {
@@ -32,19 +32,20 @@ impl AsRef<[u8]> for Held {
 }
 
 impl Budget {
-    pub(super) fn new(bytes: usize) -> Self {
+    /// A budget of `bytes` for all bodies together.
+    pub fn new(bytes: usize) -> Self {
         Self(Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))))
     }
 
     /// Returns an empty share for one body.
-    pub(super) fn part(&self) -> Reserved {
+    pub fn part(&self) -> Reserved {
         Reserved { of: self.0.clone(), permit: None }
     }
 }
 
 impl Reserved {
     /// Grows the share to at least `bytes`.
-    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let has = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let missing = u32::try_from(bytes.saturating_sub(has)).map_err(|_| Exhausted)?;
         let more = self.of.clone().try_acquire_many_owned(missing).map_err(|_| Exhausted)?;
@@ -56,7 +57,7 @@ impl Reserved {
     }
 
     /// Ties the share to its body. The bytes are released when the last reference to the body is dropped.
-    pub(super) fn hold(self, body: Bytes) -> Bytes {
+    pub(crate) fn hold(self, body: Bytes) -> Bytes {
         Bytes::from_owner(Held { body, _reserved: self })
     }
 }

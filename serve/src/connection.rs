@@ -1,28 +1,22 @@
-//! The accept loop.
-//!
-//! `poem::Server` notices a disconnected client only at its next write. This loop drops the connection at
-//! once. Unlike `poem::Server`, it also limits the number of connections and closes connections whose clients
-//! neither send nor read in time.
+//! One connection.
 
-use super::activity::{Activity, Fate};
-use super::connections::{Admission, Connections};
-use super::deadlines::Deadlines;
-use crate::agent::Tasks;
-use crate::config::Caps;
+use crate::activity::{Activity, Fate};
+use crate::connections::Admission;
+use crate::deadlines::Deadlines;
+use crate::write_deadline::with_write_deadline;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Endpoint, Request};
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::io::InspectReader;
+use tokio_util::sync::CancellationToken;
 
 /// Maximum length of a request head, in bytes, and maximum number of headers in it.
 const HEAD_BYTES: u32 = 64 << 10;
@@ -38,21 +32,9 @@ const SEND_BUFFER: usize = 256 << 10;
 /// accepts them, and streams that the server resets because of protocol errors of the client.
 const RESET_STREAMS: usize = 20;
 const FAULTY_STREAMS: usize = 100;
-/// Pause of the loop after a failed accept.
-const ACCEPT_REST: Duration = Duration::from_millis(50);
 
-/// Minimum time between two warnings that an address has too many connections.
-const WARN_EVERY: Duration = Duration::from_secs(60);
-
-/// The limits of a listener: connection counts, client deadlines, and the grace period of a shutdown.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) caps: Caps,
-    pub(crate) deadlines: Deadlines,
-    pub(crate) grace: Duration,
-}
-
-fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
+/// Returns the protocol settings of all connections.
+pub(crate) fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -75,78 +57,21 @@ fn builder(deadlines: &Deadlines) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Serves until `stop` completes. Then open connections, and the turns and tools in `tasks`, get at most
-/// `grace` to finish. The server abandons the rest.
-pub(crate) async fn serve<E: Endpoint + 'static>(
-    listener: TcpListener,
-    endpoint: E,
-    tasks: Tasks,
-    stop: impl Future<Output = ()>,
-    limits: Limits,
-) -> std::io::Result<()> {
-    let Limits { caps, deadlines, grace } = limits;
-    let local = LocalAddr(listener.local_addr()?.into());
-    let endpoint = Arc::new(endpoint);
-    let builder = builder(&deadlines);
-    let connections = Connections::new(&caps);
-    let mut warned = None;
-    tokio::pin!(stop);
-    loop {
-        let accepting = async {
-            let room = connections.room().await;
-            listener.accept().await.map(|(socket, peer)| (socket, peer, room))
-        };
-        let accepted = tokio::select! {
-            () = &mut stop => break,
-            accepted = accepting => accepted,
-        };
-        let (socket, peer, room) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "no connection could be accepted");
-                tokio::time::sleep(ACCEPT_REST).await;
-                continue;
-            }
-        };
-        let Some(admission) = connections.admit(peer.ip(), room) else {
-            if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
-                warned = Some(Instant::now());
-                let address = peer.ip();
-                tracing::warn!(%address, "limits.connections_per_ip: the address is at its limit");
-            }
-            continue;
-        };
-        let remote = RemoteAddr(peer.into());
-        let (builder, endpoint, local) = (builder.clone(), endpoint.clone(), local.clone());
-        let stopping = tasks.clone();
-        tasks.spawn(async move {
-            let admission = Arc::new(admission);
-            let serving = Connection { builder, endpoint, local, remote, admission, deadlines };
-            serving.serve(socket, &stopping).await;
-        });
-    }
-    // Stop the tasks before the listener closes: after a client sees a refused connection, no task starts any
-    // work.
-    tasks.stop();
-    drop(listener);
-    tasks.finish(grace, async {}).await;
-    Ok(())
-}
-
 /// One connection.
-struct Connection<E> {
-    builder: auto::Builder<TokioExecutor>,
-    endpoint: Arc<E>,
-    local: LocalAddr,
-    remote: RemoteAddr,
+pub(crate) struct Connection<E> {
+    pub(crate) builder: auto::Builder<TokioExecutor>,
+    pub(crate) endpoint: Arc<E>,
+    pub(crate) local: LocalAddr,
+    pub(crate) remote: RemoteAddr,
     /// The permit of the connection. An upgraded connection keeps the permit.
-    admission: Arc<Admission>,
-    deadlines: Deadlines,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) deadlines: Deadlines,
 }
 
 impl<E: Endpoint + 'static> Connection<E> {
-    /// Serves until the client disconnects or exceeds a deadline.
-    async fn serve(self, socket: TcpStream, tasks: &Tasks) {
+    /// Serves until the client disconnects or exceeds a deadline. After `stopping` the connection takes no
+    /// further request.
+    pub(crate) async fn serve(self, socket: TcpStream, stopping: CancellationToken) {
         let Self { builder, endpoint, local, remote, admission, deadlines } = self;
         // Stream chunks are small and must not be delayed.
         if let Err(error) = socket.set_nodelay(true) {
@@ -161,10 +86,15 @@ impl<E: Endpoint + 'static> Connection<E> {
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let open = asks.asks(request.version());
             let mut request: Request = (request, local.clone(), remote.clone(), Scheme::HTTP).into();
-            request.extensions_mut().insert(open);
+            // An endpoint may keep the request after its response, to drain the body.
+            request.extensions_mut().insert(open.clone());
             request.extensions_mut().insert(admission.clone());
             let endpoint = endpoint.clone();
-            async move { Ok::<hyper::Response<_>, Infallible>(endpoint.get_response(request).await.into()) }
+            async move {
+                let response = endpoint.get_response(request).await;
+                let response = with_write_deadline(response, deadlines.taking, Some(open));
+                Ok::<hyper::Response<_>, Infallible>(response.into())
+            }
         });
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
         let mut closing_since = None;
@@ -187,7 +117,7 @@ impl<E: Endpoint + 'static> Connection<E> {
                     return;
                 }
                 () = activity.changed() => continue,
-                () = tasks.stopping(), if closing_since.is_none() => Fate::Leave,
+                () = stopping.cancelled(), if closing_since.is_none() => Fate::Leave,
                 fate = due => fate,
             };
             match fate {

@@ -10,25 +10,26 @@ type InUse<K> = Arc<Mutex<HashMap<K, u32>>>;
 
 /// A limit on concurrent uses for each key.
 #[derive(Debug)]
-pub(super) struct ConcurrencyLimit<K> {
+pub struct ConcurrencyLimit<K> {
     max: Option<NonZeroU32>,
     taken: InUse<K>,
 }
 
 /// One use of a key. It is released on drop.
 #[derive(Debug)]
-pub(super) struct Slot<K: Eq + Hash>(Option<(K, InUse<K>)>);
+pub struct Slot<K: Eq + Hash>(Option<(K, InUse<K>)>);
 
 impl<K: Eq + Hash + Clone> ConcurrencyLimit<K> {
     /// A limit of `max` for each key, or no limit.
-    pub(super) fn new(max: Option<NonZeroU32>) -> Self {
+    pub fn new(max: Option<NonZeroU32>) -> Self {
         Self { max, taken: Arc::default() }
     }
 
     /// Takes a slot for the key `of`.
     ///
-    /// # Errors The limit, if the key has no free slot.
-    pub(super) fn take(&self, of: K) -> Result<Slot<K>, NonZeroU32> {
+    /// # Errors
+    /// The limit, if the key has no free slot.
+    pub fn take(&self, of: K) -> Result<Slot<K>, NonZeroU32> {
         let Some(max) = self.max else { return Ok(Slot(None)) };
         let mut taken = self.taken.lock();
         let count = taken.entry(of.clone()).or_default();

@@ -5,24 +5,26 @@ use std::time::Duration;
 /// Upper bound of a deadline. Adding a longer duration to an `Instant` can overflow.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The deadlines of a client. The defaults suit clients on slow lines and still end an attack.
+/// The deadlines of a client. The defaults suit clients on slow lines and still end an attack. A deadline of
+/// more than a year counts as a year.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Deadlines {
-    /// From the start of a connection to the end of its first request head. With HTTP/1.1 also from the first
+    /// From the start of a connection to the end of its first request head; default 10 s. With HTTP/1.1 also from the first
     /// byte of each later head to its end.
     pub head: Duration,
-    /// For a connection without an open request. Reverse proxies keep idle connections for about a minute,
+    /// For a connection without an open request; default 75 s. Reverse proxies keep idle connections for about a minute,
     /// and a proxy that reuses a closed connection fails the request of its client.
     pub idle: Duration,
-    /// Between two chunks of a request body.
+    /// Between two chunks of a request body; default 30 s.
     pub body_piece: Duration,
-    /// For a whole request body.
+    /// For a whole request body; default 300 s.
     pub body: Duration,
-    /// The write deadline: for reading the next piece of a response. A response without pending output has no
+    /// The write deadline: for reading the next piece of a response; default 30 s. A response without pending output has no
     /// deadline.
     pub taking: Duration,
-    /// With HTTP/2: the interval between two pings, and the time for the acknowledgement of a ping.
+    /// With HTTP/2: the interval between two pings, and the time for the acknowledgement of a ping;
+    /// default 20 s.
     pub ping: Duration,
 }
 
@@ -41,7 +43,7 @@ impl Default for Deadlines {
 
 impl Deadlines {
     /// Returns the deadlines, each limited to a duration that an `Instant` can represent.
-    pub(crate) fn tellable(self) -> Self {
+    pub(crate) fn clamped(self) -> Self {
         let Self { head, idle, body_piece, body, taking, ping } = self;
         let [head, idle, body_piece, body, taking, ping] =
             [head, idle, body_piece, body, taking, ping].map(|deadline| deadline.min(NEVER));

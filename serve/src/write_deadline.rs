@@ -6,13 +6,12 @@
 //! single responses unread. The work that the request started continues. A response without pending output
 //! has no deadline.
 
-use super::activity::Open;
-use crate::agent::Tasks;
+use crate::activity::Open;
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use parking_lot::Mutex;
-use poem::Response;
 use poem::http::header::CONTENT_LENGTH;
+use poem::{Endpoint, Request, Response, Result};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -20,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
+use tracing::{Instrument, Span};
 
 /// Maximum length of a piece, in bytes. A client on a slow line also has the whole deadline for one piece.
 const PIECE_BYTES: usize = 64 << 10;
@@ -93,14 +93,34 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for PacedBody<B> {
     }
 }
 
+/// An endpoint with a write deadline, for an endpoint that another server serves. A [`Server`](crate::Server)
+/// applies its write deadline by itself.
+#[derive(Debug)]
+pub struct WriteDeadline<E> {
+    endpoint: E,
+    deadline: Duration,
+}
+
+impl<E> WriteDeadline<E> {
+    /// Gives a client `deadline` to read each piece of a response of `endpoint`.
+    pub fn new(endpoint: E, deadline: Duration) -> Self {
+        Self { endpoint, deadline }
+    }
+}
+
+impl<E: Endpoint> Endpoint for WriteDeadline<E> {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        let response = self.endpoint.get_response(request).await;
+        Ok(with_write_deadline(response, self.deadline, None))
+    }
+}
+
 /// Wraps the body of a response so that the client has `taking` to read each piece.
-pub(super) fn with_write_deadline(
-    response: Response,
-    taking: Duration,
-    tasks: &Tasks,
-    open: Option<Open>,
-) -> Response {
+pub(crate) fn with_write_deadline(response: Response, taking: Duration, open: Option<Open>) -> Response {
     let mut response: hyper::Response<_> = response.into();
+    let span = response.extensions_mut().remove().unwrap_or_else(Span::current);
     if response.body().is_end_stream() {
         return response.into();
     }
@@ -112,7 +132,7 @@ pub(super) fn with_write_deadline(
         let left = Remaining { body, piece: Bytes::new(), since: Some(Instant::now()), open };
         let left = Arc::new(Mutex::new(Some(left)));
         let (here, gone) = oneshot::channel();
-        watch(Arc::downgrade(&left), gone, taking, tasks);
+        watch(Arc::downgrade(&left), gone, taking, span);
         PacedBody { left, ended: false, _gone: here }
     });
     answer.into()
@@ -123,9 +143,8 @@ fn watch<B: Send + 'static>(
     left: Weak<Mutex<Option<Remaining<B>>>>,
     gone: oneshot::Receiver<()>,
     taking: Duration,
-    tasks: &Tasks,
+    span: Span,
 ) {
-    let stopping = tasks.clone();
     let watching = async move {
         loop {
             let looked = Instant::now();
@@ -141,11 +160,12 @@ fn watch<B: Send + 'static>(
             }
         }
     };
-    tasks.spawn(async move {
+    let watching = async move {
         tokio::select! {
             () = watching => {}
             _gone = gone => {}
-            () = stopping.stopping() => {}
         }
-    });
+    };
+    #[expect(clippy::disallowed_methods, reason = "the task ends with its response")]
+    tokio::spawn(watching.instrument(span));
 }

@@ -1,6 +1,6 @@
 //! The activity of one connection, and its deadlines.
 
-use super::deadlines::Deadlines;
+use crate::deadlines::Deadlines;
 use parking_lot::Mutex;
 use poem::http::Version;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The activity of one connection.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     now: Mutex<Now>,
     changed: Notify,
 }
@@ -30,7 +30,7 @@ struct Now {
 
 /// What the server does with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// The server shuts the connection down gracefully: it accepts no further requests, and open requests
     /// finish.
     Leave,
@@ -40,14 +40,14 @@ pub(super) enum Fate {
 
 impl Activity {
     /// The activity of a new connection.
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let now =
             Now { open: 0, rests_since: Instant::now(), version: None, head_since: None, not_taken: false };
         Arc::new(Self { now: Mutex::new(now), changed: Notify::new() })
     }
 
     /// Records a request. The request is open until the last clone of the result is dropped.
-    pub(super) fn asks(self: &Arc<Self>, version: Version) -> Open {
+    pub(crate) fn asks(self: &Arc<Self>, version: Version) -> Open {
         let mut now = self.now.lock();
         now.open += 1;
         now.version = Some(version);
@@ -58,7 +58,7 @@ impl Activity {
     }
 
     /// Records received bytes.
-    pub(super) fn received(&self, bytes: &[u8]) {
+    pub(crate) fn received(&self, bytes: &[u8]) {
         let mut now = self.now.lock();
         // With HTTP/2, received bytes need not belong to a request.
         let asks_one_by_one = now.version.is_some_and(|version| version < Version::HTTP_2);
@@ -69,13 +69,13 @@ impl Activity {
     }
 
     /// Completes after the next change.
-    pub(super) async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
     /// Returns the next fate of the connection and its time, if nothing changes before; `None` while a
     /// request is open. The second argument is the time at which the graceful shutdown began, if it did.
-    pub(super) fn fate(
+    pub(crate) fn fate(
         &self,
         deadlines: &Deadlines,
         closing_since: Option<Instant>,
@@ -98,7 +98,7 @@ impl Activity {
 
 /// An open request: the client has not received the whole response.
 #[derive(Debug, Clone)]
-pub(super) struct Open(Arc<Request>);
+pub(crate) struct Open(Arc<Request>);
 
 #[derive(Debug)]
 struct Request(Arc<Activity>);
@@ -106,7 +106,7 @@ struct Request(Arc<Activity>);
 impl Open {
     /// Records that the client did not read a response. The buffers of that response are released only with
     /// the connection, so the connection takes no more requests.
-    pub(super) fn is_not_taken(&self) {
+    pub(crate) fn is_not_taken(&self) {
         let activity = &self.0.0;
         activity.now.lock().not_taken = true;
         activity.changed.notify_one();

@@ -3,47 +3,58 @@
 //! At the total limit, new connections wait in the accept queue of the operating system. A connection of an
 //! address at its own limit is closed at once, so that one address cannot fill the queue.
 
-use super::concurrency::{ConcurrencyLimit, Slot};
-use crate::config::Caps;
+use crate::concurrency::{ConcurrencyLimit, Slot};
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The network part of an IPv6 address. A host is free to choose the other bits (RFC 4291, 2.5.1).
 const NETWORK_BITS: u128 = !0 << 64;
 
-/// The connection limits of one listener.
+/// The maximum number of connections. `None`, the default, means no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections in total. A further connection waits until one closes.
+    pub connections: Option<NonZeroU32>,
+    /// Open connections of one client address. An IPv6 network (/64) counts as one address. Further connections
+    /// are closed at once. The address is that of the socket: behind a reverse proxy it is the address of the
+    /// proxy.
+    pub connections_per_ip: Option<NonZeroU32>,
+}
+
+/// The permits of one listener.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(crate) struct ConnectionLimits {
     room: Arc<Semaphore>,
     of_addresses: ConcurrencyLimit<IpAddr>,
 }
 
 /// A permit of the total limit.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit(
+pub(crate) struct ConnectionPermit(
     #[expect(dead_code, reason = "the permit is released on drop")] OwnedSemaphorePermit,
 );
 
-/// The permits of one connection. They are released on drop.
+/// The permits of one connection, in total and of its address. They are released on drop.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub struct Admission {
     _room: ConnectionPermit,
     _share: Slot<IpAddr>,
 }
 
-impl Connections {
-    pub(super) fn new(caps: &Caps) -> Self {
-        let max = caps.connections.and_then(|max| usize::try_from(max.get()).ok());
+impl ConnectionLimits {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let max = limits.connections.and_then(|max| usize::try_from(max.get()).ok());
         let room = max.unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
         Self {
             room: Arc::new(Semaphore::new(room)),
-            of_addresses: ConcurrencyLimit::new(caps.connections_per_ip),
+            of_addresses: ConcurrencyLimit::new(limits.connections_per_ip),
         }
     }
 
     /// Waits for a permit of the total limit.
-    pub(super) async fn room(&self) -> ConnectionPermit {
+    pub(crate) async fn room(&self) -> ConnectionPermit {
         match self.room.clone().acquire_owned().await {
             Ok(room) => ConnectionPermit(room),
             // The semaphore is never closed.
@@ -53,7 +64,7 @@ impl Connections {
 
     /// Admits a connection of `peer`. Returns `None` if the address is at its limit. The address is that of
     /// the socket: any client can write a header that names another.
-    pub(super) fn admit(&self, peer: IpAddr, room: ConnectionPermit) -> Option<Admission> {
+    pub(crate) fn admit(&self, peer: IpAddr, room: ConnectionPermit) -> Option<Admission> {
         let share = self.of_addresses.take(network(peer)).ok()?;
         Some(Admission { _room: room, _share: share })
     }
