@@ -25,24 +25,21 @@ use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, St
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry, Unmatched};
+#[doc(inline)]
 pub use holdpoint_serve::Deadlines;
-use holdpoint_serve::{OpenConnections, Server, WriteDeadline};
+use holdpoint_serve::WriteDeadline;
 use poem::EndpointExt;
 use poem::endpoint::BoxEndpoint;
 use secrecy::{ExposeSecret, SecretString};
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The grace time of a metrics request that is in progress at shutdown.
 const LAST_SCRAPE: Duration = Duration::from_secs(1);
-
-/// Minimum time between two warnings that an address has too many connections.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The number of files that a process opens besides client connections: database, models and issuer.
 const OTHER_FILES: u64 = 100;
@@ -556,54 +553,35 @@ impl App {
             Some(address) => Some(metrics_listener(address).await?),
             None => None,
         };
-        let limits = self.config.limits.caps(self.config.auth.mode).of_listener();
-        let server =
-            Server::new(self.routes()).limits(limits).deadlines(self.deadlines).on_refused(warn_of_refused());
+        let limits = http::server::Limits {
+            caps: self.config.limits.caps(self.config.auth.mode),
+            deadlines: self.deadlines,
+            grace: self.config.server.grace,
+        };
+        let endpoint = self.routes();
         let on_loopback = beside.as_ref().is_some_and(|(_, address)| address.ip().is_loopback());
         let operators =
             http::operators_endpoint(self.api.clone(), self.settings(), on_loopback, self.tasks.clone());
         // The metrics listener serves until the main listener has stopped, so that a scrape can observe the
         // shutdown.
-        let operators =
-            Server::new(operators).limits(limits).deadlines(self.deadlines).on_refused(warn_of_refused());
         let over = CancellationToken::new();
         let serve_metrics = async {
             match beside {
                 Some((listener, _)) => {
-                    let tasks = Tasks::new();
-                    let drain = async |open: OpenConnections| tasks.finish(LAST_SCRAPE, open.closed()).await;
-                    operators.serve(listener, over.cancelled(), drain).await
+                    let limits = http::server::Limits { grace: LAST_SCRAPE, ..limits };
+                    http::server::serve(listener, operators, Tasks::new(), over.cancelled(), limits).await
                 }
                 None => Ok(()),
             }
         };
-        let (tasks, grace) = (&self.tasks, self.config.server.grace);
-        // Stop the tasks before the listener closes: after a client sees a refused connection, no task starts
-        // any work.
-        let stop = async {
-            stop.await;
-            tasks.stop();
-        };
-        let drain = async |open: OpenConnections| tasks.finish(grace, open.closed()).await;
         let serve = async {
-            let served = server.serve(listener, stop, drain).await;
+            let served = http::server::serve(listener, endpoint, self.tasks, stop, limits).await;
             over.cancel();
             served
         };
         let (served, metrics_served) = tokio::join!(serve, serve_metrics);
         served.map_err(|error| AppError::new("server.bind", error))?;
         metrics_served.map_err(|error| AppError::new("server.metrics_bind", error))
-    }
-}
-
-/// Returns a function that warns of an address at its connection limit, at most once in [`WARN_EVERY`].
-fn warn_of_refused() -> impl FnMut(IpAddr) + Send + 'static {
-    let mut warned: Option<Instant> = None;
-    move |address| {
-        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            warned = Some(Instant::now());
-            tracing::warn!(%address, "limits.connections_per_ip: the address is at its limit");
-        }
     }
 }
 

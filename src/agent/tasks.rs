@@ -124,13 +124,15 @@ impl Tasks {
         self.stopping.cancel();
     }
 
-    /// Lets running work, and `others`, finish for at most `grace`. Then aborts the work that still runs,
-    /// which stores that its outcome is unknown.
-    pub(crate) async fn finish(&self, grace: Duration, others: impl Future<Output = ()>) {
+    /// Lets `connections` close and running work finish, for at most `grace`. Then aborts the work that still
+    /// runs, which stores that its outcome is unknown.
+    pub(crate) async fn finish(&self, grace: Duration, connections: impl Future<Output = ()>) {
         self.stop();
         self.tracker.close();
         let finished = async {
-            tokio::join!(others, self.tracker.wait());
+            // An open connection can still start a task.
+            connections.await;
+            self.tracker.wait().await;
         };
         tokio::pin!(finished);
         if tokio::time::timeout(grace, &mut finished).await.is_ok() {

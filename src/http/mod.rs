@@ -30,6 +30,7 @@ mod qa;
 mod rates;
 mod request_id;
 mod runs;
+pub(crate) mod server;
 mod session_approvals;
 mod sessions;
 mod stream_answer;

@@ -13,9 +13,10 @@ use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The target that is logged at every level of `log.level`. Below INFO, libraries log what they send and
-/// receive: headers, URLs, statements and WebSocket frames, and with them secrets and the inputs of calls. So
-/// all other targets stay at INFO, even if `log.level` asks for more.
+/// The beginning of the targets that are logged at every level of `log.level`: those of this crate and of
+/// `holdpoint_serve`. Below INFO, libraries log what they send and receive: headers, URLs, statements and
+/// WebSocket frames, and with them secrets and the inputs of calls. So all other targets stay at INFO, even if
+/// `log.level` asks for more.
 const OWN: &str = "holdpoint";
 /// The target that logs unknown options of the database URL with their values, which may be secret.
 const KEPT_QUIET: &str = "sqlx_postgres::options";
