@@ -19,13 +19,13 @@ struct Now {
     /// Number of open requests.
     open: usize,
     /// Since when no request is open.
-    rests_since: Instant,
+    idle_since: Instant,
     /// The HTTP version of the last request; `None` before the first.
     version: Option<Version>,
     /// When the first byte of the next request arrived, with HTTP/1.
     head_since: Option<Instant>,
     /// Whether the client failed to read a response.
-    not_taken: bool,
+    unread: bool,
 }
 
 /// What the server does with a connection.
@@ -41,13 +41,12 @@ pub(crate) enum Fate {
 impl Activity {
     /// The activity of a new connection.
     pub(crate) fn new() -> Arc<Self> {
-        let now =
-            Now { open: 0, rests_since: Instant::now(), version: None, head_since: None, not_taken: false };
+        let now = Now { open: 0, idle_since: Instant::now(), version: None, head_since: None, unread: false };
         Arc::new(Self { now: Mutex::new(now), changed: Notify::new() })
     }
 
     /// Records a request. The request is open until the last clone of the result is dropped.
-    pub(crate) fn asks(self: &Arc<Self>, version: Version) -> Open {
+    pub(crate) fn request_began(self: &Arc<Self>, version: Version) -> Open {
         let mut now = self.now.lock();
         now.open += 1;
         now.version = Some(version);
@@ -61,8 +60,8 @@ impl Activity {
     pub(crate) fn received(&self, bytes: &[u8]) {
         let mut now = self.now.lock();
         // With HTTP/2, received bytes need not belong to a request.
-        let asks_one_by_one = now.version.is_some_and(|version| version < Version::HTTP_2);
-        if !bytes.is_empty() && now.open == 0 && asks_one_by_one && now.head_since.is_none() {
+        let is_http1 = now.version.is_some_and(|version| version < Version::HTTP_2);
+        if !bytes.is_empty() && now.open == 0 && is_http1 && now.head_since.is_none() {
             now.head_since = Some(Instant::now());
             self.changed.notify_one();
         }
@@ -81,17 +80,17 @@ impl Activity {
         closing_since: Option<Instant>,
     ) -> Option<(Instant, Fate)> {
         let now = self.now.lock();
-        if now.not_taken && closing_since.is_none() {
+        if now.unread && closing_since.is_none() {
             return Some((Instant::now(), Fate::Leave));
         }
         if now.open > 0 {
             return None;
         }
         Some(match (closing_since, now.version, now.head_since) {
-            (Some(closing_since), ..) => (closing_since.max(now.rests_since) + deadlines.taking, Fate::Close),
-            (None, None, _) => (now.rests_since + deadlines.head, Fate::Close),
+            (Some(closing_since), ..) => (closing_since.max(now.idle_since) + deadlines.taking, Fate::Close),
+            (None, None, _) => (now.idle_since + deadlines.head, Fate::Close),
             (None, Some(_), Some(head)) => (head + deadlines.head, Fate::Close),
-            (None, Some(_), None) => (now.rests_since + deadlines.idle, Fate::Leave),
+            (None, Some(_), None) => (now.idle_since + deadlines.idle, Fate::Leave),
         })
     }
 }
@@ -106,9 +105,9 @@ struct Request(Arc<Activity>);
 impl Open {
     /// Records that the client did not read a response. The buffers of that response are released only with
     /// the connection, so the connection takes no more requests.
-    pub(crate) fn is_not_taken(&self) {
+    pub(crate) fn mark_unread(&self) {
         let activity = &self.0.0;
-        activity.now.lock().not_taken = true;
+        activity.now.lock().unread = true;
         activity.changed.notify_one();
     }
 }
@@ -117,7 +116,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         let mut now = self.0.now.lock();
         now.open = now.open.saturating_sub(1);
-        now.rests_since = Instant::now();
+        now.idle_since = Instant::now();
         drop(now);
         self.0.changed.notify_one();
     }

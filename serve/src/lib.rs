@@ -1,6 +1,6 @@
 //! An HTTP accept loop for [poem] endpoints, with limits and deadlines for its clients.
 //!
-//! `poem::Server` notices a disconnected client only at its next write, and waits for clients without limit.
+//! `poem::Server` notices a disconnected client only at its next write, and gives slow heads no deadline.
 //! [`Server`] drops the request of a disconnected client at once, and closes the connections of clients that
 //! keep memory or a connection without progress. It speaks HTTP/1.1 and HTTP/2 without TLS, on one port.
 //!

@@ -154,7 +154,7 @@ fn watch<B: Send + 'static>(
             if let Some(late) = late {
                 tracing::debug!("a client did not read its response in time; the response is dropped");
                 if let Some(open) = &late.open {
-                    open.is_not_taken();
+                    open.mark_unread();
                 }
                 break;
             }

@@ -276,3 +276,15 @@ fn sql_is_made_of_constants_alone() {
         assert_eq!(lines.first().map(String::as_str), Some("src/store/calls.rs:2 [raw-sql]"), "{made}");
     }
 }
+
+#[test]
+fn a_circle_is_found_in_each_crate_and_not_between_two() {
+    let circle = |folder: &str| {
+        let (a, b) = (format!("{folder}/a.rs"), format!("{folder}/b.rs"));
+        found(&[(&a, "use super::b::B;"), (&b, "use super::a::A;")])
+    };
+    assert_eq!(circle("src/store"), ["src/:1 [circle]"]);
+    assert_eq!(circle("serve/src"), ["serve/src/:1 [circle]"]);
+    let two = [("src/store/a.rs", "use super::b::B;"), ("serve/src/b.rs", "use crate::a::A;")];
+    assert!(found(&two).is_empty());
+}
