@@ -1,6 +1,6 @@
 //! Limits on the number of connections.
 
-use crate::support::{Client, Http2, PATIENCE, Running, at_most, at_most_per_ip};
+use crate::support::{Client, Http2, PATIENCE, Running, at_most, at_most_per_ip, body_of};
 use std::net::IpAddr;
 use tokio::time::timeout;
 
@@ -54,7 +54,7 @@ async fn an_http2_connection_counts_once_with_all_its_streams() {
     assert_eq!(Client::connect(&server).await.rest().await, b"");
     server.app.gate.add_permits(2);
     for response in waiting {
-        assert_eq!(crate::support::body_of(response).await.unwrap(), (200, "done".to_owned()));
+        assert_eq!(body_of(response).await.unwrap(), (200, "done".to_owned()));
     }
     assert_eq!(server.app.refusals.now(), 1);
 }
