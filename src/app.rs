@@ -5,11 +5,8 @@ use crate::approvals::Approvals;
 use crate::approvals::handlers::{self, ApprovalHandler, Deferred};
 use crate::chat::Chat;
 use crate::config::{ApprovalMode, AuthMode, Config, ConfigError, Provider};
-#[cfg(feature = "torture")]
-use crate::domain::clock::Skewed;
-use crate::domain::clock::{Clock, SystemClock};
-#[cfg(feature = "torture")]
-use crate::faults;
+pub use crate::domain::clock::{Clock, SystemClock, Timestamp};
+use crate::entropy::{Entropy, SystemEntropy};
 use crate::feed::Feed;
 use crate::http::health::Scrape;
 use crate::http::{self, Api, Authenticator, Cors, Rates, Streaming, Tickets};
@@ -22,6 +19,7 @@ pub use crate::operator::{
 };
 pub use crate::startup::summary;
 use crate::store::{AgentLimits, Notifications, ProcessLock, Recovered, Store, StoreError};
+pub use crate::store::{Commit, CommitFailed, CommitHook};
 use crate::tools::files::{DeleteFile, Files, ListFiles, ReadFile, WriteFile};
 use crate::tools::gate::Gate;
 use crate::tools::{RegistryError, ToolRegistry, Unmatched};
@@ -145,8 +143,8 @@ pub async fn document() -> Result<String, AppError> {
     let metrics = Metrics::new([], 0.0);
     let store = connect(&config, clock.clone(), metrics.clone()).await?;
     let scripted: Arc<dyn LanguageModel> = Arc::new(Scripted::new());
-    let tickets = Tickets::new(fresh_key(clock.as_ref())?, clock.clone());
-    let app = App::join(App::builder(config).model(scripted), store, clock, metrics, tickets)?;
+    let tickets = Tickets::new(fresh_key(&SystemEntropy)?, clock.clone());
+    let app = App::join(App::builder(config).model(scripted), store, metrics, tickets)?;
     Ok(http::document(app.api))
 }
 
@@ -221,19 +219,10 @@ fn database_error(config: &Config, error: &StoreError) -> AppError {
 }
 
 /// Returns a new random key for tickets.
-fn fresh_key(clock: &dyn Clock) -> Result<SecretString, AppError> {
-    let key = clock.secret().ok_or_else(|| AppError::new("tickets", "the system gives no random numbers"))?;
+fn fresh_key(entropy: &dyn Entropy) -> Result<SecretString, AppError> {
+    let key = entropy.secret();
+    let key = key.ok_or_else(|| AppError::new("tickets", "the system gives no random numbers"))?;
     Ok(key.into())
-}
-
-#[cfg(not(feature = "torture"))]
-fn clock() -> Arc<dyn Clock> {
-    Arc::new(SystemClock)
-}
-
-#[cfg(feature = "torture")]
-fn clock() -> Arc<dyn Clock> {
-    Arc::new(Skewed(faults::skew_micros()))
 }
 
 /// Raises the limit of open files of this process as far as the system allows. Logs a warning if the result
@@ -261,6 +250,8 @@ pub struct AppBuilder {
     tools: ToolRegistry,
     models: Vec<Arc<dyn LanguageModel>>,
     handler: Option<Arc<dyn ApprovalHandler>>,
+    clock: Arc<dyn Clock>,
+    commit_hook: Option<Arc<dyn CommitHook>>,
 }
 
 impl AppBuilder {
@@ -283,6 +274,20 @@ impl AppBuilder {
     #[must_use]
     pub fn handler(mut self, handler: impl ApprovalHandler) -> Self {
         self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Sets the clock of the process, for tests of wrong clocks. The default is [`SystemClock`].
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets the hook at the commits of the server, for tests of crash safety.
+    #[must_use]
+    pub fn commit_hook(mut self, hook: Arc<dyn CommitHook>) -> Self {
+        self.commit_hook = Some(hook);
         self
     }
 
@@ -344,22 +349,28 @@ impl App {
     /// Returns the builder of a server with this configuration. The builder takes the tools, the models and
     /// the approval handler.
     pub fn builder(config: Config) -> AppBuilder {
-        AppBuilder { config, tools: ToolRegistry::new(), models: Vec::new(), handler: None }
+        AppBuilder {
+            config,
+            tools: ToolRegistry::new(),
+            models: Vec::new(),
+            handler: None,
+            clock: Arc::new(SystemClock),
+            commit_hook: None,
+        }
     }
 
     async fn start(parts: AppBuilder) -> Result<Self, AppError> {
         let config = &parts.config;
-        #[cfg(feature = "torture")]
-        tracing::error!("this build has the feature `torture`: it injects faults, and serves loopback only");
-        let clock = clock();
+        let (clock, hook) = (parts.clock.clone(), parts.commit_hook.clone());
         let names = parts.tools.specs().map(|spec| spec.name.clone());
         let metrics = Metrics::new(names, clock.now().as_micros() as f64 / 1e6);
         let sole = ProcessLock::take(config.database.url.expose_secret());
         let sole = sole.await.map_err(|error| database_error(config, &error))?;
-        let store = Box::pin(connect(config, clock.clone(), metrics.clone())).await?.held_by(sole);
+        let store =
+            Box::pin(connect(config, clock.clone(), metrics.clone())).await?.held_by(sole).hooked(hook);
         store.migrate().await.map_err(|error| database_error(config, &error))?;
-        let tickets = Tickets::new(store.ticket_key(fresh_key(clock.as_ref())?).await?, clock.clone());
-        let app = Self::join(parts, store, clock, metrics, tickets)?;
+        let tickets = Tickets::new(store.ticket_key(fresh_key(&SystemEntropy)?).await?, clock.clone());
+        let app = Self::join(parts, store, metrics, tickets)?;
         app.warn_of_inexact_numbers();
         // The future is large. Boxing keeps it out of the futures of all callers.
         Box::pin(app.prepare()).await?;
@@ -374,14 +385,8 @@ impl App {
         Ok(app)
     }
 
-    fn join(
-        parts: AppBuilder,
-        store: Store,
-        clock: Arc<dyn Clock>,
-        metrics: Metrics,
-        tickets: Tickets,
-    ) -> Result<Self, AppError> {
-        let AppBuilder { config, tools, models, handler } = parts;
+    fn join(parts: AppBuilder, store: Store, metrics: Metrics, tickets: Tickets) -> Result<Self, AppError> {
+        let AppBuilder { config, tools, models, handler, clock, commit_hook: _ } = parts;
         // Without a handler, rules and sessions can still hold calls. The routes decide these calls.
         let handler = handler.unwrap_or_else(|| Arc::new(Deferred));
         let tasks = Tasks::new();
@@ -409,6 +414,7 @@ impl App {
             store: store.clone(),
             executor: executor.clone(),
             clock: clock.clone(),
+            entropy: Arc::new(SystemEntropy),
             model: config.model.clone(),
             limits: config.limits.clone(),
             approval: approval.clone(),
@@ -539,11 +545,6 @@ impl App {
         if !address.ip().is_loopback() && self.config.faces_only_this_machine() {
             let why = "without authentication the server may only listen on loopback; expected a loopback \
                        address, auth.mode = \"jwt\", or auth.allow_insecure = true";
-            return Err(AppError::new("server.bind", why));
-        }
-        #[cfg(feature = "torture")]
-        if !address.ip().is_loopback() {
-            let why = "a build with the feature `torture` serves loopback only; expected a loopback address";
             return Err(AppError::new("server.bind", why));
         }
         if !address.ip().is_loopback() {

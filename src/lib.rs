@@ -84,8 +84,7 @@ mod chat;
 pub mod config;
 mod domain;
 mod egress;
-#[cfg(feature = "torture")]
-pub mod faults;
+mod entropy;
 mod feed;
 mod http;
 pub mod llm;

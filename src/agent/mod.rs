@@ -8,8 +8,6 @@ mod draft;
 mod execution;
 mod heartbeat;
 mod history;
-#[cfg(feature = "torture")]
-mod planted;
 mod retry;
 mod step;
 mod tasks;

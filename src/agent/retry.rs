@@ -1,6 +1,6 @@
 //! Retries: of writes that a busy or restarting database must not lose, and the pauses between calls of a model.
 
-use crate::domain::clock::Clock;
+use crate::entropy::Entropy;
 use crate::store::StoreError;
 use std::future::Future;
 use std::time::Duration;
@@ -45,34 +45,27 @@ where
 
 /// Returns the backoffs before the retries: each twice as long as the one before, with up to half of it
 /// random, so that clients that failed together do not retry together.
-pub(super) fn backoff(retries: u32, clock: &dyn Clock) -> impl Iterator<Item = Duration> {
+pub(super) fn backoff(retries: u32, entropy: &dyn Entropy) -> impl Iterator<Item = Duration> {
     (0..retries).map(move |n| {
         let longest = BACKOFF_FIRST.saturating_mul(2_u32.saturating_pow(n)).min(BACKOFF_MAX);
-        longest.mul_f64(0.5 + clock.chance() / 2.0)
+        longest.mul_f64(0.5 + entropy.chance() / 2.0)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::clock::{SystemClock, Timestamp};
-    use uuid::Uuid;
 
-    /// The system clock with a fixed chance.
     #[derive(Debug)]
     struct FixedChance(f64);
 
-    impl Clock for FixedChance {
-        fn now(&self) -> Timestamp {
-            SystemClock.now()
-        }
-
-        fn uuid(&self) -> Uuid {
-            SystemClock.uuid()
-        }
-
+    impl Entropy for FixedChance {
         fn chance(&self) -> f64 {
             self.0
+        }
+
+        fn secret(&self) -> Option<String> {
+            None
         }
     }
 

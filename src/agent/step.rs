@@ -11,6 +11,7 @@ use crate::domain::nesting::Nesting;
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::text::without_nul;
 use crate::domain::turn::{FinishReason, TurnEvent};
+use crate::entropy::Entropy;
 use crate::llm::{CALLS_MAX, LanguageModel, ModelError, ModelEvent, ModelRequest};
 use crate::metrics::Metrics;
 use futures::StreamExt;
@@ -89,6 +90,7 @@ pub(super) struct ModelCaller<'a> {
     pub(super) timeouts: &'a config::Model,
     pub(super) limits: &'a config::Limits,
     pub(super) clock: &'a dyn Clock,
+    pub(super) entropy: &'a dyn Entropy,
     pub(super) heartbeat: &'a Heartbeat,
     pub(super) metrics: &'a Metrics,
 }
@@ -119,7 +121,7 @@ impl ModelCaller<'_> {
         drafts: &mut Drafts,
         emit: &(dyn Fn(TurnEvent<'static>) + Sync),
     ) -> Result<(), TurnError> {
-        for pause in backoff(self.timeouts.retries, self.clock) {
+        for pause in backoff(self.timeouts.retries, self.entropy) {
             let (why, retry_after) = match self.attempt(request, output, drafts, emit).await {
                 Err(Failure::Model(ModelError::Unavailable { why, retry_after })) => (why, retry_after),
                 other => return other.map_err(TurnError::from),

@@ -16,8 +16,7 @@ use crate::domain::permit::Permit;
 use crate::domain::policy::{Judgement, SessionPolicy};
 use crate::domain::run::{TurnError, TurnErrorCode};
 use crate::domain::turn::{FinishReason, HeldCallStatus, RenderedResult, Spent, TurnEvent};
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug, Point};
+use crate::entropy::Entropy;
 use crate::llm::{LanguageModel, ModelRequest, ToolDefinition};
 use crate::store::{Lease, NewCall, StepOpening, StepResult, Store, StoreError, TurnEnd};
 use crate::tools::gate::PolicyContext;
@@ -34,6 +33,7 @@ pub(crate) struct Agent {
     pub(crate) store: Store,
     pub(crate) executor: Executor,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) model: config::Model,
     pub(crate) limits: config::Limits,
     pub(crate) approval: config::Approval,
@@ -129,10 +129,6 @@ impl Agent {
                 spent.add(usage);
                 self.executor.metrics.tokens(turn.model.id(), input_tokens, output_tokens);
             }
-            #[cfg(feature = "torture")]
-            if faults::has(Bug::TellBeforeCommit) {
-                self.tell_too_early(&output.calls, emit);
-            }
             let (reason, mut calls, permits) = self.commit(turn, n, last, output).await?;
             self.emit_stored(&calls, emit);
             let mut delegated = false;
@@ -145,13 +141,7 @@ impl Agent {
             after_hold = !held.is_empty();
             let mut waits = delegated || after_hold;
             if after_hold {
-                #[cfg(feature = "torture")]
-                let point = Point::of("hold.told", None);
-                #[cfg(feature = "torture")]
-                point.before().await;
                 emit(TurnEvent::Held(held.clone()));
-                #[cfg(feature = "torture")]
-                point.after().await;
             }
             emit(TurnEvent::StepFinished { reason, usage: step_usage });
             if after_hold && let Some(asks) = turn.asks {
@@ -210,6 +200,7 @@ impl Agent {
             timeouts: &self.model,
             limits: &self.limits,
             clock: self.clock.as_ref(),
+            entropy: self.entropy.as_ref(),
             heartbeat: turn.heartbeat,
             metrics: &self.executor.metrics,
         };

@@ -2,8 +2,6 @@
 
 use super::execute::is_under_way;
 use super::grants::may_be_remembered;
-#[cfg(feature = "torture")]
-use super::planted;
 use super::{Approvals, Scope};
 use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
@@ -11,8 +9,6 @@ use crate::domain::canonical::same_object;
 use crate::domain::decision::{Choice, Remember, Surface, Verdict};
 use crate::domain::id::ToolCallId;
 use crate::domain::policy::MayDecide;
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug, Point};
 use crate::rate_limit::RateLimited;
 use crate::store::{Counted, Read, StoreError, Thread, Vote};
 use crate::tools::InputError;
@@ -183,10 +179,6 @@ impl Approvals {
     ) -> Result<(), DecideError> {
         let mut calls: Vec<&mut ToolCall> = decided.iter_mut().map(|decided| &mut decided.call).collect();
         self.await_ends(principal, &mut calls, is_under_way).await?;
-        #[cfg(feature = "torture")]
-        for call in calls {
-            Point::of("decision.told", Some(&call.id)).before().await;
-        }
         Ok(())
     }
 
@@ -199,11 +191,6 @@ impl Approvals {
         self.measure(request, &committed);
         let (thread, decided) = committed?;
         if matches!(decided.call.state, State::Approved(_)) {
-            #[cfg(feature = "torture")]
-            if faults::has(Bug::RequestOwnsWork) {
-                Box::pin(self.claim_and_run(&thread, &decided.call)).await;
-                return Ok(decided);
-            }
             self.execute(&thread, &decided.call);
         } else if !decided.replayed {
             // The call may have ended, and may have been the last open call of its run.
@@ -261,16 +248,7 @@ impl Approvals {
                 .ok_or(DecideError::NotFound)?;
             // Before all other checks: their errors reveal the state of the call.
             self.check_decider(by, &thread, &call, &request.choice)?;
-            let closed = !matches!(call.state, State::Pending);
-            #[cfg(feature = "torture")]
-            if closed && faults::has(Bug::LastWins) && !is_repeat(&call, &request.choice) {
-                write.overrule(&call, &request.choice, &by.actor()).await?;
-                write.commit().await?;
-                return Ok((thread, Decided::now(call)));
-            }
-            #[cfg(feature = "torture")]
-            let closed = closed && !planted::decides_anew(&call, write.now());
-            if closed {
+            if !matches!(call.state, State::Pending) {
                 return match is_repeat(&call, &request.choice) {
                     true => Ok((thread, Decided { replayed: true, ..Decided::now(call) })),
                     false => Err(DecideError::Closed(Box::new(call))),

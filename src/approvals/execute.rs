@@ -6,8 +6,6 @@ use crate::domain::Principal;
 use crate::domain::call::{State, ToolCall, input_hash};
 use crate::domain::input::Input;
 use crate::domain::permit::Permit;
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug};
 use crate::store::{Again, Claimed, Read, StoreError, Thread};
 use crate::tools::Registered;
 use crate::tools::gate::{PolicyContext, Recheck};
@@ -20,10 +18,6 @@ impl Approvals {
     }
 
     pub(super) async fn claim_and_run(&self, thread: &Thread, call: &ToolCall) {
-        #[cfg(feature = "torture")]
-        if faults::has(Bug::ClaimAfterTool) {
-            return Box::pin(self.run_then_claim(thread, call)).await;
-        }
         match self.claim(thread, call).await {
             Ok(Some(permit)) => self.run(permit).await,
             Ok(None) => {}

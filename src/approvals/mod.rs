@@ -19,8 +19,6 @@ mod execute;
 mod grants;
 pub mod handlers;
 mod inbox;
-#[cfg(feature = "torture")]
-mod planted;
 mod quorum;
 mod scope;
 mod session;

@@ -4,8 +4,6 @@
 use super::Approvals;
 use crate::domain::call::ToolCall;
 use crate::domain::id::{RunId, ToolCallId};
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug, Point};
 use crate::store::{Claimed, Due, DueCall, StoreError, Swept, Thread};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -51,13 +49,6 @@ impl Approvals {
             for DueCall { id, .. } in found {
                 if self.tasks().is_stopping() {
                     return Ok(());
-                }
-                #[cfg(feature = "torture")]
-                Point::of("sweep.found", Some(&id)).before().await;
-                #[cfg(feature = "torture")]
-                if due == Due::Silent && faults::has(Bug::ReapById) {
-                    self.reap_by_id(id).await?;
-                    continue;
                 }
                 if let Err(error) = self.sweep_call(id).await {
                     tracing::warn!(tool_call_id = %id, %error, "could not sweep a call");

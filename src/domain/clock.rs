@@ -9,19 +9,19 @@ use uuid::Uuid;
 
 /// A moment: microseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Timestamp(i64);
+pub struct Timestamp(i64);
 
 const RFC3339_MICROS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
 
 impl Timestamp {
     /// Returns the moment this many microseconds after 1970-01-01T00:00:00Z.
-    pub(crate) const fn from_micros(micros: i64) -> Self {
+    pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
     /// Returns the microseconds since 1970.
-    pub(crate) const fn as_micros(self) -> i64 {
+    pub const fn as_micros(self) -> i64 {
         self.0
     }
 
@@ -50,30 +50,18 @@ impl Timestamp {
     }
 }
 
-/// A source of time, ids and randomness.
-pub(crate) trait Clock: Send + Sync + Debug {
+/// A source of time and of fresh ids, which contain the time. For tests with wrong clocks an app may have a
+/// clock of its own ([`AppBuilder::clock`](crate::app::AppBuilder::clock)).
+pub trait Clock: Send + Sync + Debug {
     /// Returns the current time of this process's clock. On Postgres the store asks the database instead.
     fn now(&self) -> Timestamp;
     /// Returns a fresh UUIDv7 (RFC 9562). The ids of one process ascend.
     fn uuid(&self) -> Uuid;
-    /// Returns a random number from 0 (inclusive) to 1 (exclusive).
-    fn chance(&self) -> f64 {
-        // The last 32 bits of a UUIDv7 are random.
-        let random = (self.uuid().as_u128() & u128::from(u32::MAX)) as u32;
-        f64::from(random) / (f64::from(u32::MAX) + 1.0)
-    }
-    /// Returns 256 random bits as hexadecimal text, which cannot be guessed. `None` if the machine has no
-    /// randomness to give.
-    fn secret(&self) -> Option<String> {
-        let mut bytes = [0; 32];
-        rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes).ok()?;
-        Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-    }
 }
 
-/// The machine's clock and randomness.
+/// The machine's clock.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SystemClock;
+pub struct SystemClock;
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
@@ -85,24 +73,6 @@ impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that makes ids")]
     fn uuid(&self) -> Uuid {
         Uuid::now_v7()
-    }
-}
-
-/// The machine's clock, ahead by this many microseconds. The times in its ids are ahead too.
-#[cfg(feature = "torture")]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Skewed(pub(crate) i64);
-
-#[cfg(feature = "torture")]
-impl Clock for Skewed {
-    fn now(&self) -> Timestamp {
-        Timestamp(SystemClock.now().0.saturating_add(self.0))
-    }
-
-    fn uuid(&self) -> Uuid {
-        // The first 48 bits of a UUIDv7 are milliseconds since 1970.
-        let ahead = i128::from(self.0 / 1000) << 80;
-        Uuid::from_u128(SystemClock.uuid().as_u128().wrapping_add_signed(ahead))
     }
 }
 

@@ -17,8 +17,6 @@ use super::request_id::{HEADER, RequestId};
 use super::trace;
 use crate::agent::Tasks;
 use crate::domain::clock::Clock;
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use futures::FutureExt;
@@ -177,10 +175,6 @@ impl<E: Endpoint<Output = Response> + 'static> Endpoint for Middleware<E> {
         );
         trace::continued(&span, &request);
         let answering = async move { shared.call(request, id).await }.instrument(span);
-        #[cfg(feature = "torture")]
-        if faults::has(Bug::RequestOwnsWork) {
-            return Ok(Box::pin(answering).await);
-        }
         Ok(self.0.tasks.spawn(answering).await.unwrap_or_else(|error| {
             // The text of the error would be the panic message, so only its kind is logged.
             tracing::error!(panicked = error.is_panic(), "the task of a request ended without a response");

@@ -3,8 +3,6 @@
 use super::timed_tx::within_timeout;
 use super::{ProcessLock, Store, StoreError, WRITE_TIMEOUT};
 use crate::domain::clock::Clock;
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug};
 use crate::metrics::Metrics;
 use futures::FutureExt;
 use sea_orm::sqlx;
@@ -56,7 +54,7 @@ impl Store {
         };
         let writers = Arc::new(Semaphore::new(writers));
         let news = Arc::default();
-        Ok(Self { db, urgent, clock, metrics, writers, _sole: None, shared_sessions, news })
+        Ok(Self { db, urgent, clock, metrics, writers, _sole: None, shared_sessions, news, hook: None })
     }
 
     /// Returns the file of a SQLite database, or `None` for a database in memory.
@@ -121,10 +119,6 @@ async fn pool(
             // writes in that session are never committed (sqlx issue 4385). On a clean session the pair costs
             // one round trip. A bare ROLLBACK would log a warning at the server each time.
             async move {
-                #[cfg(feature = "torture")]
-                if faults::has(Bug::LeakedTransaction) {
-                    return Ok(true);
-                }
                 sqlx::Executor::execute(connection, "BEGIN; ROLLBACK").await?;
                 Ok(true)
             }

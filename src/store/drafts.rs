@@ -30,8 +30,7 @@ impl Write {
     /// Stores a draft of a step if the same holder still writes the step. The draft may name calls that are
     /// not stored. The method does not lock the thread: the draft moves no state, and no task waits for it.
     pub(crate) async fn draft_step(&self, open: &OpenStep, parts: &[Part]) -> Result<(), StoreError> {
-        #[cfg(feature = "torture")]
-        self.name.set("step.drafted", None);
+        self.name_commit("step.drafted", None);
         let held = Query::select()
             .column(run::Column::RunId)
             .from(run::Entity)

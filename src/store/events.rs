@@ -76,8 +76,7 @@ impl Write {
             tool_call_id: Set(subject.call.as_ref().map(|call| call.id.to_string())),
             data: Set(data.to_string()),
         };
-        #[cfg(feature = "torture")]
-        self.name.set(event_type.name(), subject.call.as_ref().map(|call| &call.id as _));
+        self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
         event::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.has_events.store(true, Ordering::Relaxed);
         if let Some(OfCall { id, .. }) = subject.call {

@@ -12,8 +12,6 @@ use crate::domain::id::{ExecId, ToolCallId};
 use crate::domain::message::MessageStatus;
 use crate::domain::permit::Permit;
 use crate::domain::run::RunStatus;
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -150,8 +148,7 @@ impl Write {
         execution: Execution,
         lease: Duration,
     ) -> Result<Renewed, StoreError> {
-        #[cfg(feature = "torture")]
-        self.name.set("call.renewed", Some(&call));
+        self.name_commit("call.renewed", Some(call));
         let held = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::LeaseUntil, Expr::value(self.now.plus(lease).as_micros()))
             .filter(tool_call::Column::ToolCallId.eq(call.to_string()))
@@ -191,10 +188,6 @@ impl Write {
         for Settling { moved, event } in settling.into_iter().chain(late) {
             let moved = moved.only(own.clone());
             if self.move_row(&row, moved, event, actor, json!({})).await? {
-                #[cfg(feature = "torture")]
-                if faults::has(Bug::LateRewrites) {
-                    self.rewrite_answers(call, &result).await?;
-                }
                 return Ok(true);
             }
         }
@@ -231,10 +224,7 @@ impl Write {
     ) -> Result<Reaped, StoreError> {
         let thread = self.any_thread(rows::id("tool_calls", &row.thread_id)?).await?;
         self.lock_thread(&thread).await?;
-        let repeatable = row.idempotent;
-        #[cfg(feature = "torture")]
-        let repeatable = repeatable || faults::has(Bug::ReapToApproved);
-        if repeatable && self.is_wanted(&thread, row).await? {
+        if row.idempotent && self.is_wanted(&thread, row).await? {
             let until = self.now.plus(start_deadline);
             let again = unleased(Move::of::<Executing, Approved>())
                 .set(tool_call::Column::StartDeadline, Expr::value(until.as_micros()))

@@ -7,6 +7,7 @@
 //! [`Principal`](crate::domain::Principal).
 
 mod calls;
+mod commit_hook;
 mod connect;
 mod decisions;
 mod drafts;
@@ -21,8 +22,6 @@ mod notify;
 mod numbering;
 mod paging;
 mod parts;
-#[cfg(feature = "torture")]
-mod planted;
 mod process_lock;
 mod purge;
 mod quorum;
@@ -44,6 +43,7 @@ mod turns;
 mod words;
 
 pub(crate) use calls::{CancelOutcome, Which};
+pub use commit_hook::{Commit, CommitFailed, CommitHook};
 use decisions::NewDecision;
 pub(crate) use decisions::Vote;
 pub(crate) use drafts::OpenStep;
@@ -70,9 +70,8 @@ pub(crate) use turns::{Lease, TurnEnd};
 pub(crate) use words::SealKind;
 
 use crate::domain::clock::{Clock, Timestamp};
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug, CommitName, Passed};
 use crate::metrics::Metrics;
+use commit_hook::HookedCommit;
 use holdpoint_migrations::{Migrator, MigratorTrait};
 use parking_lot::Mutex;
 use reached::Reached;
@@ -233,6 +232,7 @@ pub(crate) struct Store {
     shared_sessions: bool,
     /// Notified when a transaction with events is committed.
     news: Arc<Notify>,
+    hook: Option<Arc<dyn CommitHook>>,
 }
 
 /// The result of a renewal.
@@ -274,9 +274,7 @@ pub(crate) struct Write {
     /// Whether the transaction has events. The commit then notifies `news`.
     has_events: AtomicBool,
     news: Arc<Notify>,
-    /// The name of the commit for the torture run.
-    #[cfg(feature = "torture")]
-    name: CommitName,
+    hooked: HookedCommit,
 }
 
 impl Deref for Write {
@@ -364,13 +362,6 @@ impl Store {
             return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
         };
         let tx = self.begin(pool, Mode::Write, since).await?;
-        #[cfg(feature = "torture")]
-        let tx = if faults::has(Bug::LeakedTransaction) && matches!(pool, Pool::Urgent) {
-            drop(tx);
-            TimedTx(planted::Connection::bare(&self.urgent, self.clock.chance()).await?)
-        } else {
-            tx
-        };
         let now = match tx.get_database_backend() {
             DbBackend::Postgres => begin_write(&tx).await?,
             _ => self.clock.now(),
@@ -384,8 +375,7 @@ impl Store {
             reached: Mutex::default(),
             has_events: AtomicBool::new(false),
             news: self.news.clone(),
-            #[cfg(feature = "torture")]
-            name: CommitName::default(),
+            hooked: HookedCommit::new(self.hook.clone()),
         })
     }
 
@@ -401,8 +391,6 @@ impl Store {
             Err(DbErr::ConnectionAcquire(_)) => self.metrics.connection_timed_out(pool.as_str()),
             Err(_) => {}
         }
-        #[cfg(feature = "torture")]
-        let begun = begun.map(planted::Connection::Whole);
         Ok(TimedTx(begun?))
     }
 
@@ -472,17 +460,9 @@ impl Write {
         if has_events && self.read.tx.get_database_backend() == DbBackend::Sqlite {
             self.number_own_events().await?;
         }
-        #[cfg(feature = "torture")]
-        let point = self.name.into_point();
-        #[cfg(feature = "torture")]
-        if point.before().await == Passed::Failed {
-            return Err(planted::cut_off());
-        }
+        self.hooked.before().await?;
         self.read.tx.commit().await?;
-        #[cfg(feature = "torture")]
-        if point.after().await == Passed::Failed {
-            return Err(planted::cut_off());
-        }
+        self.hooked.after().await?;
         for reached in self.reached.into_inner() {
             reached.report(&self.metrics);
         }

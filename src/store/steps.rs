@@ -125,8 +125,7 @@ impl Write {
             Some(extent) if extent.bytes >= thread_bytes => return Ok(StepOpening::ThreadFull),
             Some(_) => {}
         }
-        #[cfg(feature = "torture")]
-        self.name.set("step.opened", None);
+        self.name_commit("step.opened", None);
         let message_id = lease.run.assistant_message_id.to_string();
         let row = step::ActiveModel {
             message_id: Set(message_id.clone()),
@@ -189,11 +188,10 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(None);
         }
-        #[cfg(feature = "torture")]
         if let Some(held) = calls.iter().find(|call| matches!(call.judgement, Judgement::Held { .. })) {
-            self.name.set(EventType::ToolRequiresApproval.name(), Some(&held.id));
+            self.name_commit(EventType::ToolRequiresApproval.word(), Some(held.id));
         } else if calls.is_empty() {
-            self.name.set("step.written", None);
+            self.name_commit("step.written", None);
         }
         self.write_step(run, n, StepStatus::Complete, result).await?;
         let given: Vec<&str> = calls.iter().map(|call| call.provider_call_id.as_str()).collect();
@@ -227,8 +225,7 @@ impl Write {
         if !self.still_running(lease).await? {
             return Ok(false);
         }
-        #[cfg(feature = "torture")]
-        self.name.set("step.broken", None);
+        self.name_commit("step.broken", None);
         self.write_step(&lease.run, n, StepStatus::Interrupted, said).await?;
         Ok(true)
     }

@@ -9,8 +9,6 @@ use crate::domain::clock::Timestamp;
 use crate::domain::id::{RunId, ThreadId, ToolCallId};
 use crate::domain::permit::Requester;
 use crate::domain::run::RunStatus;
-#[cfg(feature = "torture")]
-use crate::faults::{self, Bug};
 use sea_orm::sea_query::{OnConflict, Query, SelectStatement};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder,
@@ -107,10 +105,6 @@ impl<T> Page<T> {
 }
 
 fn owned_by(owner: &Principal) -> Condition {
-    #[cfg(feature = "torture")]
-    if faults::has(Bug::NoTenant) {
-        return Condition::all().add(thread::Column::DeletedAt.is_null());
-    }
     of_tenant(owner).add(thread::Column::UserId.eq(&owner.user_id))
 }
 

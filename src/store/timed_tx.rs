@@ -1,10 +1,8 @@
 //! A transaction with a timeout for each answer of the database.
 
-#[cfg(feature = "torture")]
-use super::planted::Connection as DatabaseTransaction;
-#[cfg(not(feature = "torture"))]
-use sea_orm::DatabaseTransaction;
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr, Statement};
+use sea_orm::{
+    ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr, Statement,
+};
 use std::future::Future;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! The legal transitions of a call, as types. No other transition compiles.
 
 use super::entity::tool_call;
-#[cfg(feature = "torture")]
-use super::{planted, words::Word};
 use crate::domain::call::{ATTEMPTS_MAX, StateKind};
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, UpdateMany};
@@ -75,8 +73,6 @@ impl Move {
     /// Builds the transition from one state to another.
     pub(super) fn of<From: Becomes<To>, To: CallState>() -> Self {
         let expected = tool_call::Column::State.eq(From::KIND).and(From::guard());
-        #[cfg(feature = "torture")]
-        let expected = planted::weakened(From::KIND.word(), To::KIND.word()).unwrap_or(expected);
         let update = tool_call::Entity::update_many()
             .col_expr(tool_call::Column::State, Expr::value(To::KIND))
             .filter(expected);

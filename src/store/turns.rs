@@ -139,8 +139,7 @@ impl Write {
 
     /// Renews the lease of a turn.
     pub(crate) async fn renew_turn(&self, lease: &Lease) -> Result<Renewed, StoreError> {
-        #[cfg(feature = "torture")]
-        self.name.set("turn.renewed", None);
+        self.name_commit("turn.renewed", None);
         let held = run::Entity::update_many()
             .col_expr(run::Column::LeaseUntil, Expr::value(self.now.plus(lease.time).as_micros()))
             .filter(run::Column::RunId.eq(lease.run.id.to_string()))

@@ -19,8 +19,6 @@ use crate::domain::policy::{
 };
 use crate::domain::strict_json;
 use crate::domain::text::cut;
-#[cfg(feature = "torture")]
-use crate::faults::Point;
 use futures::FutureExt;
 use serde_json::Value;
 use std::fmt::Write;
@@ -292,13 +290,7 @@ impl Gate {
             }
             None => return Outcome::Failed("this server does not have the tool; it did not run".to_owned()),
         };
-        #[cfg(feature = "torture")]
-        let point = Point::of("tool.run", Some(&permit.tool_call_id()));
-        #[cfg(feature = "torture")]
-        point.before().await;
         let ran = AssertUnwindSafe(async move { tool.execute(permit).await }).catch_unwind().await;
-        #[cfg(feature = "torture")]
-        point.after().await;
         match ran {
             Ok(Ok(output)) => self.succeeded(output),
             Ok(Err(error)) => Outcome::Failed(error.to_string()),

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// The failpoints of a server.
-pub(crate) const POINTS: [&str; 25] = [
+pub(crate) const POINTS: [&str; 22] = [
     "tool.approved",
     "tool.rejected",
     "tool.started",
@@ -40,10 +40,7 @@ pub(crate) const POINTS: [&str; 25] = [
     "tool.expired",
     "tool.cancelled",
     "other",
-    "sweep.found",
     "tool.run",
-    "hold.told",
-    "decision.told",
 ];
 
 /// The kinds of harm.
@@ -137,7 +134,7 @@ pub(crate) fn faults(mix: &Mix, replica: usize, chance: &mut Chance) -> Vec<Stri
 
 fn fault(chance: &mut Chance) -> Option<String> {
     let point = chance.pick(&POINTS)?;
-    let side = if !has_an_after(point) || chance.percent(50) { "before" } else { "after" };
+    let side = if chance.percent(50) { "before" } else { "after" };
     let lease = LEASE.as_millis();
     let action = match (chance.between(0, 100), side) {
         (0..45, _) => "die".to_owned(),
@@ -154,12 +151,7 @@ fn fault(chance: &mut Chance) -> Option<String> {
 
 /// Whether a failpoint is at a commit.
 fn is_a_commit(point: &str) -> bool {
-    !matches!(point, "sweep.found" | "tool.run" | "hold.told" | "decision.told")
-}
-
-/// Whether a failpoint has an `after` side.
-pub(crate) fn has_an_after(point: &str) -> bool {
-    !matches!(point, "sweep.found" | "decision.told")
+    point != "tool.run"
 }
 
 /// The number of answered requests between two deeds.

@@ -25,9 +25,6 @@ pub(crate) struct Step {
 /// Every feature, in one build for all steps: what is off by default is tested too.
 pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
 
-/// And the faults that only the torture run has; they are linted and documented like the rest.
-pub(crate) const WITH_FAULTS: [&str; 2] = ["--features", "holdpoint/otel,holdpoint-torture/faults"];
-
 /// Cheapest first, so that a slip costs seconds and not a build. `deny` is last, because its program is built meanwhile.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "fmt", command: "fmt", summary: "the code is formatted", action: fmt },
@@ -201,14 +198,14 @@ fn clippy(root: &Path, args: &[String]) -> Result<()> {
     // What is off by default has to be left out as well.
     run(&mut cargo(root, &["clippy", "--locked", "--", "-D", "warnings"]))?;
     let mut command = cargo(root, &["clippy", "--workspace", "--all-targets", "--locked"]);
-    run(command.args(WITH_FAULTS).args(["--", "-D", "warnings"]))
+    run(command.args(WITH_ALL).args(["--", "-D", "warnings"]))
 }
 
 fn doc(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("doc", args)?;
     let mut command =
         cargo(root, &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
-    run(command.args(WITH_FAULTS).env("RUSTDOCFLAGS", "-D warnings"))
+    run(command.args(WITH_ALL).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn test_only(root: &Path, args: &[String]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: builds the servers under test with all faults, and starts the torture run.
+//! `cargo xtask torture`: builds the server under test, and starts the torture run.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::process::{cargo, run};
-use crate::steps::WITH_FAULTS;
+use crate::steps::WITH_ALL;
 use crate::tooling;
 
-/// The arguments of the build. The build of the whole workspace reuses the dependencies of the tests' build.
-/// The build of only these two programs keeps the faults out of the server of the other steps.
+/// The arguments of the build. As part of the workspace, so that the features are those of the build of the
+/// tests, whose library is used again.
 const PROGRAMS: [&str; 5] =
     ["--workspace", "--bin", "holdpoint-torture", "--bin", "holdpoint-torture-server"];
 
@@ -23,7 +23,7 @@ const USUAL: [[&str; 6]; 2] = [
 /// Builds the programs and starts a run with `args`, or the usual runs without arguments.
 pub(crate) fn torture(root: &Path, args: &[String]) -> Result<()> {
     tooling::require_postgres()?;
-    run(cargo(root, &["build", "--locked"]).args(PROGRAMS).args(WITH_FAULTS))?;
+    run(cargo(root, &["build", "--locked"]).args(PROGRAMS).args(WITH_ALL))?;
     let program = root.join("target/debug/holdpoint-torture");
     if !args.is_empty() {
         return run(Command::new(program).current_dir(root).args(args));

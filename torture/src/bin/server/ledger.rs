@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::OnceCell;
 
 /// How long a tool waits for the row of its call. The tool works without the row after that.
@@ -168,13 +168,7 @@ fn append(mut file: &File, text: &[u8]) -> std::io::Result<()> {
 }
 
 fn text(line: &Line<'_>) -> serde_json::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(&Dated { line, at: machine_micros(), pid: std::process::id() })?;
+    let mut text = serde_json::to_vec(&Dated { line, at: crate::machine_micros(), pid: std::process::id() })?;
     text.push(b'\n');
     Ok(text)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the lines of many processes are compared by one clock")]
-fn machine_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,19 +1,24 @@
 //! The server under test: the real server with tools that record their work, and with faults chosen on the
 //! command line.
 
+mod clock;
+mod faults;
 mod ledger;
 mod tools;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use clock::SkewedClock;
+use faults::{Fault, Faults};
 use holdpoint::app::{self, App};
 use holdpoint::config::{Config, Flags};
-use holdpoint::faults::{Bug, Chosen, Fault};
 use holdpoint::handlers::Deferred;
 use holdpoint::telemetry;
 use ledger::Ledger;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,9 +40,6 @@ struct Cli {
     /// The file that records each hit of a failpoint; several processes may share the file
     #[arg(long)]
     hits: Option<PathBuf>,
-    /// The planted bug of this server
-    #[arg(long, value_enum)]
-    bug: Option<Bug>,
     /// A tool that this server lacks
     #[arg(long)]
     without: Vec<String>,
@@ -61,12 +63,9 @@ async fn main() -> anyhow::Result<()> {
             std::process::abort();
         });
     }
-    let hits = cli.hits.as_deref().map(Chosen::hits_in).transpose().context("--hits")?;
-    let skew_micros = cli.skew.saturating_mul(1_000_000);
-    let chosen = Chosen { faults: cli.fault, seed: cli.seed, hits, bug: cli.bug, skew_micros };
-    if !chosen.install() {
-        bail!("the faults are already installed");
-    }
+    let hits = cli.hits.as_deref().map(faults::hits_in).transpose().context("--hits")?;
+    let faults = Arc::new(Faults { faults: cli.fault, seed: cli.seed, hits });
+    let clock = Arc::new(SkewedClock(cli.skew.saturating_mul(1_000_000)));
     let flags = Flags { file: Some(cli.config), ..Flags::default() };
     let config = Config::load(&flags).context("configuration")?;
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
@@ -74,10 +73,15 @@ async fn main() -> anyhow::Result<()> {
     app::open_many_files(&config);
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
+    if !bind.ip().is_loopback() {
+        bail!("server.bind: a server with faults serves loopback only");
+    }
     let listener = TcpListener::bind(bind).await.with_context(|| format!("server.bind: {bind}"))?;
-    let tools = tools::registry(&Ledger::at(&cli.ledger, &config), &cli.without, &cli.changed)?;
+    let ledger = Ledger::at(&cli.ledger, &config);
+    let tools = tools::registry(&ledger, &faults, &cli.without, &cli.changed)?;
+    let builder = App::builder(config).tools(tools).model(model).handler(Deferred);
     let app = tokio::select! {
-        built = App::builder(config).tools(tools).model(model).handler(Deferred).build() => built?,
+        built = builder.clock(clock).commit_hook(faults).build() => built?,
         () = &mut stop => return Ok(()),
     };
     println!("holdpoint listens on http://{}", listener.local_addr()?);
@@ -92,4 +96,12 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async move {
         terminate.recv().await;
     })
+}
+
+/// Returns the time of the machine's clock, without the skew of the process, because the checks compare the
+/// lines of many processes.
+#[expect(clippy::disallowed_methods, reason = "the lines of many processes are compared by one clock")]
+fn machine_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

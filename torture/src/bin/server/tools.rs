@@ -1,5 +1,6 @@
 //! The tools under test. A tool writes its start, its effect and its end to the ledger.
 
+use crate::faults::Faults;
 use crate::ledger::{Execution, Ledger, Line};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -55,6 +56,7 @@ enum Then {
 /// Returns the registry of all tools except `without`. The tools in `changed` have one more field.
 pub(crate) fn registry(
     ledger: &Ledger,
+    faults: &Arc<Faults>,
     without: &[String],
     changed: &[String],
 ) -> Result<ToolRegistry, RegistryError> {
@@ -62,7 +64,12 @@ pub(crate) fn registry(
     let named = |names: &[String], kind: &Kind| names.iter().any(|name| name == kind.name);
     for kind in TOOLS.into_iter().filter(|kind| !named(without, kind)) {
         let changed = named(changed, &kind);
-        registry.register_dyn(Arc::new(Ledgered { kind, changed, ledger: ledger.clone() }))?;
+        registry.register_dyn(Arc::new(Ledgered {
+            kind,
+            changed,
+            ledger: ledger.clone(),
+            faults: faults.clone(),
+        }))?;
     }
     Ok(registry)
 }
@@ -83,6 +90,7 @@ struct Ledgered {
     kind: Kind,
     changed: bool,
     ledger: Ledger,
+    faults: Arc<Faults>,
 }
 
 impl DynTool for Ledgered {
@@ -99,7 +107,7 @@ impl DynTool for Ledgered {
     }
 
     fn execute(&self, permit: Permit) -> BoxFuture<'_, Result<Value, ToolError>> {
-        self.work(permit).boxed()
+        self.faults.around_tool(permit.tool_call_id(), self.work(permit)).boxed()
     }
 
     fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {

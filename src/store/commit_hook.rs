@@ -1,0 +1,113 @@
+//! The hook at the commits of a server, for tests of crash safety.
+
+use super::{Store, StoreError, Write};
+use crate::domain::id::ToolCallId;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use sea_orm::{DbErr, RuntimeErr};
+use std::fmt;
+use std::sync::Arc;
+
+/// Observes the commits of a server, and may refuse them or hide their result. For tests of crash safety.
+///
+/// A server promises that it survives the end of its process, and the loss of its database, at every commit.
+/// A hook ends the process, delays a commit or makes it fail at such a moment. The server runs the hook in
+/// the transaction: while a method runs, the transaction keeps its connection and, before the commit, its
+/// locks. The migration of the schema and the numbering of events have no hook.
+///
+/// ```
+/// use holdpoint::app::{Commit, CommitFailed, CommitHook};
+/// use holdpoint::handlers::BoxFuture;
+///
+/// /// Fails each commit of an approval, after the database has made the commit.
+/// #[derive(Debug)]
+/// struct LosesApprovals;
+///
+/// impl CommitHook for LosesApprovals {
+///     fn before<'a>(&'a self, _commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>> {
+///         Box::pin(async { Ok(()) })
+///     }
+///
+///     fn after<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>> {
+///         Box::pin(async move { if commit.name == "tool.approved" { Err(CommitFailed) } else { Ok(()) } })
+///     }
+/// }
+/// ```
+pub trait CommitHook: fmt::Debug + Send + Sync + 'static {
+    /// Runs before the commit. An error prevents the commit: the transaction is rolled back.
+    fn before<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>>;
+
+    /// Runs after the commit, before any code that depends on it. After an error the commit stays made, but
+    /// the server receives a failure, as if the answer of the database were lost.
+    fn after<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>>;
+}
+
+/// A commit of a server, as a [`CommitHook`] sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Commit {
+    /// The type of the first event of the transaction, such as `tool.approved`. A step with a hold has the
+    /// event of the hold, `tool.requires_approval`. A transaction without events has a name of its own:
+    /// `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`, `step.written`, `step.broken`, or
+    /// `other`.
+    pub name: &'static str,
+    /// The call of that event.
+    pub call: Option<ToolCallId>,
+}
+
+/// The error of a commit that a [`CommitHook`] fails. The server treats it as a broken connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitFailed;
+
+impl From<CommitFailed> for StoreError {
+    fn from(CommitFailed: CommitFailed) -> Self {
+        DbErr::Conn(RuntimeErr::Internal("the commit hook failed the commit".to_owned())).into()
+    }
+}
+
+/// The hook of a transaction, and what the transaction commits.
+#[derive(Debug)]
+pub(super) struct HookedCommit {
+    hook: Option<Arc<dyn CommitHook>>,
+    commit: Mutex<Option<Commit>>,
+}
+
+impl HookedCommit {
+    pub(super) fn new(hook: Option<Arc<dyn CommitHook>>) -> Self {
+        Self { hook, commit: Mutex::default() }
+    }
+
+    /// Runs the hook before the commit.
+    pub(super) async fn before(&self) -> Result<(), StoreError> {
+        match &self.hook {
+            Some(hook) => Ok(hook.before(&self.commit()).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the hook after the commit.
+    pub(super) async fn after(&self) -> Result<(), StoreError> {
+        match &self.hook {
+            Some(hook) => Ok(hook.after(&self.commit()).await?),
+            None => Ok(()),
+        }
+    }
+
+    fn commit(&self) -> Commit {
+        self.commit.lock().unwrap_or(Commit { name: "other", call: None })
+    }
+}
+
+impl Store {
+    /// Adds the hook at the commits of this store.
+    pub(crate) fn hooked(self, hook: Option<Arc<dyn CommitHook>>) -> Self {
+        Self { hook, ..self }
+    }
+}
+
+impl Write {
+    /// Names the commit of this transaction for the hook. The first name counts.
+    pub(super) fn name_commit(&self, name: &'static str, call: Option<ToolCallId>) {
+        self.hooked.commit.lock().get_or_insert(Commit { name, call });
+    }
+}
