@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+pub use uuid::Uuid;
 
 /// The grace time of a metrics request that is in progress at shutdown.
 const LAST_SCRAPE: Duration = Duration::from_secs(1);

@@ -111,3 +111,65 @@ impl Write {
         self.hooked.commit.lock().get_or_insert(Commit { name, call });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Principal;
+    use crate::domain::clock::SystemClock;
+    use crate::metrics::Metrics;
+    use crate::store::NewThread;
+    use futures::FutureExt;
+
+    /// Fails one side of every commit, and records the commits that it saw.
+    #[derive(Debug)]
+    struct Fails {
+        before: bool,
+        seen: Mutex<Vec<(&'static str, Commit)>>,
+    }
+
+    impl Fails {
+        fn see(&self, side: &'static str, commit: &Commit, fails: bool) -> Result<(), CommitFailed> {
+            self.seen.lock().push((side, *commit));
+            if fails { Err(CommitFailed) } else { Ok(()) }
+        }
+    }
+
+    impl CommitHook for Fails {
+        fn before<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>> {
+            async { self.see("before", commit, self.before) }.boxed()
+        }
+
+        fn after<'a>(&'a self, commit: &'a Commit) -> BoxFuture<'a, Result<(), CommitFailed>> {
+            async { self.see("after", commit, !self.before) }.boxed()
+        }
+    }
+
+    /// Creates a thread with this hook. Returns whether the thread is stored.
+    async fn is_stored_with(hook: &Arc<Fails>) -> bool {
+        let store = Store::connect("sqlite::memory:", 1, Arc::new(SystemClock), Metrics::new([], 0.0));
+        let store = store.await.unwrap().hooked(Some(hook.clone()));
+        store.migrate().await.unwrap();
+        let owner =
+            Principal { tenant_id: "acme".to_owned(), user_id: "alice".to_owned(), roles: Vec::new() };
+        let write = store.write().await.unwrap();
+        let new = NewThread { title: "notes".to_owned(), client_id: None, parent: None };
+        let thread = write.create_thread(&owner, new).await.unwrap();
+        write.name_commit("first", None);
+        write.name_commit("second", None);
+        let error = write.commit().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        store.read().await.unwrap().thread(&owner, thread.id).await.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn on_sqlite_a_refused_commit_is_not_made_and_a_commit_with_a_lost_result_is() {
+        let first = Commit { name: "first", call: None };
+        let refuses = Arc::new(Fails { before: true, seen: Mutex::default() });
+        assert!(!is_stored_with(&refuses).await);
+        assert_eq!(*refuses.seen.lock(), [("before", first)]);
+        let loses = Arc::new(Fails { before: false, seen: Mutex::default() });
+        assert!(is_stored_with(&loses).await);
+        assert_eq!(*loses.seen.lock(), [("before", first), ("after", first)]);
+    }
+}

@@ -49,7 +49,6 @@ mod openapi;
 mod otel;
 mod outage;
 mod pages;
-mod planted;
 mod policy;
 mod pool;
 mod posted_histories;

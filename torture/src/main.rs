@@ -6,6 +6,7 @@
 //! and the final rows with every promise (`checks`). A run that saw too little proves nothing and fails
 //! (`gates`).
 
+mod bugs;
 mod chance;
 mod checks;
 mod clock;
@@ -56,7 +57,8 @@ struct Cli {
     /// The number of servers, on Postgres
     #[arg(long, default_value_t = 3)]
     replicas: usize,
-    /// Test the checks: run each of ten planted bugs, with the guards of the database and without
+    /// Test the checks: build and run a server with each of ten planted bugs, with the guards of the database
+    /// and without
     #[arg(long, conflicts_with_all = ["gentle", "minutes"])]
     mutate: bool,
     /// With --mutate: only this bug

@@ -1,7 +1,8 @@
-//! A test of the checks with ten planted bugs. Each bug has one run with the guards of the database, which
+//! A test of the checks with ten planted bugs. Each bug is a patch (`bugs`). Each bug has one run with the guards of the database, which
 //! have to refuse every bug that they can see, and one run without them, where only the checks can find the
 //! bug. The same conditions also run without a bug, and then the run must have no violations.
 
+use crate::bugs;
 use crate::checks::Violation;
 use crate::nemesis::{Harming, Mix};
 use crate::progress::Progress;
@@ -18,7 +19,7 @@ const ENOUGH: usize = 40;
 
 /// A planted bug.
 struct Planted {
-    /// The name of the bug in the server under test.
+    /// The name of the patch.
     name: &'static str,
     /// The errors of the guards that refuse the bug. Empty if no guard can see the bug.
     refused: &'static [&'static str],
@@ -97,7 +98,6 @@ impl BringOut {
             Self::Load => {}
             Self::EndsWhileReaped => {
                 fails("before:call.renewed=refuse");
-                fails("before:sweep.found=pause:1500");
                 takes(settings, 2500, 3300);
             }
             Self::DiesBehindTools => fails("after:tool.run=die@0.15"),
@@ -157,13 +157,17 @@ impl Found {
 pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) -> Result<bool> {
     let chosen: Vec<&Planted> =
         PLANTED.iter().filter(|planted| only.is_none_or(|only| only == planted.name)).collect();
+    let tree = bugs::tree().await?;
     // Each line is printed at once, because the runs take long and a user may interrupt them.
     let line = |name: &str, on: &str, dropped: &str| println!("{name:<22} {on:<36} {dropped}");
     line("bug", "guards on", "guards dropped");
     let mut caught = 0;
     for planted in &chosen {
-        let on = try_it(Some(planted.name), planted.bring_out, usual, false, folder).await;
-        let dropped = try_it(Some(planted.name), planted.bring_out, usual, true, folder).await;
+        eprintln!("{}: building the server", planted.name);
+        let server = bugs::build(&tree, planted.name).await?;
+        let with_bug = &Settings { server, ..usual.clone() };
+        let on = try_it(Some(planted.name), planted.bring_out, with_bug, false, folder).await;
+        let dropped = try_it(Some(planted.name), planted.bring_out, with_bug, true, folder).await;
         let on_is_right = match planted.refused {
             [] => on.by(planted.found_by),
             words => on.refused(words),
@@ -195,14 +199,8 @@ async fn try_it(
     unguarded: bool,
     folder: &Path,
 ) -> Found {
-    let mut settings = Settings {
-        mix: Mix::nothing(),
-        time: TIME,
-        until: Until::Calls(ENOUGH),
-        always: bug.map(|bug| ["--bug", bug].map(str::to_owned).to_vec()).unwrap_or_default(),
-        unguarded,
-        ..usual.clone()
-    };
+    let mut settings =
+        Settings { mix: Mix::nothing(), time: TIME, until: Until::Calls(ENOUGH), unguarded, ..usual.clone() };
     bring_out.change(&mut settings);
     let what = bug.map_or_else(|| format!("none-{bring_out:?}"), str::to_owned);
     let name = format!("{what}-{}", if unguarded { "dropped" } else { "on" });
@@ -229,6 +227,23 @@ mod tests {
         let known: BTreeSet<&str> = CHECKS.iter().map(|(id, _)| *id).collect();
         for planted in PLANTED {
             assert!(planted.found_by.iter().all(|id| known.contains(id)), "{}", planted.name);
+        }
+    }
+
+    #[test]
+    fn each_bug_has_a_patch_with_a_description_and_each_patch_is_a_bug() {
+        let patches = Path::new(env!("CARGO_MANIFEST_DIR")).join("bugs");
+        let there: BTreeSet<String> = std::fs::read_dir(&patches)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let named: BTreeSet<String> =
+            PLANTED.iter().map(|planted| format!("{}.patch", planted.name)).collect();
+        assert_eq!(there, named);
+        for patch in there {
+            let text = std::fs::read_to_string(patches.join(&patch)).unwrap();
+            let (description, _) = text.split_once("\ndiff --git ").unwrap();
+            assert!(description.contains("\nGuard: "), "{patch}");
         }
     }
 

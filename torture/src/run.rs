@@ -44,8 +44,6 @@ pub(crate) struct Settings {
     pub(crate) server: PathBuf,
     pub(crate) amount: Amount,
     pub(crate) mix: Mix,
-    /// The arguments of every server.
-    pub(crate) always: Vec<String>,
     /// Whether the guards of the database are dropped.
     pub(crate) unguarded: bool,
     /// The end of the harm.
@@ -93,7 +91,6 @@ impl Settings {
                 slow_ms: (2600, 4400),
             },
             mix: Mix::everything(db),
-            always: Vec::new(),
             unguarded: false,
             until: Until::Seen,
         }
@@ -111,7 +108,6 @@ pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress)
         db: settings.db,
         replicas: settings.replicas,
         server: settings.server.clone(),
-        always: settings.always.clone(),
         mix: settings.mix.clone(),
         unguarded: settings.unguarded,
     };

@@ -56,7 +56,7 @@ pub(crate) fn listed_files(root: &Path) -> Result<Vec<String>> {
 
 /// Returns a git command for the checkout at `root`. The removed variables would point to the repository of a
 /// git hook that started xtask.
-fn git(root: &Path) -> Command {
+pub(crate) fn git(root: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(root);
     for name in ["GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"] {

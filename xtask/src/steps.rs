@@ -40,6 +40,12 @@ pub(crate) const STEPS: &[Step] = &[
         summary: "the README is short, links lead somewhere, and the tests that pages name are there",
         action: documentation,
     },
+    Step {
+        name: "bugs",
+        command: "bugs",
+        summary: "the planted bugs of the torture run apply to the code",
+        action: torture::bugs,
+    },
     Step { name: "clippy", command: "clippy", summary: "clippy, warnings denied", action: clippy },
     Step { name: "doc", command: "doc", summary: "the documentation builds without a warning", action: doc },
     Step {
@@ -99,7 +105,7 @@ pub(crate) fn find(command: &str) -> Option<&'static Step> {
 }
 
 /// The steps of `cargo xtask check`: what takes under two minutes where everything was built before.
-const QUICK: [&str; 6] = ["fmt", "layout", "docs", "kubernetes", "clippy", "doc"];
+const QUICK: [&str; 7] = ["fmt", "layout", "docs", "bugs", "kubernetes", "clippy", "doc"];
 
 /// Runs the quick steps up to the first that fails.
 pub(crate) fn check(root: &Path) -> Result<()> {

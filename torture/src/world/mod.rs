@@ -86,8 +86,6 @@ pub(crate) struct Setup {
     pub(crate) db: Db,
     pub(crate) replicas: usize,
     pub(crate) server: PathBuf,
-    /// The arguments of every server, for example a bug.
-    pub(crate) always: Vec<String>,
     /// The frequencies of the harm.
     pub(crate) mix: Mix,
     /// Whether the guards of the database are dropped.
@@ -161,8 +159,7 @@ impl World {
 
     fn keeper(&self, setup: &Setup, number: usize) -> Keeper {
         let (ledger, hits) = (self.ledger().display().to_string(), self.hits().display().to_string());
-        let mut always = vec!["--ledger".to_owned(), ledger, "--hits".to_owned(), hits];
-        always.extend(setup.always.iter().cloned());
+        let always = vec!["--ledger".to_owned(), ledger, "--hits".to_owned(), hits];
         Keeper {
             number,
             program: setup.server.clone(),

@@ -1,7 +1,6 @@
 //! A clock that is wrong on purpose.
 
-use holdpoint::app::{Clock, SystemClock, Timestamp};
-use uuid::Uuid;
+use holdpoint::app::{Clock, SystemClock, Timestamp, Uuid};
 
 /// The machine's clock, ahead by this many microseconds. The times in its ids are ahead too.
 #[derive(Debug, Clone, Copy)]
