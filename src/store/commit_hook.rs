@@ -51,7 +51,7 @@ pub struct Commit {
     /// `call.renewed`, `turn.renewed`, `step.opened`, `step.drafted`, `step.written`, `step.broken`, or
     /// `other`.
     pub name: &'static str,
-    /// The call of that event.
+    /// The call that the commit is about, if it is about one.
     pub call: Option<ToolCallId>,
 }
 
