@@ -13,10 +13,10 @@ use crate::process::{cargo, run};
 use crate::steps::WITH_ALL;
 use crate::tooling;
 
-/// The arguments of the build. As part of the workspace, so that the features are those of the build of the
-/// tests, whose library is used again.
-const PROGRAMS: [&str; 5] =
-    ["--workspace", "--bin", "holdpoint-torture", "--bin", "holdpoint-torture-server"];
+/// The arguments of the build. As part of the workspace and with the examples, so that the features are those
+/// of the build of the tests: the examples use the dependencies of tests. The library is not built again.
+const PROGRAMS: [&str; 6] =
+    ["--workspace", "--examples", "--bin", "holdpoint-torture", "--bin", "holdpoint-torture-server"];
 
 /// The runs without arguments: one minute on each database, always with the same seed.
 const USUAL: [[&str; 6]; 2] = [
