@@ -201,8 +201,10 @@ fn deny(root: &Path, args: &[String]) -> Result<()> {
 
 fn clippy(root: &Path, args: &[String]) -> Result<()> {
     no_more_arguments("clippy", args)?;
-    // What is off by default has to be left out as well.
-    run(&mut cargo(root, &["clippy", "--locked", "--", "-D", "warnings"]))?;
+    // What is off by default has to be left out as well. With the examples, which use the dependencies of tests, all
+    // features but those of the option are the same, and the dependencies are not checked again.
+    let off = ["clippy", "--workspace", "--lib", "--bins", "--examples", "--locked", "--", "-D", "warnings"];
+    run(&mut cargo(root, &off))?;
     let mut command = cargo(root, &["clippy", "--workspace", "--all-targets", "--locked"]);
     run(command.args(WITH_ALL).args(["--", "-D", "warnings"]))
 }
