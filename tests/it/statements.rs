@@ -10,12 +10,12 @@ const ITEMS: usize = 4;
 /// The number of times that each request is counted.
 const TRIES: usize = 10;
 
-/// A server on Postgres, its thread with held calls, and its session with grants.
+/// A server on Postgres, its thread with held calls, its session with grants, and a call that has ended.
 struct Lists {
     app: Embedded,
     held: String,
-    call: String,
     granted: String,
+    call: String,
     /// Ends after the server, which is dropped first.
     _cluster: Cluster,
 }
@@ -37,24 +37,23 @@ impl Lists {
         })
         .await;
         app.rows.change("CREATE EXTENSION pg_stat_statements").await.unwrap();
-        let (held, call) = app.held("pay", "0").await;
-        let granted = app.client.thread().await;
+        let (held, _) = app.held("pay", "0").await;
+        let (granted, mut call) = (app.client.thread().await, String::new());
         for n in 1..ITEMS {
             app.held("pay", &n.to_string()).await;
             app.hold_in(&held, "pay", &format!("again {n}")).await;
         }
         for n in 0..ITEMS {
-            let call = app.hold_in(&granted, "pay", &format!("granted {n}")).await;
+            call = app.hold_in(&granted, "pay", &format!("granted {n}")).await;
             let answer = json!({ "toolCallId": call, "isValidated": true, "remember": "session" });
             assert_eq!(app.client.validate(&answer).await.status, 200);
         }
-        Self { app, held, call, granted, _cluster: cluster }
+        Self { app, held, granted, call, _cluster: cluster }
     }
 
     /// The paths of all lists, each with several items.
-    async fn paths(&self) -> Vec<String> {
+    fn paths(&self) -> Vec<String> {
         let Self { held, call, granted, .. } = self;
-        let run = self.app.client.call(call).await["run_id"].as_str().unwrap().to_owned();
         let messages = ["", "format=v4&", "format=ui-v5&", "format=ui-v6&"];
         let messages = messages.map(|format| format!("/threads/{held}/messages?{format}"));
         let lists = [
@@ -63,7 +62,7 @@ impl Lists {
             format!("/threads/{held}/approvals?"),
             format!("/sessions/{held}/approvals?"),
             format!("/sessions/{granted}/grants?"),
-            format!("/runs/{run}/events?"),
+            format!("/tool_calls/{call}/events?"),
         ];
         lists.into_iter().chain(messages).collect()
     }
@@ -88,7 +87,7 @@ impl Lists {
 #[tokio::test]
 async fn on_postgres_a_list_executes_as_many_statements_for_one_item_as_for_several() {
     let lists = Lists::new().await;
-    for path in lists.paths().await {
+    for path in lists.paths() {
         let (one, statements) = lists.counted(&path, 1).await;
         let (several, more_statements) = lists.counted(&path, ITEMS - 1).await;
         assert_eq!((one, several), (1, ITEMS - 1), "{path}");
