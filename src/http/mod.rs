@@ -62,12 +62,12 @@ use holdpoint_serve::Deadlines;
 use middleware::{Middleware, Shared};
 use poem::endpoint::{BoxEndpoint, make};
 use poem::http::header::CONTENT_SECURITY_POLICY;
-use poem::{EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
+use poem::{Endpoint, EndpointExt, IntoEndpoint, IntoResponse, Response, Route, get};
 use poem_openapi::{ExtraHeader, OpenApiService};
 use posted::Bounds;
 pub(crate) use rates::Rates;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 pub(crate) use turn_stream::Streaming;
 use websocket::WebSockets;
 
@@ -195,9 +195,7 @@ pub(crate) fn endpoint(
     let mut routes = health::health(&with, tasks.clone())
         .at("/openapi.json", get(make(move |_| document_answer(served.clone()))));
     if settings.docs {
-        // The Swagger page embeds the unrefined document. Replace it with the refined one.
-        let page = Bytes::from(service.swagger_ui_html().replace(&spec, &document));
-        let docs = Arc::new(make(move |_| docs_answer(page.clone())));
+        let docs = Arc::new(docs(api(with.clone()), spec, document));
         routes = routes.at("/docs", get(docs.clone())).at("/docs/", get(docs));
     }
     if settings.metrics {
@@ -236,6 +234,14 @@ fn behind_the_front(
     let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
     let door = Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
     Middleware(Arc::new(door)).boxed()
+}
+
+/// Returns the endpoint of the Swagger page. The page is large, so the first request makes it.
+fn docs(service: OpenApiService<Routes, ()>, spec: String, document: String) -> impl Endpoint {
+    // The page embeds the unrefined document. Replace it with the refined one.
+    let page = LazyLock::new(move || Bytes::from(service.swagger_ui_html().replace(&spec, &document)));
+    let page = Arc::new(page);
+    make(move |_| docs_answer(Bytes::clone(&page)))
 }
 
 async fn docs_answer(page: Bytes) -> poem::Result<Response> {

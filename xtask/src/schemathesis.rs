@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{capture, cargo, run};
-use crate::steps::WITH_ALL;
+use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
 
 const HERE: &str = "tests/schemathesis";
@@ -33,8 +33,7 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
         bail!("`cargo xtask schemathesis`: expected numbers, got {args:?}");
     };
     let programs = tooling::python_programs(root)?;
-    // The features are those of the tests, so the build of the tests is reused.
-    run(cargo(root, &["build", "--workspace", "--locked"]).args(WITH_ALL))?;
+    run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     let program = |name: &str| Command::new(programs.join(name));
     for mode in ["none", "jwt"] {
         println!("mode {mode}");

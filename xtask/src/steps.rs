@@ -22,6 +22,21 @@ pub(crate) struct Step {
     action: fn(&Path, &[String]) -> Result<()>,
 }
 
+/// The build of the programs that steps and tests start. As part of the workspace and with the examples, which use the
+/// dependencies of tests, so that every step has the same features and the library is built once.
+pub(crate) const PROGRAMS: [&str; 10] = [
+    "build",
+    "--workspace",
+    "--locked",
+    "--examples",
+    "--bin",
+    "holdpoint",
+    "--bin",
+    "holdpoint-torture",
+    "--bin",
+    "holdpoint-torture-server",
+];
+
 /// Every feature, in one build for all steps: what is off by default is tested too.
 pub(crate) const WITH_ALL: [&str; 2] = ["--features", "holdpoint/otel"];
 
@@ -219,7 +234,7 @@ fn doc(root: &Path, args: &[String]) -> Result<()> {
 fn test_only(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
     // Tests start them.
-    run(cargo(root, &["build", "--workspace", "--examples", "--locked"]).args(WITH_ALL))?;
+    run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--lib", "--bins", "--tests"]);
     run_suite(command.args(WITH_ALL), args, &[])?;
     if args.is_empty() {
@@ -256,7 +271,7 @@ const NOT_ON_POSTGRES: [&str; 11] = [
 fn postgres(root: &Path, args: &[String]) -> Result<()> {
     prepare_tests(root)?;
     // Tests start them, and naming one test builds none.
-    run(cargo(root, &["build", "--workspace", "--examples", "--locked"]).args(WITH_ALL))?;
+    run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     // As part of the workspace, so that the features are those of the build that is there already.
     let mut command = cargo(root, &["test", "--workspace", "--locked", "--test", "it"]);
     command.env("TEST_DATABASE", "postgres").args(WITH_ALL);

@@ -10,13 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::layout::git;
 use crate::no_more_arguments;
 use crate::process::{cargo, run};
-use crate::steps::WITH_ALL;
+use crate::steps::{PROGRAMS, WITH_ALL};
 use crate::tooling;
-
-/// The arguments of the build. As part of the workspace and with the examples, so that the features are those
-/// of the build of the tests: the examples use the dependencies of tests. The library is not built again.
-const PROGRAMS: [&str; 6] =
-    ["--workspace", "--examples", "--bin", "holdpoint-torture", "--bin", "holdpoint-torture-server"];
 
 /// The runs without arguments: one minute on each database, always with the same seed.
 const USUAL: [[&str; 6]; 2] = [
@@ -30,7 +25,7 @@ const BUGS: &str = "torture/bugs";
 /// Builds the programs and starts a run with `args`, or the usual runs without arguments.
 pub(crate) fn torture(root: &Path, args: &[String]) -> Result<()> {
     tooling::require_postgres()?;
-    run(cargo(root, &["build", "--locked"]).args(PROGRAMS).args(WITH_ALL))?;
+    run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
     let program = root.join("target/debug/holdpoint-torture");
     if !args.is_empty() {
         return run(Command::new(program).current_dir(root).args(args));

@@ -258,14 +258,18 @@ async fn a_client_with_as_many_decisions_in_flight_as_allowed_stays_connected() 
         config.approval.wait = Duration::from_mins(10);
     })
     .await;
-    let mut socket = open(&app).await;
+    // Before the socket opens: a client that does not read for three pings is disconnected.
+    let mut held = Vec::new();
     for n in 0..8 {
-        let (_, id) = app.held("wait_for_me", &n.to_string()).await;
+        held.push(app.held("wait_for_me", &n.to_string()).await.1);
+    }
+    let mut socket = open(&app).await;
+    for (n, id) in held.iter().enumerate() {
         let decide = json!({ "tool_call_id": id, "decision": "approve" });
         socket.send(&json!({ "id": n, "decide": decide }).to_string()).await;
         loop {
             let message = socket.next().await.unwrap().unwrap();
-            if message["event"]["type"] == "tool.started" && message["event"]["tool_call_id"] == id {
+            if message["event"]["type"] == "tool.started" && message["event"]["tool_call_id"] == **id {
                 break;
             }
         }

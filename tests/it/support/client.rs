@@ -48,13 +48,14 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Parses a turn from its body.
+    /// Parses a turn from its body. Empty lines are keep-alives, which clients ignore.
     pub(crate) fn of(status: u16, headers: reqwest::header::HeaderMap, raw: String) -> Self {
         let parse = |line: &str| {
             let (code, json) = line.split_once(':').unwrap_or_else(|| panic!("no line: {line:?}"));
             (code.parse().unwrap(), serde_json::from_str(json).unwrap())
         };
-        let lines = if status == 200 { raw.lines().map(parse).collect() } else { Vec::new() };
+        let lines = raw.lines().filter(|line| !line.is_empty());
+        let lines = if status == 200 { lines.map(parse).collect() } else { Vec::new() };
         Self { status, headers, raw, lines }
     }
 
