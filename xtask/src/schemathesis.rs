@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::process::{capture, cargo, run};
 use crate::steps::{PROGRAMS, WITH_ALL};
@@ -21,10 +22,10 @@ const SECRET: &str = "nobody-uses-this-key-but-schemathesis";
 const ISSUER: &str = "https://issuer.example";
 const AUDIENCE: &str = "holdpoint";
 
-/// Runs `cargo xtask schemathesis [seconds [seed]]`, with half of the time in each mode.
+/// Runs `cargo xtask schemathesis [seconds [seed]]`: this long in each mode, the modes side by side.
 pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     let (seconds, seed) = match args {
-        [] => (Ok(120), Ok(1)),
+        [] => (Ok(60), Ok(1)),
         [seconds] => (seconds.parse::<u32>(), Ok(1)),
         [seconds, seed] => (seconds.parse(), seed.parse::<u32>()),
         _ => bail!("`cargo xtask schemathesis` takes a number of seconds and a seed"),
@@ -34,24 +35,61 @@ pub(crate) fn check(root: &Path, args: &[String]) -> Result<()> {
     };
     let programs = tooling::python_programs(root)?;
     run(cargo(root, &PROGRAMS).args(WITH_ALL))?;
-    let program = |name: &str| Command::new(programs.join(name));
-    for mode in ["none", "jwt"] {
+    println!("schemathesis runs for {seconds} seconds in each mode; each run uses one core");
+    let modes = thread::scope(|scope| {
+        let run_in = |mode| Mode { name: mode, seconds, seed, root, programs: &programs }.run();
+        let runs = ["none", "jwt"].map(|mode| (mode, scope.spawn(move || run_in(mode))));
+        runs.map(|(mode, run)| (mode, run.join().unwrap_or_else(|_| Err(anyhow!("the run panicked")))))
+    });
+    // A run that failed may have written a part of its report.
+    for (mode, _) in &modes {
         println!("mode {mode}");
-        let folder = fresh_folder(root, mode)?;
-        let mut server = Server::start(root, &folder, mode)?;
+        print!("{}", fs::read_to_string(report(root, mode)).unwrap_or_default());
+    }
+    for (mode, run) in modes {
+        run.with_context(|| format!("mode {mode}"))?;
+    }
+    Ok(())
+}
+
+fn report(root: &Path, mode: &str) -> PathBuf {
+    root.join(SERVED).join(mode).join("report.txt")
+}
+
+/// A run of schemathesis over a server in one mode of authentication.
+#[derive(Clone, Copy)]
+struct Mode<'a> {
+    name: &'a str,
+    seconds: u32,
+    seed: u32,
+    root: &'a Path,
+    /// The folder of the programs from PyPI.
+    programs: &'a Path,
+}
+
+impl Mode<'_> {
+    /// Runs to the end. The output of the run is in the report.
+    fn run(self) -> Result<()> {
+        let Self { name, seconds, seed, root, programs } = self;
+        let program = |name: &str| Command::new(programs.join(name));
+        let folder = fresh_folder(root, name)?;
+        let report = File::create(report(root, name)).context("could not write the report")?;
+        let into_report = |command: &mut Command| -> Result<()> {
+            run(command.stdout(report.try_clone()?).stderr(report.try_clone()?))
+        };
+        let mut server = Server::start(root, &folder, name)?;
         let mut token = program("python");
         token.arg(root.join(HERE).join("token.py")).args([SECRET, ISSUER, AUDIENCE]);
         let token = String::from_utf8(capture(&mut token)?)?;
         let mut schemathesis = program("schemathesis");
-        schemathesis.current_dir(root).envs([("MODE", mode), ("TOKEN", token.trim())]);
+        schemathesis.current_dir(root).envs([("MODE", name), ("TOKEN", token.trim())]);
         schemathesis.args(["--config-file", &format!("{HERE}/schemathesis.toml"), "run"]);
         schemathesis.arg(format!("{}/openapi.json", server.address));
-        schemathesis.args(["--max-time", &seconds.div_ceil(2).to_string(), "--seed", &seed.to_string()]);
-        run(&mut schemathesis)?;
+        schemathesis.args(["--max-time", &seconds.to_string(), "--seed", &seed.to_string()]);
+        into_report(&mut schemathesis)?;
         server.stop()?;
-        run(program("python").arg(root.join(HERE).join("proof.py")).arg(folder.join("holdpoint.db")))?;
+        into_report(program("python").arg(root.join(HERE).join("proof.py")).arg(folder.join("holdpoint.db")))
     }
-    Ok(())
 }
 
 fn fresh_folder(root: &Path, mode: &str) -> Result<PathBuf> {

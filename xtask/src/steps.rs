@@ -96,7 +96,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "schemathesis",
         command: "schemathesis",
-        summary: "schemathesis over the OpenAPI document, for two minutes; arguments: seconds, seed",
+        summary: "schemathesis over the OpenAPI document, a minute in each mode; arguments: seconds, seed",
         action: schemathesis::check,
     },
     Step {
