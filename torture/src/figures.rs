@@ -4,14 +4,14 @@ use crate::checks::{Records, Violation};
 use crate::clock::micros;
 use crate::http;
 use crate::json::At;
-use crate::record::{Answer, Deciding, Deed, DeedKind, Surface};
+use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Surface};
 use crate::world::LEASE;
 use std::collections::{BTreeMap, HashMap};
 
 /// The figures.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
-    /// Decisions by people.
+    /// Decisions by users.
     pub(crate) decided: usize,
     pub(crate) turns: usize,
     /// Processes that were killed, or that died by themselves, mostly at a failpoint.
@@ -43,7 +43,7 @@ pub(crate) struct Figures {
     pub(crate) states: BTreeMap<String, usize>,
     /// The number of hits of each failpoint, and the number of faults at the failpoint.
     pub(crate) points: BTreeMap<String, (usize, usize)>,
-    /// The number of faults by the first word of their action.
+    /// The number of faults by the first part of their action.
     pub(crate) strikes: BTreeMap<String, usize>,
 }
 
@@ -68,8 +68,8 @@ impl Figures {
         }
         let deeds = |kind: DeedKind| records.deeds.iter().filter(move |deed| deed.kind == kind);
         let kills: Vec<&Deed> = deeds(DeedKind::Kill).chain(deeds(DeedKind::Died)).collect();
-        let hit: Vec<Vec<&str>> = kills.iter().map(|kill| under_way(records, kill)).collect();
-        let (concurrent_mean, concurrent_max) = concurrency(&records.decidings);
+        let hit: Vec<Vec<&str>> = kills.iter().map(|kill| running_calls(records, kill)).collect();
+        let (concurrent_mean, concurrent_max) = concurrency(&records.decision_requests);
         let by_a_person = |verdict: &str| matches!(verdict, "approve" | "reject");
         let executed = records.rows.calls.iter().filter(|call| call.exec_id.is_some());
         Self {
@@ -87,11 +87,15 @@ impl Figures {
             zombies: deeds(DeedKind::Pause).filter(|deed| deed.until - deed.at > micros(LEASE)).count(),
             cuts: records.wires.1,
             unknown_commits: records.wires.0 + lost,
-            races_lost: records.decidings.iter().filter(|it| code(it) == Some("already_decided")).count(),
+            races_lost: records
+                .decision_requests
+                .iter()
+                .filter(|it| code(it) == Some("already_decided"))
+                .count(),
             concurrent_mean,
             concurrent_max,
             strangers: records.intrusions.len(),
-            model_requests: records.asked.len(),
+            model_requests: records.model_requests.len(),
             executed: executed.count(),
             interrupted: states.get("interrupted").copied().unwrap_or_default(),
             recovery: recovery(records, &kills, &hit),
@@ -118,15 +122,15 @@ fn is_user(actor: &str) -> bool {
     actor.starts_with("user:")
 }
 
-fn code(deciding: &Deciding) -> Option<&str> {
-    match &deciding.answer {
-        Answer::Said { status: 409, body, .. } => body.at("/error/code").as_str(),
+fn code(request: &DecisionRequest) -> Option<&str> {
+    match &request.answer {
+        Answer::Received { status: 409, body, .. } => body.at("/error/code").as_str(),
         _ => None,
     }
 }
 
 /// Returns the calls that a process was running when it was killed.
-fn under_way<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
+fn running_calls<'a>(records: &'a Records, kill: &Deed) -> Vec<&'a str> {
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
     let of_process = |pid: u32| Some(pid) == kill.pid;
     for line in records.ledger.iter().filter(|line| of_process(line.pid) && line.at <= kill.at) {
@@ -150,12 +154,12 @@ fn recovery(records: &Records, kills: &[&Deed], hit: &[Vec<&str>]) -> Vec<i64> {
     let mut times = Vec::new();
     for (kill, calls) in kills.iter().zip(hit) {
         for call in calls {
-            let told = records.rows.events.iter().filter(|event| {
+            let ends = records.rows.events.iter().filter(|event| {
                 event.tool_call_id.as_deref() == Some(call)
                     && matches!(event.kind.as_str(), "tool.interrupted" | "tool.succeeded" | "tool.failed")
                     && event.at >= kill.at
             });
-            times.extend(told.map(|event| (event.at - kill.at) / 1000).min());
+            times.extend(ends.map(|event| (event.at - kill.at) / 1000).min());
         }
     }
     times.sort_unstable();
@@ -163,20 +167,20 @@ fn recovery(records: &Records, kills: &[&Deed], hit: &[Vec<&str>]) -> Vec<i64> {
 }
 
 /// Returns the mean and the maximum, over all calls, of the decisions that were in flight at once.
-fn concurrency(decidings: &[Deciding]) -> (f64, usize) {
-    let mut calls: HashMap<&str, Vec<&Deciding>> = HashMap::new();
-    for deciding in decidings {
-        calls.entry(&deciding.call).or_default().push(deciding);
+fn concurrency(decision_requests: &[DecisionRequest]) -> (f64, usize) {
+    let mut calls: HashMap<&str, Vec<&DecisionRequest>> = HashMap::new();
+    for request in decision_requests {
+        calls.entry(&request.call).or_default().push(request);
     }
-    let at_once = |all: &Vec<&Deciding>| {
-        let with = |one: &&Deciding| {
+    let at_once = |all: &Vec<&DecisionRequest>| {
+        let with = |one: &&DecisionRequest| {
             all.iter().filter(|it| it.span.begun <= one.span.begun && one.span.begun <= it.span.ended).count()
         };
         all.iter().map(with).max().unwrap_or_default()
     };
     let most: Vec<usize> = calls.values().map(at_once).collect();
     let sum: usize = most.iter().sum();
-    #[expect(clippy::cast_precision_loss, reason = "a mean is for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a mean is approximate")]
     let mean = sum as f64 / most.len().max(1) as f64;
     (mean, most.into_iter().max().unwrap_or_default())
 }
@@ -184,19 +188,19 @@ fn concurrency(decidings: &[Deciding]) -> (f64, usize) {
 /// Returns the percentage of good answers. Requests whose client disconnected do not count.
 fn ok_share(records: &Records) -> f64 {
     let (mut good, mut all) = (0_u64, 0_u64);
-    for deciding in &records.decidings {
-        match &deciding.answer {
-            Answer::Said { status, .. } => good += u64::from(*status < 500),
-            Answer::Unknown(why) if why == http::LEFT || deciding.surface == Surface::Page => continue,
+    for request in &records.decision_requests {
+        match &request.answer {
+            Answer::Received { status, .. } => good += u64::from(*status < 500),
+            Answer::Unknown(why) if why == http::DISCONNECTED || request.surface == Surface::Page => continue,
             Answer::Unknown(_) => {}
         }
         all += 1;
     }
-    for (more_good, more) in records.others.values() {
+    for (more_good, more) in records.request_counts.values() {
         good += more_good;
         all += more;
     }
-    #[expect(clippy::cast_precision_loss, reason = "a share is for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a share is approximate")]
     let share = 100.0 * good as f64 / all.max(1) as f64;
     share
 }

@@ -72,10 +72,10 @@ pub(crate) fn last_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
 
 /// Writes the records of a run next to the files of its servers, also for a failed run.
 pub(crate) fn keep(folder: &Path, book: &Book, rows: Option<&Rows>) -> Result<()> {
-    debug(folder, "decidings.txt", &book.decidings.lock())?;
-    debug(folder, "sights.txt", &book.sights.lock())?;
+    debug(folder, "decision_requests.txt", &book.decision_requests.lock())?;
+    debug(folder, "observations.txt", &book.observations.lock())?;
     debug(folder, "turns.txt", &book.turns.lock())?;
-    debug(folder, "model.txt", &book.asked.lock())?;
+    debug(folder, "model.txt", &book.model_requests.lock())?;
     debug(folder, "strangers.txt", &book.intrusions.lock())?;
     debug(folder, "nemesis.txt", &book.deeds.lock())?;
     debug(folder, "servers.txt", &book.logs.lock())?;

@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_what_there_was_too_little_of() {
+    fn a_missed_minimum_is_named() {
         let few = Figures { kills_in_mid_tool: 1, ..enough() };
         assert_eq!(too_few(&few, Db::Postgres, 2.0), ["kills in mid-tool: 1, at least 2 wanted"]);
         let mut unpassed = enough();
         unpassed.points.remove("after:tool.started");
-        let told = ["the failpoint after:tool.started was never passed"];
-        assert_eq!(too_few(&unpassed, Db::Postgres, 2.0), told);
+        let expected = ["the failpoint after:tool.started was never passed"];
+        assert_eq!(too_few(&unpassed, Db::Postgres, 2.0), expected);
         let dead = Figures { ok_share: 20.0, ..enough() };
         assert_eq!(too_few(&dead, Db::Sqlite, 2.0).len(), 1);
     }

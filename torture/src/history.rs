@@ -8,7 +8,7 @@ use std::collections::HashSet;
 ///
 /// The rules: each call has exactly one answer, directly after its message and in the order of the calls. Ids
 /// are unique. Arguments are JSON objects. No message is empty. The last message is not from the model.
-pub(crate) fn wrong_with(messages: &[Value]) -> Option<String> {
+pub(crate) fn refusal(messages: &[Value]) -> Option<String> {
     check(messages).err()
 }
 
@@ -23,19 +23,19 @@ fn check(messages: &[Value]) -> Result<(), String> {
             "system" => {}
             "user" => {
                 begun = true;
-                words(message, at)?;
+                check_text(message, at)?;
             }
             _ if !begun => return Err("the first message is not from the user".to_owned()),
             "assistant" => {
                 let Some(calls) = message.at("/tool_calls").as_array() else {
-                    words(message, at)?;
+                    check_text(message, at)?;
                     continue;
                 };
                 if calls.is_empty() {
                     return Err(format!("an empty list of calls at {at}"));
                 }
                 for call in calls {
-                    let id = called(call)?;
+                    let id = call_id(call)?;
                     if !ids.insert(id.clone()) {
                         return Err(format!("the id {id} occurs twice"));
                     }
@@ -48,7 +48,7 @@ fn check(messages: &[Value]) -> Result<(), String> {
                             answer.at("/tool_call_id")
                         ));
                     }
-                    words(answer, place)?;
+                    check_text(answer, place)?;
                 }
             }
             "tool" => return Err(format!("the answer at {at} follows no message with its call")),
@@ -63,7 +63,7 @@ fn check(messages: &[Value]) -> Result<(), String> {
 }
 
 /// Returns the id of a valid call.
-fn called(call: &Value) -> Result<String, String> {
+fn call_id(call: &Value) -> Result<String, String> {
     let id = call.at("/id").as_str().filter(|id| !id.is_empty()).ok_or("a call without an id")?;
     let arguments = call.at("/function/arguments").as_str().unwrap_or_default();
     match serde_json::from_str::<Value>(arguments) {
@@ -72,9 +72,9 @@ fn called(call: &Value) -> Result<String, String> {
     }
 }
 
-fn words(message: &Value, at: usize) -> Result<(), String> {
+fn check_text(message: &Value, at: usize) -> Result<(), String> {
     match message.at("/content").as_str() {
-        Some(words) if !words.is_empty() => Ok(()),
+        Some(text) if !text.is_empty() => Ok(()),
         _ => Err(format!("an empty message at {at}")),
     }
 }
@@ -101,18 +101,18 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_in_order_is_taken() {
+    fn a_valid_conversation_is_accepted() {
         let messages =
             [user(), calls(&["a", "b"]), answer("a"), answer("b"), user(), calls(&["c"]), answer("c")];
-        assert_eq!(wrong_with(&messages), None);
+        assert_eq!(refusal(&messages), None);
     }
 
     #[test]
-    fn what_no_provider_takes_is_refused() {
+    fn an_invalid_conversation_is_refused() {
         let mut broken = calls(&["a"]);
         broken["tool_calls"][0]["function"]["arguments"] = "{".into();
-        let silent = json!({ "role": "tool", "tool_call_id": "a", "content": "" });
-        let wrong: [&[Value]; 9] = [
+        let empty = json!({ "role": "tool", "tool_call_id": "a", "content": "" });
+        let invalid: [&[Value]; 9] = [
             &[],
             &[calls(&["a"]), answer("a")],
             &[user(), calls(&["a"]), user()],
@@ -120,11 +120,11 @@ mod tests {
             &[user(), calls(&["a"]), answer("a"), answer("a")],
             &[user(), calls(&["a"]), answer("a"), user(), calls(&["a"]), answer("a")],
             &[user(), broken, answer("a")],
-            &[user(), calls(&["a"]), silent],
+            &[user(), calls(&["a"]), empty],
             &[user(), json!({ "role": "assistant", "content": "hello" })],
         ];
-        for messages in wrong {
-            assert!(wrong_with(messages).is_some(), "{messages:?}");
+        for messages in invalid {
+            assert!(refusal(messages).is_some(), "{messages:?}");
         }
     }
 }

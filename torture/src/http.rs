@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper::{HeaderMap, Method, Request, Response};
+use hyper::{HeaderMap, Method};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use std::future::pending;
@@ -19,11 +19,11 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The reason of a missing answer after the client disconnected.
-pub(crate) const LEFT: &str = "the client left";
+pub(crate) const DISCONNECTED: &str = "the client disconnected";
 
 /// The way in which a client disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum DisconnectKind {
     /// HTTP/1.1: the client closes its end.
     Fin,
     /// HTTP/1.1: the client resets the connection.
@@ -32,31 +32,31 @@ pub(crate) enum How {
     Http2,
 }
 
-impl How {
+impl DisconnectKind {
     pub(crate) const ALL: [Self; 3] = [Self::Fin, Self::Rst, Self::Http2];
 }
 
 /// A disconnect at this time after the request, unless the answer is complete before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leave {
+pub(crate) struct Disconnect {
     pub(crate) after: Duration,
-    pub(crate) how: How,
+    pub(crate) kind: DisconnectKind,
 }
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) token: String,
     pub(crate) body: Option<Value>,
     pub(crate) dialect: Option<&'static str>,
-    pub(crate) leave: Option<Leave>,
+    pub(crate) disconnect: Option<Disconnect>,
 }
 
-/// The received part of an answer.
+/// The received part of a response.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
@@ -64,7 +64,7 @@ pub(crate) struct Reply {
     pub(crate) cut: Option<String>,
 }
 
-impl Reply {
+impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl Reply {
     }
 }
 
-impl Ask {
+impl Request {
     pub(crate) fn get(path: impl Into<String>, token: &str) -> Self {
         Self {
             method: Method::GET,
@@ -82,7 +82,7 @@ impl Ask {
             token: token.to_owned(),
             body: None,
             dialect: None,
-            leave: None,
+            disconnect: None,
         }
     }
 
@@ -90,13 +90,13 @@ impl Ask {
         Self { method: Method::POST, body, ..Self::get(path, token) }
     }
 
-    pub(crate) fn leaving(self, leave: Option<Leave>) -> Self {
-        Self { leave, ..self }
+    pub(crate) fn disconnecting(self, disconnect: Option<Disconnect>) -> Self {
+        Self { disconnect, ..self }
     }
 
-    fn request(&self, address: SocketAddr) -> Result<Request<Full<Bytes>>> {
+    fn build(&self, address: SocketAddr) -> Result<hyper::Request<Full<Bytes>>> {
         let body = self.body.as_ref().map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
-        let mut request = Request::builder()
+        let mut request = hyper::Request::builder()
             .method(self.method.clone())
             .uri(format!("http://{address}{}", self.path))
             .header("host", address.to_string())
@@ -114,27 +114,27 @@ impl Ask {
     ///
     /// # Errors
     /// No head of an answer arrived. The outcome of the request is unknown.
-    pub(crate) async fn send(&self, address: SocketAddr) -> Result<Reply> {
+    pub(crate) async fn send(&self, address: SocketAddr) -> Result<Response> {
         let connecting = timeout(PATIENCE, TcpStream::connect(address));
         let socket = connecting.await.context("no connection in time")?.context("no connection")?;
         socket.set_nodelay(true)?;
-        let mut reply = None;
+        let mut received = None;
         let ended = {
-            let mut exchange = pin!(self.exchange(socket, address, &mut reply));
-            let left = async {
-                match self.leave {
-                    Some(leave) => sleep(leave.after).await,
+            let mut exchange = pin!(self.exchange(socket, address, &mut received));
+            let disconnected = async {
+                match self.disconnect {
+                    Some(disconnect) => sleep(disconnect.after).await,
                     None => pending().await,
                 }
             };
             tokio::select! {
                 ended = &mut exchange => ended.err().map(|error| format!("{error:#}")),
-                () = left => Some(LEFT.to_owned()),
+                () = disconnected => Some(DISCONNECTED.to_owned()),
                 () = sleep(PATIENCE) => Some("no answer in time".to_owned()),
             }
         };
-        match (reply, ended) {
-            (Some(reply), cut) => Ok(Reply { cut, ..reply }),
+        match (received, ended) {
+            (Some(received), cut) => Ok(Response { cut, ..received }),
             (None, Some(why)) => bail!(why),
             (None, None) => bail!("no answer"),
         }
@@ -145,23 +145,23 @@ impl Ask {
         &self,
         socket: TcpStream,
         address: SocketAddr,
-        reply: &mut Option<Reply>,
+        received: &mut Option<Response>,
     ) -> Result<()> {
-        let request = self.request(address)?;
-        match self.leave.map_or(How::Fin, |leave| leave.how) {
-            How::Http2 => {
+        let request = self.build(address)?;
+        match self.disconnect.map_or(DisconnectKind::Fin, |disconnect| disconnect.kind) {
+            DisconnectKind::Http2 => {
                 let io = TokioIo::new(socket);
                 let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
                 let connection = async { connection.await.map_err(anyhow::Error::from) };
-                read(sender.send_request(request), connection, reply).await
+                read(sender.send_request(request), connection, received).await
             }
-            how => {
-                if how == How::Rst {
+            kind => {
+                if kind == DisconnectKind::Rst {
                     socket.set_zero_linger()?;
                 }
                 let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
                 let connection = async { connection.await.map_err(anyhow::Error::from) };
-                read(sender.send_request(request), connection, reply).await
+                read(sender.send_request(request), connection, received).await
             }
         }
     }
@@ -169,14 +169,14 @@ impl Ask {
 
 /// Reads an answer as it arrives, and drives the connection at the same time.
 async fn read(
-    response: impl Future<Output = hyper::Result<Response<Incoming>>>,
+    response: impl Future<Output = hyper::Result<hyper::Response<Incoming>>>,
     connection: impl Future<Output = Result<()>>,
-    reply: &mut Option<Reply>,
+    received: &mut Option<Response>,
 ) -> Result<()> {
     let reading = async {
         let response = response.await?;
         let status = response.status().as_u16();
-        let reply = reply.insert(Reply {
+        let received = received.insert(Response {
             status,
             headers: response.headers().clone(),
             text: String::new(),
@@ -190,7 +190,7 @@ async fn read(
                 Ok(frame) => bytes.extend(frame.into_data().unwrap_or_default()),
                 Err(error) => ended = Err(error.into()),
             }
-            reply.text = String::from_utf8_lossy(&bytes).into_owned();
+            received.text = String::from_utf8_lossy(&bytes).into_owned();
             if ended.is_err() {
                 break;
             }

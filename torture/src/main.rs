@@ -7,7 +7,6 @@
 //! (`gates`).
 
 mod bugs;
-mod chance;
 mod checks;
 mod clock;
 mod figures;
@@ -24,11 +23,12 @@ mod nemesis;
 mod plan;
 mod progress;
 mod proxy;
+mod random;
 mod record;
 mod report;
 mod rows;
 mod run;
-mod told;
+mod stream;
 mod world;
 
 use anyhow::{Context, Result, bail};

@@ -1,12 +1,12 @@
 //! The model follows the plan in the user's message, records its requests, and refuses requests that
 //! providers refuse.
 
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::history;
 use crate::json::At;
 use crate::plan::{self, Plan};
-use crate::record::{Asked, Book};
+use crate::random::Random;
+use crate::record::{Book, ModelRequest};
 use anyhow::Result;
 use bytes::Bytes;
 use futures::stream;
@@ -37,24 +37,24 @@ pub(crate) struct Model {
     _serving: JoinSet<()>,
 }
 
-struct Mind {
+struct ModelState {
     book: Arc<Book>,
     clock: Clock,
-    chance: Mutex<Chance>,
+    random: Mutex<Random>,
 }
 
 impl Model {
     pub(crate) async fn start(book: Arc<Book>, clock: Clock, seed: u64) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let mind = Arc::new(Mind { book, clock, chance: Mutex::new(Chance::of(seed, "model")) });
+        let state = Arc::new(ModelState { book, clock, random: Mutex::new(Random::of(seed, "model")) });
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
-                let mind = mind.clone();
+                let state = state.clone();
                 connections.spawn(async move {
-                    let service = service_fn(move |request| answer(mind.clone(), request));
+                    let service = service_fn(move |request| answer(state.clone(), request));
                     let builder = auto::Builder::new(TokioExecutor::new());
                     // An error means that the client disconnected.
                     let _ended = builder.serve_connection(TokioIo::new(socket), service).await;
@@ -66,33 +66,33 @@ impl Model {
     }
 }
 
-async fn answer(mind: Arc<Mind>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn answer(state: Arc<ModelState>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let read = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&read).unwrap_or_default();
     let messages: Vec<Value> = body.at("/messages").as_array().cloned().unwrap_or_default();
-    let wrong = history::wrong_with(&messages);
-    let refused = wrong.clone();
+    let refusal = history::refusal(&messages);
+    let refused = refusal.clone();
     let conversation = plan::conversation(&messages).unwrap_or_default();
-    mind.book.asked.lock().push(Asked {
-        at: mind.clock.now(),
+    state.book.model_requests.lock().push(ModelRequest {
+        at: state.clock.now(),
         conversation,
         messages: messages.clone(),
-        wrong,
+        refusal,
     });
-    if let Some(wrong) = refused {
-        let error = json!({ "error": { "type": "invalid_request_error", "message": wrong } });
+    if let Some(reason) = refused {
+        let error = json!({ "error": { "type": "invalid_request_error", "message": reason } });
         return Ok(plain(400, &error));
     }
     let (fails, breaks, pause) = {
-        let mut chance = mind.chance.lock();
+        let mut random = state.random.lock();
         // The server stores drafts of an answer that takes longer than a second.
-        let longest = if chance.percent(12) { 300 } else { 25 };
-        (chance.percent(2), chance.percent(2), chance.millis(0, longest))
+        let longest = if random.percent(12) { 300 } else { 25 };
+        (random.percent(2), random.percent(2), random.millis(0, longest))
     };
     if fails {
         return Ok(plain(503, &json!({ "error": { "message": "overloaded" } })));
     }
-    let mut events = say(&messages);
+    let mut events = next_answer(&messages);
     if breaks {
         events.truncate(events.len() / 2);
     }
@@ -117,23 +117,23 @@ fn streamed(events: Vec<Bytes>, pause: Duration) -> Response<Body> {
 }
 
 /// Returns the next answer of the plan: the calls of the next step, or the end of the plan.
-fn say(messages: &[Value]) -> Vec<Bytes> {
-    let Some((plan, steps_done)) = plan::under_way(messages) else {
-        return said("There is no plan.", &[]);
+fn next_answer(messages: &[Value]) -> Vec<Bytes> {
+    let Some((plan, steps_done)) = plan::current(messages) else {
+        return answer_events("There is no plan.", &[]);
     };
     match plan.steps.get(steps_done) {
         Some(calls) => {
             let calls: Vec<Value> = calls.iter().enumerate().map(|(nth, call)| call.delta(nth)).collect();
-            said("I call. ", &calls)
+            answer_events("I call. ", &calls)
         }
-        None => said(&Plan::end_of(&plan.conversation, plan.number), &[]),
+        None => answer_events(&Plan::end_of(&plan.conversation, plan.number), &[]),
     }
 }
 
 /// Returns the events of an answer. Each call is split into two deltas.
-fn said(words: &str, calls: &[Value]) -> Vec<Bytes> {
+fn answer_events(text: &str, calls: &[Value]) -> Vec<Bytes> {
     let mut deltas: Vec<Value> =
-        words.split_inclusive(' ').map(|word| json!({ "role": "assistant", "content": word })).collect();
+        text.split_inclusive(' ').map(|word| json!({ "role": "assistant", "content": word })).collect();
     for call in calls {
         let arguments = call.at("/function/arguments").as_str().unwrap_or_default();
         let (first, second) = arguments.split_at_checked(arguments.len() / 2).unwrap_or((arguments, ""));

@@ -25,12 +25,12 @@ struct Planted {
     refused: &'static [&'static str],
     /// The checks, one of which has to find the bug.
     found_by: &'static [&'static str],
-    bring_out: BringOut,
+    conditions: Conditions,
 }
 
 /// The conditions under which a bug shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum BringOut {
+enum Conditions {
     /// Only the load.
     Load,
     /// A tool ends between the sweeper's query and its update.
@@ -42,7 +42,7 @@ enum BringOut {
     /// Several strangers.
     Strangers,
     /// Most clients disconnect while a tool runs.
-    Leaves,
+    Disconnects,
     /// Servers are killed.
     Kills,
     /// A tool ends after the model has read that its outcome is unknown.
@@ -54,44 +54,59 @@ const FINAL: &[&str] = &["a decision is final", "illegal transition of a tool ca
 
 /// The ten planted bugs.
 const PLANTED: [Planted; 10] = [
-    Planted { name: "decide-any-state", refused: FINAL, found_by: &["S4", "S5"], bring_out: BringOut::Load },
-    Planted { name: "claim-after-tool", refused: &[], found_by: &["S1", "S7"], bring_out: BringOut::Load },
+    Planted {
+        name: "decide-any-state",
+        refused: FINAL,
+        found_by: &["S4", "S5"],
+        conditions: Conditions::Load,
+    },
+    Planted { name: "claim-after-tool", refused: &[], found_by: &["S1", "S7"], conditions: Conditions::Load },
     Planted {
         name: "reap-by-id",
         refused: &["illegal transition of a tool call"],
         found_by: &["S5", "C2", "D3"],
-        bring_out: BringOut::EndsWhileReaped,
+        conditions: Conditions::EndsWhileReaped,
     },
     Planted {
         name: "reap-to-approved",
         refused: &["a call runs once", "check constraint", "CHECK constraint failed"],
         found_by: &["S2", "S5", "SQL"],
-        bring_out: BringOut::DiesBehindTools,
+        conditions: Conditions::DiesBehindTools,
     },
     Planted {
         name: "tell-before-commit",
         refused: &[],
         found_by: &["D2"],
-        bring_out: BringOut::DiesBeforeHolds,
+        conditions: Conditions::DiesBeforeHolds,
     },
-    Planted { name: "no-tenant", refused: &[], found_by: &["T1"], bring_out: BringOut::Strangers },
-    Planted { name: "request-owns-work", refused: &[], found_by: &["I1"], bring_out: BringOut::Leaves },
+    Planted { name: "no-tenant", refused: &[], found_by: &["T1"], conditions: Conditions::Strangers },
+    Planted {
+        name: "request-owns-work",
+        refused: &[],
+        found_by: &["I1"],
+        conditions: Conditions::Disconnects,
+    },
     Planted {
         name: "leaked-transaction",
         refused: &[],
         found_by: &["D1", "S4", "C2", "D2"],
-        bring_out: BringOut::Kills,
+        conditions: Conditions::Kills,
     },
     Planted {
         name: "late-rewrites",
         refused: &["never change", "does not change"],
         found_by: &["H3"],
-        bring_out: BringOut::EndsLate,
+        conditions: Conditions::EndsLate,
     },
-    Planted { name: "last-wins", refused: FINAL, found_by: &["D1", "S4", "C2"], bring_out: BringOut::Load },
+    Planted {
+        name: "last-wins",
+        refused: FINAL,
+        found_by: &["D1", "S4", "C2"],
+        conditions: Conditions::Load,
+    },
 ];
 
-impl BringOut {
+impl Conditions {
     fn change(self, settings: &mut Settings) {
         let mut fails = |fault: &str| settings.mix.faults.push(fault.to_owned());
         match self {
@@ -103,10 +118,10 @@ impl BringOut {
             Self::DiesBehindTools => fails("after:tool.run=die@0.15"),
             Self::DiesBeforeHolds => fails("before:tool.requires_approval=die@0.2"),
             Self::Strangers => settings.amount.strangers = 3,
-            Self::Leaves => {
+            Self::Disconnects => {
                 takes(settings, 2500, 3500);
-                settings.amount.leaving = 95;
-                settings.amount.leaving_ms = (300, 2500);
+                settings.amount.disconnecting = 95;
+                settings.amount.disconnecting_ms = (300, 2500);
             }
             Self::Kills => {
                 settings.mix.weights = vec![(Harming::Kill, 1)];
@@ -135,16 +150,16 @@ struct Found {
 
 impl Found {
     /// Whether a guard refused a statement with one of these errors.
-    fn refused(&self, words: &[&str]) -> bool {
+    fn refused(&self, errors: &[&str]) -> bool {
         let of_a_guard = self.violations.iter().filter(|it| it.id == "G");
-        of_a_guard.into_iter().any(|it| words.iter().any(|words| it.what.contains(words)))
+        of_a_guard.into_iter().any(|it| errors.iter().any(|error| it.what.contains(error)))
     }
 
     fn by(&self, ids: &[&str]) -> bool {
         self.violations.iter().any(|it| ids.contains(&it.id))
     }
 
-    fn told(&self, right: bool) -> String {
+    fn summary(&self, right: bool) -> String {
         let ids: BTreeSet<&str> = self.violations.iter().map(|it| it.id).collect();
         let ids = ids.into_iter().collect::<Vec<_>>().join(" ");
         let error = self.error.as_ref().map(|error| format!(" ended early: {error}")).unwrap_or_default();
@@ -166,23 +181,23 @@ pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) 
         eprintln!("{}: building the server", planted.name);
         let server = bugs::build(&tree, planted.name).await?;
         let with_bug = &Settings { server, ..usual.clone() };
-        let on = try_it(Some(planted.name), planted.bring_out, with_bug, false, folder).await;
-        let dropped = try_it(Some(planted.name), planted.bring_out, with_bug, true, folder).await;
+        let on = run_once(Some(planted.name), planted.conditions, with_bug, false, folder).await;
+        let dropped = run_once(Some(planted.name), planted.conditions, with_bug, true, folder).await;
         let on_is_right = match planted.refused {
             [] => on.by(planted.found_by),
-            words => on.refused(words),
+            errors => on.refused(errors),
         };
         let dropped_is_right = dropped.by(planted.found_by);
-        line(planted.name, &on.told(on_is_right), &dropped.told(dropped_is_right));
+        line(planted.name, &on.summary(on_is_right), &dropped.summary(dropped_is_right));
         caught += usize::from(on_is_right && dropped_is_right);
     }
     let mut clean = true;
-    let ways: BTreeMap<BringOut, ()> = chosen.iter().map(|planted| (planted.bring_out, ())).collect();
+    let ways: BTreeMap<Conditions, ()> = chosen.iter().map(|planted| (planted.conditions, ())).collect();
     for way in ways.into_keys() {
-        let on = try_it(None, way, usual, false, folder).await;
-        let dropped = try_it(None, way, usual, true, folder).await;
+        let on = run_once(None, way, usual, false, folder).await;
+        let dropped = run_once(None, way, usual, true, folder).await;
         let nothing = |found: &Found| found.violations.is_empty() && found.error.is_none();
-        line(&format!("none, {way:?}"), &on.told(nothing(&on)), &dropped.told(nothing(&dropped)));
+        line(&format!("none, {way:?}"), &on.summary(nothing(&on)), &dropped.summary(nothing(&dropped)));
         clean &= nothing(&on) && nothing(&dropped);
     }
     println!("\n{caught}/{} caught in both runs", chosen.len());
@@ -192,17 +207,17 @@ pub(crate) async fn mutate(usual: &Settings, only: Option<&str>, folder: &Path) 
     Ok(caught == chosen.len() && caught > 0 && clean)
 }
 
-async fn try_it(
+async fn run_once(
     bug: Option<&str>,
-    bring_out: BringOut,
+    conditions: Conditions,
     usual: &Settings,
     unguarded: bool,
     folder: &Path,
 ) -> Found {
     let mut settings =
         Settings { mix: Mix::nothing(), time: TIME, until: Until::Calls(ENOUGH), unguarded, ..usual.clone() };
-    bring_out.change(&mut settings);
-    let what = bug.map_or_else(|| format!("none-{bring_out:?}"), str::to_owned);
+    conditions.change(&mut settings);
+    let what = bug.map_or_else(|| format!("none-{conditions:?}"), str::to_owned);
     let name = format!("{what}-{}", if unguarded { "dropped" } else { "on" });
     let progress = Progress::new(&name, TIME);
     let own = folder.join(&name);
@@ -223,7 +238,7 @@ mod tests {
     use crate::checks::CHECKS;
 
     #[test]
-    fn every_bug_is_to_be_found_by_checks_that_there_are() {
+    fn every_bug_names_existing_checks() {
         let known: BTreeSet<&str> = CHECKS.iter().map(|(id, _)| *id).collect();
         for planted in PLANTED {
             assert!(planted.found_by.iter().all(|id| known.contains(id)), "{}", planted.name);
@@ -248,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_check_finds_does_not_catch_a_bug() {
+    fn a_finding_of_another_check_does_not_catch_a_bug() {
         let found = |id, what: &str| Found {
             violations: vec![Violation { id, call: None, what: what.to_owned() }],
             error: None,

@@ -1,10 +1,10 @@
 //! The nemesis: a task that kills, stops and replaces servers, stops the database and cuts connections, at
 //! random from the seed.
 
-use crate::chance::Chance;
 use crate::clock::Micros;
 use crate::files::{self, LedgerLine};
 use crate::proxy::Harm;
+use crate::random::Random;
 use crate::record::{Deed, DeedKind};
 use crate::world::{Db, HELD, LEASE, Order, World};
 use anyhow::Result;
@@ -113,34 +113,34 @@ impl Mix {
 }
 
 /// Returns the arguments for the faults of a server, from this start to its end.
-pub(crate) fn faults(mix: &Mix, replica: usize, chance: &mut Chance) -> Vec<String> {
-    let mut arguments = vec!["--seed".to_owned(), chance.between(0, 1 << 32).to_string()];
+pub(crate) fn faults(mix: &Mix, replica: usize, random: &mut Random) -> Vec<String> {
+    let mut arguments = vec!["--seed".to_owned(), random.between(0, 1 << 32).to_string()];
     let mut faults = mix.faults.clone();
-    if chance.percent(mix.failing) {
-        for _ in 0..chance.between(1, 4) {
-            faults.extend(fault(chance));
+    if random.percent(mix.failing) {
+        for _ in 0..random.between(1, 4) {
+            faults.extend(fault(random));
         }
     }
     for fault in faults {
         arguments.extend(["--fault".to_owned(), fault]);
     }
     // Only one replica has a wrong clock, so that the clocks of the replicas disagree.
-    if mix.skews && replica == 1 && chance.percent(50) {
-        let seconds = if chance.percent(50) { "300" } else { "-300" };
+    if mix.skews && replica == 1 && random.percent(50) {
+        let seconds = if random.percent(50) { "300" } else { "-300" };
         arguments.push(format!("--skew={seconds}"));
     }
     arguments
 }
 
-fn fault(chance: &mut Chance) -> Option<String> {
-    let point = chance.pick(&POINTS)?;
-    let side = if chance.percent(50) { "before" } else { "after" };
+fn fault(random: &mut Random) -> Option<String> {
+    let point = random.pick(&POINTS)?;
+    let side = if random.percent(50) { "before" } else { "after" };
     let lease = LEASE.as_millis();
-    let action = match (chance.between(0, 100), side) {
+    let action = match (random.between(0, 100), side) {
         (0..45, _) => "die".to_owned(),
         (45..75, "before") if is_a_commit(point) => "refuse".to_owned(),
         (45..75, _) if is_a_commit(point) => "lose".to_owned(),
-        (0..92, _) => format!("pause:{}", chance.between(10, 400)),
+        (0..92, _) => format!("pause:{}", random.between(10, 400)),
         _ => format!("pause:{}", lease + lease / 2),
     };
     // Frequent failpoints have a lower probability.
@@ -161,9 +161,9 @@ const WORK: u64 = 12;
 ///
 /// # Errors
 /// A part of the world that the run needs is broken.
-pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool>) -> Result<()> {
-    let mut chance = Chance::of(world.shared.seed, "nemesis");
-    let mut under_way = JoinSet::new();
+pub(crate) async fn run(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool>) -> Result<()> {
+    let mut random = Random::of(world.shared.seed, "nemesis");
+    let mut started = JoinSet::new();
     let mut stopping = stop.clone();
     if mix.weights.is_empty() {
         let _stopped = stopping.wait_for(|stop| *stop).await;
@@ -171,7 +171,7 @@ pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool
     }
     while !*stop.borrow() {
         let before = world.shared.progress.load(Ordering::Relaxed);
-        let pause = chance.exponential(mix.mean).min(mix.mean * 4);
+        let pause = random.exponential(mix.mean).min(mix.mean * 4);
         // Harm to idle servers proves nothing, so the harm is less frequent on a slow machine.
         let works = async {
             while world.shared.progress.load(Ordering::Relaxed) < before + WORK {
@@ -186,23 +186,23 @@ pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool
             () = next => {}
             _ = stopping.wait_for(|stop| *stop) => break,
         }
-        while let Some(done) = under_way.try_join_next() {
+        while let Some(done) = started.try_join_next() {
             done??;
         }
-        let Some(harming) = chance.weighted(&mix.weights) else { break };
+        let Some(harming) = random.weighted(&mix.weights) else { break };
         let replicas = u64::try_from(world.replicas.len()).unwrap_or(1);
-        let replica = usize::try_from(chance.between(0, replicas)).unwrap_or_default();
-        let number = chance.between(0, 1 << 40);
+        let replica = usize::try_from(random.between(0, replicas)).unwrap_or_default();
+        let number = random.between(0, 1 << 40);
         let act =
-            Act { world: world.clone(), replica, chance: Chance::of(world.shared.seed, ("deed", number)) };
+            Act { world: world.clone(), replica, random: Random::of(world.shared.seed, ("deed", number)) };
         // Two deeds at once would leave the only server no time to work.
         let alone = replicas == 1;
-        under_way.spawn(act.commit(harming));
-        if alone && let Some(done) = under_way.join_next().await {
+        started.spawn(act.execute(harming));
+        if alone && let Some(done) = started.join_next().await {
             done??;
         }
     }
-    while let Some(done) = under_way.join_next().await {
+    while let Some(done) = started.join_next().await {
         done??;
     }
     Ok(())
@@ -211,11 +211,11 @@ pub(crate) async fn rage(world: Arc<World>, mix: Mix, stop: watch::Receiver<bool
 struct Act {
     world: Arc<World>,
     replica: usize,
-    chance: Chance,
+    random: Random,
 }
 
 impl Act {
-    async fn commit(mut self, harming: Harming) -> Result<()> {
+    async fn execute(mut self, harming: Harming) -> Result<()> {
         let lease = u64::try_from(LEASE.as_millis())?;
         let at = self.world.shared.clock.now();
         match harming {
@@ -225,7 +225,7 @@ impl Act {
             }
             Harming::Pause => {
                 self.aim();
-                let time = self.chance.millis(lease * 3 / 2, lease * 3);
+                let time = self.random.millis(lease * 3 / 2, lease * 3);
                 self.order(Order::Pause(time)).await;
             }
             Harming::Deploy => {
@@ -233,7 +233,7 @@ impl Act {
                 self.order(Order::Deploy(build)).await;
             }
             Harming::Outage => {
-                let time = self.chance.millis(0, 3000);
+                let time = self.random.millis(0, 3000);
                 self.world.outage(time).await?;
                 self.deed(at, DeedKind::Outage, format!("{} ms", time.as_millis()));
             }
@@ -242,8 +242,8 @@ impl Act {
             Harming::CutAfterCommit => self.harm(at, Harm::CutAfterCommit),
             Harming::SwallowAfterCommit => self.harm(at, Harm::SwallowAfterCommit),
             Harming::Delay => {
-                self.harm(at, Harm::Delay(self.chance.clone().millis(50, 400)));
-                sleep(self.chance.millis(500, 2500)).await;
+                self.harm(at, Harm::Delay(self.random.clone().millis(50, 400)));
+                sleep(self.random.millis(500, 2500)).await;
                 self.harm(at, Harm::Delay(Duration::ZERO));
             }
             Harming::Lock => {
@@ -252,7 +252,7 @@ impl Act {
                 if rows.execute_unprepared("BEGIN IMMEDIATE").await.is_err() {
                     return Ok(());
                 }
-                let time = self.chance.millis(200, 4500);
+                let time = self.random.millis(200, 4500);
                 sleep(time).await;
                 rows.execute_unprepared("ROLLBACK").await?;
                 self.deed(at, DeedKind::Lock, format!("{} ms", time.as_millis()));
@@ -263,7 +263,7 @@ impl Act {
 
     /// Mostly picks a server that is running a tool, where the harm has the most effect.
     fn aim(&mut self) {
-        if self.chance.percent(30) {
+        if self.random.percent(30) {
             return;
         }
         let lines: Vec<LedgerLine> = files::last_lines(&self.world.ledger()).unwrap_or_default();
@@ -281,7 +281,7 @@ impl Act {
         };
         let busy = |replica: &usize| newest(replica).is_some_and(|pid| running.values().any(|it| *it == pid));
         let replicas: Vec<usize> = (0..self.world.replicas.len()).filter(busy).collect();
-        if let Some(replica) = self.chance.pick(&replicas) {
+        if let Some(replica) = self.random.pick(&replicas) {
             self.replica = *replica;
         }
     }
@@ -297,8 +297,8 @@ impl Act {
     /// or with a changed tool.
     fn build(&mut self) -> Vec<String> {
         let mut build = Vec::new();
-        let tool = self.chance.pick(&HELD).copied().unwrap_or("pay");
-        match self.chance.between(0, 10) {
+        let tool = self.random.pick(&HELD).copied().unwrap_or("pay");
+        match self.random.between(0, 10) {
             0..3 => build.extend(["--without", tool].map(str::to_owned)),
             3..6 => build.extend(["--changed", tool].map(str::to_owned)),
             _ => {}
@@ -325,9 +325,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_start_fails_in_its_own_way_and_the_same_seed_in_the_same() {
+    fn each_start_has_its_own_faults_and_the_same_seed_has_the_same() {
         let mix = Mix::everything(Db::Postgres);
-        let draw = |seed| faults(&mix, 1, &mut Chance::of(seed, "start"));
+        let draw = |seed| faults(&mix, 1, &mut Random::of(seed, "start"));
         assert_eq!(draw(5), draw(5));
         let different: std::collections::BTreeSet<_> = (0..20).map(draw).collect();
         assert!(different.len() > 15);

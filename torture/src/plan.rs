@@ -23,7 +23,7 @@ pub(crate) struct PlannedCall {
 }
 
 impl Plan {
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         json!(self).to_string()
     }
 
@@ -49,7 +49,7 @@ impl PlannedCall {
 }
 
 /// Returns the current plan of a conversation, and the number of its completed steps.
-pub(crate) fn under_way(messages: &[Value]) -> Option<(Plan, usize)> {
+pub(crate) fn current(messages: &[Value]) -> Option<(Plan, usize)> {
     let planned = |message: &Value| {
         let is_user = message.at("/role") == "user";
         serde_json::from_str::<Plan>(message.at("/content").as_str().filter(|_| is_user)?).ok()
@@ -63,7 +63,7 @@ pub(crate) fn under_way(messages: &[Value]) -> Option<(Plan, usize)> {
 
 /// Returns the name of a conversation.
 pub(crate) fn conversation(messages: &[Value]) -> Option<String> {
-    under_way(messages).map(|(plan, _)| plan.conversation)
+    current(messages).map(|(plan, _)| plan.conversation)
 }
 
 #[cfg(test)]
@@ -71,20 +71,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_of_the_user_count_and_what_the_server_says_in_between_does_not() {
+    fn the_last_plan_of_the_user_counts_and_notes_of_the_server_do_not() {
         let plan = |number| Plan {
             conversation: "t1".to_owned(),
             number,
             steps: vec![vec![PlannedCall { tool: "pay".to_owned(), arguments: r#"{"n":1}"#.to_owned() }]],
         };
-        let user = |words: &str| json!({ "role": "user", "content": words });
+        let user = |text: &str| json!({ "role": "user", "content": text });
         let step = json!({ "role": "assistant", "tool_calls": [plan(1).steps[0][0].delta(0)] });
         let answer = json!({ "role": "tool", "tool_call_id": "call_0", "content": "paid" });
-        let mut messages = vec![user(&plan(1).words()), step.clone(), answer.clone()];
-        assert_eq!(under_way(&messages), Some((plan(1), 1)));
-        messages.extend([user("[tool outcome] pay, call call_0: paid"), user(&plan(2).words())]);
-        assert_eq!(under_way(&messages), Some((plan(2), 0)));
-        assert_eq!(under_way(&[user("hello")]), None);
+        let mut messages = vec![user(&plan(1).text()), step.clone(), answer.clone()];
+        assert_eq!(current(&messages), Some((plan(1), 1)));
+        messages.extend([user("[tool outcome] pay, call call_0: paid"), user(&plan(2).text())]);
+        assert_eq!(current(&messages), Some((plan(2), 0)));
+        assert_eq!(current(&[user("hello")]), None);
         assert_eq!(plan(1).steps[0][0].inputs(), Some(json!({"n": 1})));
     }
 }

@@ -48,8 +48,8 @@ impl Progress {
         let message = format!(
             "{} s left: {} calls, {} decisions, {} kills, {} pauses, {} cuts",
             left.as_secs(),
-            load.calls_known(),
-            book.decidings.lock().len(),
+            load.held_call_count(),
+            book.decision_requests.lock().len(),
             count(&[DeedKind::Kill, DeedKind::Died]),
             count(&[DeedKind::Pause]),
             count(&[DeedKind::Cut, DeedKind::Outage, DeedKind::Lock]),

@@ -90,7 +90,7 @@ impl Proxy {
     }
 
     /// Ends the delay and the harm at the next commit.
-    pub(crate) fn spare(&self) {
+    pub(crate) fn end_harm(&self) {
         *self.state.delay.lock() = Duration::ZERO;
         *self.state.armed.lock() = None;
     }
@@ -116,7 +116,7 @@ async fn pass(
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
-        ended = pass_on(from_client, to_server, from_server, to_client, state) => ended,
+        ended = relay(from_client, to_server, from_server, to_client, state) => ended,
         _ = cut.changed() => {
             state.cut.fetch_add(1, Ordering::Relaxed);
             Ok(())
@@ -124,19 +124,19 @@ async fn pass(
     }
 }
 
-async fn pass_on(
+async fn relay(
     mut from_client: OwnedReadHalf,
     mut to_server: OwnedWriteHalf,
     mut from_server: OwnedReadHalf,
     mut to_client: OwnedWriteHalf,
     state: &State,
 ) -> Result<()> {
-    let mut question = vec![0; 16 * 1024];
-    let mut reply = vec![0; 16 * 1024];
+    let mut request = vec![0; 16 * 1024];
+    let mut response = vec![0; 16 * 1024];
     loop {
         tokio::select! {
-            read = from_client.read(&mut question) => {
-                let sent = question.get(..read?).unwrap_or_default();
+            read = from_client.read(&mut request) => {
+                let sent = request.get(..read?).unwrap_or_default();
                 if sent.is_empty() {
                     return Ok(());
                 }
@@ -151,7 +151,7 @@ async fn pass_on(
                         }
                         to_server.write_all(sent).await?;
                         // The server answers after the commit is done.
-                        let _answer = from_server.read(&mut reply).await?;
+                        let _answer = from_server.read(&mut response).await?;
                         state.unknown.fetch_add(1, Ordering::Relaxed);
                         if harm == Harm::SwallowAfterCommit {
                             // Both ends of the connection stay open.
@@ -161,8 +161,8 @@ async fn pass_on(
                     }
                 }
             }
-            read = from_server.read(&mut reply) => {
-                let sent = reply.get(..read?).unwrap_or_default();
+            read = from_server.read(&mut response) => {
+                let sent = response.get(..read?).unwrap_or_default();
                 if sent.is_empty() {
                     return Ok(());
                 }
@@ -187,8 +187,8 @@ mod tests {
     async fn server() -> (SocketAddr, Arc<Mutex<Vec<u8>>>, JoinSet<()>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let kept = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let kept = received.clone();
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
@@ -201,12 +201,12 @@ mod tests {
                 }
             }
         });
-        (address, heard, serving)
+        (address, received, serving)
     }
 
-    async fn ask(proxy: &Proxy, words: &[u8]) -> Result<Vec<u8>> {
+    async fn send(proxy: &Proxy, bytes: &[u8]) -> Result<Vec<u8>> {
         let mut socket = TcpStream::connect(proxy.address).await?;
-        socket.write_all(words).await?;
+        socket.write_all(bytes).await?;
         let mut buffer = [0; 100];
         let count = socket.read(&mut buffer).await?;
         Ok(buffer[..count].to_vec())
@@ -214,23 +214,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_commit_is_made_and_its_answer_is_lost_once() {
-        let (address, heard, _serving) = server().await;
+        let (address, received, _serving) = server().await;
         let proxy = Proxy::to(address).await.unwrap();
         proxy.harm(Harm::CutAfterCommit);
-        assert_eq!(ask(&proxy, b"SELECT 1\0").await.unwrap(), b"done");
-        assert!(ask(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.map_or(true, |answer| answer.is_empty()));
-        assert_eq!(heard.lock().as_slice(), b"SELECT 1\0Q\0\0\0\x0bCOMMIT\0");
-        assert_eq!(ask(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.unwrap(), b"done");
+        assert_eq!(send(&proxy, b"SELECT 1\0").await.unwrap(), b"done");
+        assert!(send(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.map_or(true, |answer| answer.is_empty()));
+        assert_eq!(received.lock().as_slice(), b"SELECT 1\0Q\0\0\0\x0bCOMMIT\0");
+        assert_eq!(send(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.unwrap(), b"done");
         assert_eq!(proxy.harmed(), (1, 1));
     }
 
     #[tokio::test]
-    async fn a_commit_that_is_cut_before_is_never_heard() {
-        let (address, heard, _serving) = server().await;
+    async fn a_commit_that_is_cut_before_is_never_received() {
+        let (address, received, _serving) = server().await;
         let proxy = Proxy::to(address).await.unwrap();
         proxy.harm(Harm::CutBeforeCommit);
-        assert!(ask(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.map_or(true, |answer| answer.is_empty()));
-        assert!(heard.lock().is_empty());
+        assert!(send(&proxy, b"Q\0\0\0\x0bCOMMIT\0").await.map_or(true, |answer| answer.is_empty()));
+        assert!(received.lock().is_empty());
         assert_eq!(proxy.harmed(), (0, 1));
     }
 }

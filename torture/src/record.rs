@@ -2,7 +2,7 @@
 
 use crate::clock::Micros;
 use crate::json::At;
-use crate::told::{Dialect, Told};
+use crate::stream::{Dialect, StreamContent};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub(crate) struct Span {
     pub(crate) ended: Micros,
 }
 
-/// The verdict of a person on a call.
+/// The verdict of a user on a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
     /// An approval, with these inputs in place of the model's inputs if there are any.
@@ -31,7 +31,7 @@ pub(crate) enum Surface {
     /// `POST /qa/validate_tools`.
     Batch,
     /// The routes of the run or of the session, which do not wait for the outcome.
-    Elsewhere,
+    RunOrSession,
     /// An approval part in the POST of a page, whose answer does not report the decision.
     Page,
 }
@@ -40,14 +40,14 @@ pub(crate) enum Surface {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     /// The received answer.
-    Said { status: u16, body: Value, replayed: bool },
+    Received { status: u16, body: Value, replayed: bool },
     /// No answer, with the reason. The decision may have been stored or not.
     Unknown(String),
 }
 
 /// A requested decision.
 #[derive(Debug, Clone)]
-pub(crate) struct Deciding {
+pub(crate) struct DecisionRequest {
     pub(crate) call: String,
     /// `user:<sub>`
     pub(crate) actor: String,
@@ -59,18 +59,18 @@ pub(crate) struct Deciding {
 }
 
 /// The route name of the observations at the end of the run, when no call is open.
-pub(crate) const LAST_LOOK: &str = "final";
+pub(crate) const FINAL_READ: &str = "final";
 
 /// An observation of a call's state.
 #[derive(Debug, Clone)]
-pub(crate) struct Sight {
+pub(crate) struct Observation {
     pub(crate) call: String,
     pub(crate) replica: usize,
     pub(crate) route: &'static str,
     pub(crate) span: Span,
     pub(crate) state: String,
     pub(crate) validated: Option<bool>,
-    /// The inputs of a person in place of the model's inputs.
+    /// The inputs of a user in place of the model's inputs.
     pub(crate) edit: Option<Value>,
     pub(crate) result: Option<String>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Turn {
     pub(crate) attached: bool,
     pub(crate) span: Span,
     pub(crate) status: u16,
-    pub(crate) told: Told,
+    pub(crate) content: StreamContent,
     /// The reason why the stream is incomplete.
     pub(crate) cut: Option<String>,
 }
@@ -103,13 +103,13 @@ pub(crate) struct Intrusion {
 
 /// A request to the model.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ModelRequest {
     pub(crate) at: Micros,
     /// The name of the conversation, from the plan in its messages.
     pub(crate) conversation: String,
     pub(crate) messages: Vec<Value>,
     /// The reason why a provider would refuse the request.
-    pub(crate) wrong: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
 /// A deed of the nemesis, or a start or an end of a process.
@@ -156,21 +156,21 @@ pub(crate) struct LogLine {
 /// All records of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    pub(crate) decidings: Mutex<Vec<Deciding>>,
-    pub(crate) sights: Mutex<Vec<Sight>>,
+    pub(crate) decision_requests: Mutex<Vec<DecisionRequest>>,
+    pub(crate) observations: Mutex<Vec<Observation>>,
     pub(crate) turns: Mutex<Vec<Turn>>,
     pub(crate) intrusions: Mutex<Vec<Intrusion>>,
-    pub(crate) asked: Mutex<Vec<Asked>>,
+    pub(crate) model_requests: Mutex<Vec<ModelRequest>>,
     pub(crate) deeds: Mutex<Vec<Deed>>,
     pub(crate) logs: Mutex<Vec<LogLine>>,
     /// The requests without a list of their own, by name: the number of good answers, and the number of all
     /// requests.
-    pub(crate) others: Mutex<HashMap<&'static str, (u64, u64)>>,
+    pub(crate) request_counts: Mutex<HashMap<&'static str, (u64, u64)>>,
     /// Answers with 500, and servers that did not stop.
     pub(crate) broken: Mutex<Vec<(Micros, String)>>,
 }
 
-impl Sight {
+impl Observation {
     /// Returns the observation of a call in the format of `GET /tool_calls/{id}`.
     pub(crate) fn of(shown: &Value, replica: usize, route: &'static str, span: Span) -> Option<Self> {
         Some(Self {
@@ -188,24 +188,24 @@ impl Sight {
 
 impl Book {
     /// Records a decision before its request. The outcome is unknown until the answer arrives.
-    pub(crate) fn decides(&self, deciding: Deciding) -> usize {
-        let mut decidings = self.decidings.lock();
-        decidings.push(deciding);
-        decidings.len() - 1
+    pub(crate) fn record_decision(&self, request: DecisionRequest) -> usize {
+        let mut decision_requests = self.decision_requests.lock();
+        decision_requests.push(request);
+        decision_requests.len() - 1
     }
 
     /// Records the answer to a decision.
-    pub(crate) fn answered(&self, place: usize, ended: Micros, answer: Answer) {
-        if let Some(deciding) = self.decidings.lock().get_mut(place) {
-            deciding.span.ended = ended;
-            deciding.answer = answer;
+    pub(crate) fn record_answer(&self, place: usize, ended: Micros, answer: Answer) {
+        if let Some(request) = self.decision_requests.lock().get_mut(place) {
+            request.span.ended = ended;
+            request.answer = answer;
         }
     }
 
     /// Counts a request of which only the success is recorded.
     pub(crate) fn count(&self, what: &'static str, well: bool) {
-        let mut others = self.others.lock();
-        let (good, all) = others.entry(what).or_default();
+        let mut counts = self.request_counts.lock();
+        let (good, all) = counts.entry(what).or_default();
         *good += u64::from(well);
         *all += 1;
     }

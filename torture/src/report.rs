@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The maximal number of histories in the report.
-const STORIES: usize = 2;
+const HISTORIES: usize = 2;
 /// The maximal number of violations of each promise in the report.
 const EACH: usize = 3;
 
@@ -69,100 +69,103 @@ pub(crate) fn table(figures: &Figures, violations: &[Violation], seed: u64) -> S
 
 /// Returns the violations, and the histories of the first calls with violations.
 pub(crate) fn failures(records: &Records, violations: &[Violation]) -> String {
-    let mut told = String::new();
+    let mut text = String::new();
     let mut kinds: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
     for violation in violations {
         kinds.entry(violation.id).or_default().push(violation);
     }
     for (id, all) in &kinds {
-        let _infallible = writeln!(told, "\n{id}: {} times", all.len());
+        let _infallible = writeln!(text, "\n{id}: {} times", all.len());
         for violation in all.iter().take(EACH) {
             let call = violation.call.as_deref().unwrap_or("-");
-            let _infallible = writeln!(told, "  {call}: {}", violation.what);
+            let _infallible = writeln!(text, "  {call}: {}", violation.what);
         }
     }
     let mut calls: Vec<&str> =
         kinds.values().filter_map(|all| all.iter().find_map(|it| it.call.as_deref())).collect();
     calls.sort_unstable();
     calls.dedup();
-    for call in calls.into_iter().take(STORIES) {
+    for call in calls.into_iter().take(HISTORIES) {
         let _infallible =
-            writeln!(told, "\nThe history of {call}, in milliseconds since the start of the run:");
+            writeln!(text, "\nThe history of {call}, in milliseconds since the start of the run:");
         for (at, what) in timeline(records, call) {
-            let _infallible = writeln!(told, "{:>12.3} {what}", (at - records.began) as f64 / 1000.0);
+            let _infallible = writeln!(text, "{:>12.3} {what}", (at - records.began) as f64 / 1000.0);
         }
     }
-    told
+    text
 }
 
 /// Returns all records of a call in the order of time.
 pub(crate) fn timeline(records: &Records, call: &str) -> Vec<(Micros, String)> {
-    let mut story: Vec<(Micros, String)> = Vec::new();
+    let mut history: Vec<(Micros, String)> = Vec::new();
     for line in records.ledger.iter().filter(|line| line.call == call) {
         let seen = line.seen_state.as_deref().map(|state| format!(", saw it {state}")).unwrap_or_default();
-        story.push((line.at, format!("tool     {} {} in process {}{seen}", line.tool, line.what, line.pid)));
+        history
+            .push((line.at, format!("tool     {} {} in process {}{seen}", line.tool, line.what, line.pid)));
     }
     for event in records.rows.events.iter().filter(|event| event.tool_call_id.as_deref() == Some(call)) {
-        story.push((event.at, format!("event    {} by {} {}", event.kind, event.actor, event.data)));
+        history.push((event.at, format!("event    {} by {} {}", event.kind, event.actor, event.data)));
     }
     for hit in records.hits.iter().filter(|hit| hit.call.as_deref() == Some(call)) {
         let action = hit.action.as_deref().unwrap_or("passed");
-        story.push((hit.at, format!("point    {} {action} in process {}", hit.point, hit.pid)));
+        history.push((hit.at, format!("point    {} {action} in process {}", hit.point, hit.pid)));
     }
-    for it in records.decidings.iter().filter(|it| it.call == call) {
+    for it in records.decision_requests.iter().filter(|it| it.call == call) {
         let who = format!("{} at replica {}", it.actor, it.replica);
-        story.push((it.span.begun, format!("decides  {who}: {:?} by {:?}", it.verdict, it.surface)));
-        story.push((it.span.ended, format!("decided  {who}: {:?}", it.answer)));
+        history.push((it.span.begun, format!("decides  {who}: {:?} by {:?}", it.verdict, it.surface)));
+        history.push((it.span.ended, format!("decided  {who}: {:?}", it.answer)));
     }
     let mut last = None;
-    for sight in records.sights.iter().filter(|sight| sight.call == call) {
-        let stands = (&sight.state, sight.validated);
-        if last != Some(stands) {
-            let began = format!("asked at {:.3}", (sight.span.begun - records.began) as f64 / 1000.0);
-            let what =
-                format!("seen     {} by {} at replica {} ({began})", sight.state, sight.route, sight.replica);
-            story.push((sight.span.ended, what));
+    for observation in records.observations.iter().filter(|observation| observation.call == call) {
+        let state = (&observation.state, observation.validated);
+        if last != Some(state) {
+            let began = format!("asked at {:.3}", (observation.span.begun - records.began) as f64 / 1000.0);
+            let what = format!(
+                "seen     {} by {} at replica {} ({began})",
+                observation.state, observation.route, observation.replica
+            );
+            history.push((observation.span.ended, what));
         }
-        last = Some(stands);
+        last = Some(state);
     }
     for turn in &records.turns {
-        for fact in turn.told.facts.iter().filter(|fact| fact.call == call) {
-            story.push((turn.span.ended, format!("stream   at replica {}: {:?}", turn.replica, fact.said)));
+        for fact in turn.content.facts.iter().filter(|fact| fact.call == call) {
+            history.push((turn.span.ended, format!("stream   at replica {}: {:?}", turn.replica, fact.kind)));
         }
     }
     let row = records.rows.calls.iter().find(|row| row.tool_call_id == call);
     if let Some(row) = row {
         let threads = threads(records);
         let here = |name: &String| threads.get(name) == Some(&row.thread_id.as_str());
-        for asked in records.asked.iter().filter(|asked| here(&asked.conversation)) {
-            let answer = asked
+        for request in records.model_requests.iter().filter(|request| here(&request.conversation)) {
+            let answer = request
                 .messages
                 .iter()
                 .find(|message| message.at("/tool_call_id") == row.wire_call_id.as_str());
             let read = answer.map(|answer| answer.at("/content").to_string()).unwrap_or_default();
             let what = format!(
                 "model    receives {} messages; the answer of the call is {read}",
-                asked.messages.len()
+                request.messages.len()
             );
-            story.push((asked.at, what));
+            history.push((request.at, what));
         }
     }
     for line in records.logs.iter().filter(|line| line.text.contains(call)) {
-        story.push((line.at, format!("server   {}: {}", line.replica, line.text)));
+        history.push((line.at, format!("server   {}: {}", line.replica, line.text)));
     }
     for it in records.intrusions.iter().filter(|it| it.call == call && it.status != 404) {
-        story.push((it.at, format!("stranger {}: {} {}", it.route, it.status, it.body)));
+        history.push((it.at, format!("stranger {}: {} {}", it.route, it.status, it.body)));
     }
-    let from = story.iter().map(|(at, _)| *at).min().unwrap_or_default() - 1_000_000;
-    let until = story.iter().map(|(at, _)| *at).max().unwrap_or_default();
+    let from = history.iter().map(|(at, _)| *at).min().unwrap_or_default() - 1_000_000;
+    let until = history.iter().map(|(at, _)| *at).max().unwrap_or_default();
     for deed in records.deeds.iter().filter(|deed| deed.until >= from && deed.at <= until) {
-        let whom = deed.replica.map(|replica| format!(" of replica {replica}")).unwrap_or_default();
+        let of_replica = deed.replica.map(|replica| format!(" of replica {replica}")).unwrap_or_default();
         let pid = deed.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-        story.push((deed.at, format!("nemesis  {:?}{whom}{pid} {}", deed.kind, deed.what)));
+        history.push((deed.at, format!("nemesis  {:?}{of_replica}{pid} {}", deed.kind, deed.what)));
         if deed.kind == DeedKind::Pause {
-            story.push((deed.until, format!("nemesis  end of the pause{whom}{pid}")));
+            history.push((deed.until, format!("nemesis  end of the pause{of_replica}{pid}")));
         }
     }
-    story.sort();
-    story
+    history.sort();
+    history
 }

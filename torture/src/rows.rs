@@ -17,12 +17,12 @@ pub(crate) struct CallRow {
     pub(crate) wire_call_id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
-    #[serde(deserialize_with = "truth")]
+    #[serde(deserialize_with = "boolean")]
     pub(crate) held: bool,
-    #[serde(deserialize_with = "truth")]
+    #[serde(deserialize_with = "boolean")]
     pub(crate) idempotent: bool,
     pub(crate) state: String,
-    #[serde(deserialize_with = "maybe_truth")]
+    #[serde(deserialize_with = "optional_boolean")]
     pub(crate) validated: Option<bool>,
     pub(crate) validated_inputs: Option<String>,
     pub(crate) decided_by: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct DecisionRow {
     pub(crate) tool_call_id: String,
     pub(crate) actor: String,
     pub(crate) verdict: String,
-    #[serde(rename = "final", deserialize_with = "truth")]
+    #[serde(rename = "final", deserialize_with = "boolean")]
     pub(crate) is_final: bool,
     pub(crate) input_hash: String,
     /// The surface of the decision.
@@ -162,13 +162,13 @@ pub(crate) async fn count(db: &DatabaseConnection, sql: &'static str) -> Result<
 }
 
 /// Reads a boolean, which is a number in SQLite.
-fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Ok(maybe_truth(deserializer)?.unwrap_or_default())
+fn boolean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(optional_boolean(deserializer)?.unwrap_or_default())
 }
 
-fn maybe_truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+fn optional_boolean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
-        Value::Bool(truth) => Some(truth),
+        Value::Bool(boolean) => Some(boolean),
         Value::Number(number) => Some(number.as_i64() != Some(0)),
         _ => None,
     })

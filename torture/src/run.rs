@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::record::Book;
 use crate::rows::{self, Rows};
 use crate::world::{Db, LEASE, PENDING_TTL, START_DEADLINE, SWEEP, Setup, Shared, World};
-use crate::{files, http::Ask};
+use crate::{files, http::Request};
 use anyhow::Result;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -32,7 +32,7 @@ const QUIET: Duration =
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The number of concurrent reads for each replica.
-const LOOKS: usize = 4;
+const READS: usize = 4;
 
 /// The settings of a run.
 #[derive(Debug, Clone)]
@@ -85,8 +85,8 @@ impl Settings {
                 users: 10,
                 readers: 2,
                 strangers: 1,
-                leaving: 30,
-                leaving_ms: (0, 800),
+                disconnecting: 30,
+                disconnecting_ms: (0, 800),
                 slow: 3,
                 slow_ms: (2600, 4400),
             },
@@ -113,38 +113,38 @@ pub(crate) async fn run(settings: &Settings, folder: &Path, progress: &Progress)
     };
     let world = Arc::new(World::start(&setup, shared, folder).await?);
     let done = Box::pin(torture(settings, &world, progress)).await;
-    progress.phase("judging");
+    progress.phase("checking");
     world.end().await?;
     files::keep(folder, &book, done.as_ref().ok())?;
     let rows = done?;
     // The checks run on another thread, so that the process still handles signals.
-    let judging = tokio::task::spawn_blocking(move || {
+    let checking = tokio::task::spawn_blocking(move || {
         let records = Records::gather(rows, &world)?;
         let violations = checks::all(&records);
         let figures = Figures::of(&records);
         anyhow::Ok(Outcome { records, violations, figures })
     });
-    judging.await?
+    checking.await?
 }
 
 async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -> Result<Rows> {
     let load = Load::new(world.clone(), settings.amount.clone()).await?;
     progress.phase("harm");
-    let mut everybody = load.begin();
+    let mut clients = load.begin();
     let until = Instant::now() + settings.time;
     {
         let stop = watch::Sender::new(false);
-        let harm = nemesis::rage(world.clone(), settings.mix.clone(), stop.subscribe());
+        let harm = nemesis::run(world.clone(), settings.mix.clone(), stop.subscribe());
         let watch = async {
             while Instant::now() < until {
                 progress.tick(until.saturating_duration_since(Instant::now()), &load);
-                if matches!(settings.until, Until::Calls(enough) if load.calls_known() >= enough) {
+                if matches!(settings.until, Until::Calls(enough) if load.held_call_count() >= enough) {
                     break;
                 }
                 sleep(Duration::from_millis(500)).await;
             }
             if settings.until == Until::Seen {
-                seen(settings, world, &load, progress).await;
+                wait_for_minimum(settings, world, &load, progress).await;
             }
         };
         let watch = async {
@@ -161,25 +161,25 @@ async fn torture(settings: &Settings, world: &Arc<World>, progress: &Progress) -
     }
     progress.phase("quiet");
     load.stop();
-    world.spare().await;
+    world.end_harm().await;
     // A task stops before its next request. A task that still waits for an answer after 10 seconds is
     // aborted.
     let _left =
-        timeout(Duration::from_secs(10), async { while everybody.join_next().await.is_some() {} }).await;
-    everybody.shutdown().await;
+        timeout(Duration::from_secs(10), async { while clients.join_next().await.is_some() {} }).await;
+    clients.shutdown().await;
     load.deciders_done(PENDING_TTL).await;
     let db = world.rows().await?;
     // The checks report a server that does not start.
-    let _left = timeout(PATIENCE, decide_the_rest(&load, &db)).await;
+    let _left = timeout(PATIENCE, reject_pending(&load, &db)).await;
     quiet(&db).await?;
-    let _left = timeout(PATIENCE, look_everywhere(&load, &db)).await;
+    let _left = timeout(PATIENCE, read_from_all_replicas(&load, &db)).await;
     let rows = Rows::read(&db).await?;
     db.close().await?;
     Ok(rows)
 }
 
 /// Waits until the run has reached the minimum of `gates`, and at most four times the time of the settings.
-async fn seen(settings: &Settings, world: &World, load: &Load, progress: &Progress) {
+async fn wait_for_minimum(settings: &Settings, world: &World, load: &Load, progress: &Progress) {
     let until = Instant::now() + settings.time * 4;
     while Instant::now() < until {
         // The database may be down at the moment.
@@ -200,12 +200,12 @@ async fn seen(settings: &Settings, world: &World, load: &Load, progress: &Progre
 }
 
 /// Rejects all pending calls, so that no call has to expire.
-async fn decide_the_rest(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
+async fn reject_pending(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
     let rows = Rows::read(db).await?;
     for call in rows.calls.iter().filter(|call| call.state == "pending") {
         let Some(token) = load.token_of(&rows, call) else { continue };
         let body = json!({ "toolCallId": call.tool_call_id, "isValidated": false });
-        load.ask(0, Ask::post("/qa/validate_tool", &token, Some(body))).await;
+        load.send(0, Request::post("/qa/validate_tool", &token, Some(body))).await;
     }
     Ok(())
 }
@@ -225,14 +225,14 @@ async fn quiet(db: &sea_orm::DatabaseConnection) -> Result<()> {
 }
 
 /// Reads each call from each replica.
-async fn look_everywhere(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
+async fn read_from_all_replicas(load: &Arc<Load>, db: &sea_orm::DatabaseConnection) -> Result<()> {
     let rows = Rows::read(db).await?;
-    let looks = |replica| {
+    let reads = |replica| {
         let owned = rows.calls.iter().filter_map(|call| Some((call, load.token_of(&rows, call)?)));
-        stream::iter(owned).for_each_concurrent(LOOKS, move |(call, token)| async move {
-            load.look_again(replica, &call.tool_call_id, &token).await;
+        stream::iter(owned).for_each_concurrent(READS, move |(call, token)| async move {
+            load.read_call_at_end(replica, &call.tool_call_id, &token).await;
         })
     };
-    join_all((0..load.world.replicas.len()).map(looks)).await;
+    join_all((0..load.world.replicas.len()).map(reads)).await;
     Ok(())
 }

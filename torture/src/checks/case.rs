@@ -2,7 +2,7 @@
 
 use super::Records;
 use crate::files::LedgerLine;
-use crate::record::{Deciding, Sight};
+use crate::record::{DecisionRequest, Observation};
 use crate::rows::{CallRow, DecisionRow, EventRow, SentRow};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,8 +15,8 @@ pub(crate) struct Case<'a> {
     pub(crate) decisions: Vec<&'a DecisionRow>,
     pub(crate) events: Vec<&'a EventRow>,
     pub(crate) ledger: Vec<&'a LedgerLine>,
-    pub(crate) decidings: Vec<&'a Deciding>,
-    pub(crate) sights: Vec<&'a Sight>,
+    pub(crate) decision_requests: Vec<&'a DecisionRequest>,
+    pub(crate) observations: Vec<&'a Observation>,
     pub(crate) sent: Vec<&'a SentRow>,
 }
 
@@ -31,8 +31,8 @@ impl Records {
             decisions: Vec::new(),
             events: Vec::new(),
             ledger: Vec::new(),
-            decidings: Vec::new(),
-            sights: Vec::new(),
+            decision_requests: Vec::new(),
+            observations: Vec::new(),
             sent: Vec::new(),
         };
         let mut cases: Cases<'_> =
@@ -52,14 +52,14 @@ impl Records {
                 case.ledger.push(line);
             }
         }
-        for deciding in &self.decidings {
-            if let Some(case) = cases.get_mut(deciding.call.as_str()) {
-                case.decidings.push(deciding);
+        for request in &self.decision_requests {
+            if let Some(case) = cases.get_mut(request.call.as_str()) {
+                case.decision_requests.push(request);
             }
         }
-        for sight in &self.sights {
-            if let Some(case) = cases.get_mut(sight.call.as_str()) {
-                case.sights.push(sight);
+        for observation in &self.observations {
+            if let Some(case) = cases.get_mut(observation.call.as_str()) {
+                case.observations.push(observation);
             }
         }
         for sent in &self.rows.sent {

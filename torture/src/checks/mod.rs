@@ -1,21 +1,22 @@
 //! The checks: each promise of holdpoint is a function from the records of a run to the violations of the
 //! promise.
 
+mod access;
 mod case;
-mod deciding;
+mod decisions;
 mod effects;
-mod life;
-mod others;
-mod telling;
+mod errors;
+mod lifecycle;
+mod messages;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use case::Cases;
-pub(crate) use telling::threads;
+pub(crate) use messages::threads;
 
 use crate::clock::Micros;
 use crate::files::{self, Hit, LedgerLine};
-use crate::record::{Asked, Deciding, Deed, Intrusion, LogLine, Sight, Turn};
+use crate::record::{DecisionRequest, Deed, Intrusion, LogLine, ModelRequest, Observation, Turn};
 use crate::rows::Rows;
 use crate::world::World;
 use anyhow::Result;
@@ -38,15 +39,15 @@ pub(crate) struct Records {
     pub(crate) rows: Rows,
     pub(crate) ledger: Vec<LedgerLine>,
     pub(crate) hits: Vec<Hit>,
-    pub(crate) decidings: Vec<Deciding>,
-    pub(crate) sights: Vec<Sight>,
+    pub(crate) decision_requests: Vec<DecisionRequest>,
+    pub(crate) observations: Vec<Observation>,
     pub(crate) turns: Vec<Turn>,
     pub(crate) intrusions: Vec<Intrusion>,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) model_requests: Vec<ModelRequest>,
     pub(crate) deeds: Vec<Deed>,
     pub(crate) logs: Vec<LogLine>,
     pub(crate) broken: Vec<(Micros, String)>,
-    pub(crate) others: HashMap<&'static str, (u64, u64)>,
+    pub(crate) request_counts: HashMap<&'static str, (u64, u64)>,
     /// The number of commits without a delivered answer, and of lost connections.
     pub(crate) wires: (u64, u64),
 }
@@ -62,15 +63,15 @@ impl Records {
             rows,
             ledger,
             hits: files::lines(&world.hits())?,
-            decidings: book.decidings.lock().clone(),
-            sights: book.sights.lock().clone(),
+            decision_requests: book.decision_requests.lock().clone(),
+            observations: book.observations.lock().clone(),
             turns: book.turns.lock().clone(),
             intrusions: book.intrusions.lock().clone(),
-            asked: book.asked.lock().clone(),
+            model_requests: book.model_requests.lock().clone(),
             deeds: book.deeds.lock().clone(),
             logs: book.logs.lock().clone(),
             broken: book.broken.lock().clone(),
-            others: book.others.lock().clone(),
+            request_counts: book.request_counts.lock().clone(),
             wires: harmed.fold((0, 0), |(a, b), (c, d)| (a + c, b + d)),
         })
     }
@@ -83,32 +84,32 @@ pub(crate) const CHECKS: [(&str, Check); 25] = [
     ("S1", effects::s1),
     ("S2", effects::s2),
     ("S3", effects::s3),
-    ("S4", deciding::s4),
-    ("S5", life::s5),
+    ("S4", decisions::s4),
+    ("S5", lifecycle::s5),
     ("S6", effects::s6),
     ("S7", effects::s7),
-    ("D1", deciding::d1),
-    ("D2", life::d2),
-    ("D3", life::d3),
-    ("I1", life::i1),
-    ("I2", life::i2),
-    ("D4", telling::d4),
-    ("D5", telling::d5),
-    ("H1", telling::h1),
-    ("H2", telling::h2),
-    ("H3", telling::h3),
-    ("N1", telling::n1),
-    ("C1", deciding::c1),
-    ("C2", deciding::c2),
-    ("C3", deciding::c3),
-    ("C4", deciding::c4),
-    ("T1", others::t1),
+    ("D1", decisions::d1),
+    ("D2", lifecycle::d2),
+    ("D3", lifecycle::d3),
+    ("I1", lifecycle::i1),
+    ("I2", lifecycle::i2),
+    ("D4", messages::d4),
+    ("D5", messages::d5),
+    ("H1", messages::h1),
+    ("H2", messages::h2),
+    ("H3", messages::h3),
+    ("N1", messages::n1),
+    ("C1", decisions::c1),
+    ("C2", decisions::c2),
+    ("C3", decisions::c3),
+    ("C4", decisions::c4),
+    ("T1", access::t1),
     ("V1", effects::v1),
-    ("SQL", life::sql),
+    ("SQL", lifecycle::sql),
 ];
 
 /// The checks of the logs and the answers of the servers.
-const COMPLAINTS: [(&str, Check); 3] = [("G", others::g), ("P", others::p), ("E", others::e)];
+const SERVER_CHECKS: [(&str, Check); 3] = [("G", errors::g), ("P", errors::p), ("E", errors::e)];
 
 impl Violation {
     fn of(id: &'static str, call: &str, what: impl Into<String>) -> Self {
@@ -119,7 +120,7 @@ impl Violation {
 /// Returns all violations.
 pub(crate) fn all(records: &Records) -> Vec<Violation> {
     let cases = records.cases();
-    let checks = CHECKS.iter().chain(&COMPLAINTS);
+    let checks = CHECKS.iter().chain(&SERVER_CHECKS);
     let mut found: Vec<Violation> = checks.flat_map(|(_, check)| check(records, &cases)).collect();
     found.sort();
     found.dedup();

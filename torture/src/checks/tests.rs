@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::checks::case::hash;
-use crate::record::{Answer, DeedKind, LAST_LOOK, Span, Surface, Verdict};
+use crate::record::{Answer, DeedKind, FINAL_READ, Span, Surface, Verdict};
 use crate::rows::{CallRow, DecisionRow, EventRow, MessageRow, RunRow, SentRow, StepRow, ThreadRow};
-use crate::told::{Dialect, Fact, Said, Told};
+use crate::stream::{Dialect, Fact, FactKind, StreamContent};
 use serde_json::{Value, json};
 
 /// The id of a call that was held, approved by ann, and ran. The times are in microseconds, one second apart.
@@ -70,20 +70,20 @@ fn line(what: &str, at: i64) -> LedgerLine {
     }
 }
 
-fn deciding(actor: &str, verdict: Verdict, status: u16, body: Value) -> Deciding {
-    Deciding {
+fn decision_request(actor: &str, verdict: Verdict, status: u16, body: Value) -> DecisionRequest {
+    DecisionRequest {
         call: CALL.to_owned(),
         actor: actor.to_owned(),
         replica: 0,
         surface: Surface::One,
         verdict,
         span: span(2, 6),
-        answer: Answer::Said { status, body, replayed: false },
+        answer: Answer::Received { status, body, replayed: false },
     }
 }
 
-fn sight(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Sight {
-    Sight {
+fn observation(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Observation {
+    Observation {
         call: CALL.to_owned(),
         replica: 0,
         route: "tool_calls",
@@ -95,9 +95,10 @@ fn sight(begun: i64, ended: i64, state: &str, validated: Option<bool>) -> Sight 
     }
 }
 
-fn turn(facts: Vec<Said>) -> Turn {
-    let facts = facts.into_iter().map(|said| Fact { call: CALL.to_owned(), said }).collect();
-    let told = Told { message_id: Some("m".to_owned()), facts, finished: true, ..Told::default() };
+fn turn(kinds: Vec<FactKind>) -> Turn {
+    let facts = kinds.into_iter().map(|kind| Fact { call: CALL.to_owned(), kind }).collect();
+    let content =
+        StreamContent { message_id: Some("m".to_owned()), facts, finished: true, ..StreamContent::default() };
     Turn {
         thread: "t".to_owned(),
         replica: 0,
@@ -105,7 +106,7 @@ fn turn(facts: Vec<Said>) -> Turn {
         attached: false,
         span: span(1, 6),
         status: 200,
-        told,
+        content,
         cut: None,
     }
 }
@@ -114,12 +115,12 @@ fn plan() -> Value {
     json!({ "role": "user", "content": r#"{"conversation":"t1","number":1,"steps":[]}"# })
 }
 
-fn asked(more: &[Value]) -> Asked {
+fn model_request(more: &[Value]) -> ModelRequest {
     let messages = [&[plan()], more].concat();
-    Asked { at: 6 * SECOND, conversation: "t1".to_owned(), messages, wrong: None }
+    ModelRequest { at: 6 * SECOND, conversation: "t1".to_owned(), messages, refusal: None }
 }
 
-fn answered(text: &str) -> Vec<Value> {
+fn answered_call(text: &str) -> Vec<Value> {
     let function = json!({ "name": "pay", "arguments": "{}" });
     let call = json!({ "id": "call_0", "type": "function", "function": function });
     vec![
@@ -134,7 +135,7 @@ fn start(pid: u32, what: &str) -> Deed {
 }
 
 /// Records without a violation.
-fn story() -> Records {
+fn valid_records() -> Records {
     let result = r#"{"n":1}"#;
     let done = json!({ "success": true, "result": result, "toolCallId": CALL, "state": "succeeded" });
     let hash = hash(&json!(["pay", { "n": 1, "then": "ok" }, "schema"]));
@@ -177,24 +178,25 @@ fn story() -> Records {
     };
     let nothing =
         json!({ "error": { "code": "not_found", "message": "There is nothing here, or nothing for you." } });
-    let stored = Said::Stored { tool: "pay".to_owned(), inputs: json!({"n": 1, "then": "ok"}) };
-    let mut told = turn(vec![stored, Said::Stands("pending".to_owned()), Said::Output(json!({"n": 1}))]);
-    told.told.text = "I call.".to_owned();
+    let stored = FactKind::Stored { tool: "pay".to_owned(), inputs: json!({"n": 1, "then": "ok"}) };
+    let mut streamed =
+        turn(vec![stored, FactKind::State("pending".to_owned()), FactKind::Output(json!({"n": 1}))]);
+    streamed.content.text = "I call.".to_owned();
     Records {
         began: 0,
         rows,
         ledger: vec![line("start", 3), line("effect", 4), line("end", 4)],
         hits: Vec::new(),
-        decidings: vec![
-            deciding("user:ann", Verdict::Approve(None), 200, done),
-            deciding("user:bob", Verdict::Reject, 409, refused),
+        decision_requests: vec![
+            decision_request("user:ann", Verdict::Approve(None), 200, done),
+            decision_request("user:bob", Verdict::Reject, 409, refused),
         ],
-        sights: vec![
-            sight(1, 2, "pending", None),
-            sight(2, 3, "approved", Some(true)),
-            Sight { route: LAST_LOOK, ..sight(8, 9, "succeeded", Some(true)) },
+        observations: vec![
+            observation(1, 2, "pending", None),
+            observation(2, 3, "approved", Some(true)),
+            Observation { route: FINAL_READ, ..observation(8, 9, "succeeded", Some(true)) },
         ],
-        turns: vec![told],
+        turns: vec![streamed],
         intrusions: vec![Intrusion {
             call: CALL.to_owned(),
             route: "GET".to_owned(),
@@ -202,18 +204,18 @@ fn story() -> Records {
             status: 404,
             body: nothing,
         }],
-        asked: vec![asked(&[]), asked(&answered(result))],
+        model_requests: vec![model_request(&[]), model_request(&answered_call(result))],
         deeds: vec![start(7, "")],
         logs: Vec::new(),
         broken: Vec::new(),
-        others: HashMap::new(),
+        request_counts: HashMap::new(),
         wires: (0, 0),
     }
 }
 
 /// Returns the ids of the promises that a change of the records breaks.
 fn broken(change: impl FnOnce(&mut Records)) -> Vec<&'static str> {
-    let mut records = story();
+    let mut records = valid_records();
     change(&mut records);
     let mut ids: Vec<&str> = all(&records).iter().map(|violation| violation.id).collect();
     ids.dedup();
@@ -221,12 +223,12 @@ fn broken(change: impl FnOnce(&mut Records)) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_story_in_which_all_is_well_breaks_no_promise() {
-    assert_eq!(all(&story()), []);
+fn correct_records_break_no_promise() {
+    assert_eq!(all(&valid_records()), []);
 }
 
 #[test]
-fn an_effect_before_the_yes_is_seen() {
+fn an_effect_before_the_approval_is_found() {
     assert_eq!(broken(|it| it.ledger[0].seen_state = Some("approved".to_owned())), ["S1"]);
     assert_eq!(broken(|it| it.ledger[0].seen_state = Some("absent".to_owned())), ["S1"]);
     assert_eq!(broken(|it| it.ledger[0].seen_validated = None), ["S1"]);
@@ -241,7 +243,7 @@ fn an_effect_before_the_yes_is_seen() {
 }
 
 #[test]
-fn a_second_execution_is_seen() {
+fn a_second_execution_is_found() {
     assert_eq!(broken(|it| it.ledger.push(line("start", 5))), ["S2", "S7"]);
     assert_eq!(broken(|it| it.ledger[1].key = "another".to_owned()), ["S2"]);
     // An idempotent call may run again, after another claim.
@@ -255,22 +257,22 @@ fn a_second_execution_is_seen() {
         it.ledger.push(line("start", 5));
     };
     assert_eq!(broken(again), Vec::<&str>::new());
-    let what_is_not_harmless = |it: &mut Records| {
+    let not_idempotent = |it: &mut Records| {
         again(it);
         it.rows.calls[0].idempotent = false;
     };
-    assert_eq!(broken(what_is_not_harmless), ["S2", "S5", "SQL"]);
+    assert_eq!(broken(not_idempotent), ["S2", "S5", "SQL"]);
 }
 
 #[test]
-fn other_inputs_another_tool_and_another_person_are_seen() {
+fn other_inputs_another_tool_and_another_user_are_found() {
     assert_eq!(broken(|it| it.ledger[0].args_sha256 = hash(&json!({"n": 2}))), ["S3"]);
     assert_eq!(broken(|it| it.ledger[0].tool = "note".to_owned()), ["S3"]);
     assert_eq!(broken(|it| it.ledger[0].tenant = "globex".to_owned()), ["S3"]);
 }
 
 #[test]
-fn what_never_began_and_ran_is_seen() {
+fn an_execution_of_a_call_that_never_began_is_found() {
     assert!(broken(|it| it.rows.calls[0].state = "rejected".to_owned()).contains(&"S6"));
     assert_eq!(
         broken(|it| it.ledger.push(LedgerLine { call: "nowhere".to_owned(), ..line("start", 3) })),
@@ -279,12 +281,12 @@ fn what_never_began_and_ran_is_seen() {
 }
 
 #[test]
-fn a_run_without_a_claim_is_seen() {
+fn a_run_without_a_claim_is_found() {
     assert!(broken(|it| it.ledger[0].at = 5 * SECOND / 2).contains(&"S7"));
 }
 
 #[test]
-fn decisions_that_do_not_agree_with_the_row_are_seen() {
+fn decisions_that_do_not_agree_with_the_row_are_found() {
     assert!(broken(|it| it.rows.decisions[0].actor = "user:bob".to_owned()).contains(&"S4"));
     assert!(broken(|it| it.rows.decisions.clear()).contains(&"S4"));
     assert_eq!(broken(|it| it.rows.calls[0].decided_at = Some(SECOND)), ["S4"]);
@@ -296,7 +298,7 @@ fn decisions_that_do_not_agree_with_the_row_are_seen() {
 }
 
 #[test]
-fn an_unlawful_life_is_seen() {
+fn an_illegal_transition_is_found() {
     assert_eq!(broken(|it| drop(it.rows.events.remove(2))), ["S5"]);
     assert_eq!(broken(|it| it.rows.events.push(event("tool.failed", 6))), ["S5"]);
     assert!(broken(|it| it.rows.events.push(event("tool.started", 6))).contains(&"A1"));
@@ -305,42 +307,45 @@ fn an_unlawful_life_is_seen() {
 }
 
 #[test]
-fn a_decision_that_was_told_and_lost_is_seen() {
+fn a_lost_acknowledged_decision_is_found() {
     let lost = |it: &mut Records| {
-        it.decidings[1].answer =
-            Answer::Said { status: 200, body: json!({"state": "rejected"}), replayed: false };
+        it.decision_requests[1].answer =
+            Answer::Received { status: 200, body: json!({"state": "rejected"}), replayed: false };
     };
     assert!(broken(lost).contains(&"D1"));
     // A decision without an acknowledgement may be lost.
-    assert_eq!(broken(|it| it.decidings[1].answer = Answer::Unknown(String::new())), Vec::<&str>::new());
+    assert_eq!(
+        broken(|it| it.decision_requests[1].answer = Answer::Unknown(String::new())),
+        Vec::<&str>::new()
+    );
 }
 
 #[test]
-fn what_is_lost_or_stuck_is_seen() {
+fn a_lost_or_stuck_call_is_found() {
     assert!(broken(|it| it.rows.calls[0].state = "executing".to_owned()).contains(&"D2"));
     assert_eq!(broken(|it| it.rows.runs[0].status = "running".to_owned()), ["D2"]);
-    assert!(broken(|it| it.turns[0].told.facts[0].call = "lost".to_owned()).contains(&"D2"));
-    assert_eq!(broken(|it| it.sights[0].call = "lost".to_owned()), ["D2"]);
+    assert!(broken(|it| it.turns[0].content.facts[0].call = "lost".to_owned()).contains(&"D2"));
+    assert_eq!(broken(|it| it.observations[0].call = "lost".to_owned()), ["D2"]);
 }
 
 #[test]
-fn an_outcome_that_is_none_is_seen() {
+fn a_wrong_outcome_is_found() {
     assert_eq!(broken(|it| it.ledger.truncate(1)), ["D3"]);
     assert_eq!(broken(|it| it.ledger[2].outcome = Some("fail".to_owned())), ["D3"]);
-    assert!(broken(|it| it.sights[2].state = "failed".to_owned()).contains(&"D3"));
-    assert_eq!(broken(|it| drop(it.sights.pop())), ["D3"]);
+    assert!(broken(|it| it.observations[2].state = "failed".to_owned()).contains(&"D3"));
+    assert_eq!(broken(|it| drop(it.observations.pop())), ["D3"]);
     assert!(broken(|it| it.rows.calls[0].output = Some(r#"{"n":2}"#.to_owned())).contains(&"D3"));
-    let unsaid = |it: &mut Records| {
+    let not_run = |it: &mut Records| {
         let row = &mut it.rows.calls[0];
         (row.state, row.output) = ("failed".to_owned(), None);
         row.result = Some("The tool failed: it did not run".to_owned());
         it.ledger.truncate(1);
     };
-    assert!(broken(unsaid).contains(&"D3"));
+    assert!(broken(not_run).contains(&"D3"));
 }
 
 #[test]
-fn work_that_is_cut_off_without_a_cause_is_seen() {
+fn an_interruption_without_a_cause_is_found() {
     let cut_off = |it: &mut Records| {
         let row = &mut it.rows.calls[0];
         row.state = "interrupted".to_owned();
@@ -348,12 +353,12 @@ fn work_that_is_cut_off_without_a_cause_is_seen() {
         row.result = Some("The outcome is unknown".to_owned());
         it.rows.events[4].kind = "tool.interrupted".to_owned();
         it.rows.sent[0].text = "The outcome is unknown".to_owned();
-        it.asked[1].messages[2]["content"] = "The outcome is unknown".into();
+        it.model_requests[1].messages[2]["content"] = "The outcome is unknown".into();
         it.ledger.truncate(1);
-        it.decidings.remove(0);
-        it.sights[2].state = "interrupted".to_owned();
-        it.sights[2].result = Some("The outcome is unknown".to_owned());
-        it.turns[0].told.facts.pop();
+        it.decision_requests.remove(0);
+        it.observations[2].state = "interrupted".to_owned();
+        it.observations[2].result = Some("The outcome is unknown".to_owned());
+        it.turns[0].content.facts.pop();
     };
     assert_eq!(broken(cut_off), ["I1"]);
     let killed = |it: &mut Records| {
@@ -362,14 +367,14 @@ fn work_that_is_cut_off_without_a_cause_is_seen() {
         it.deeds.push(Deed { at: 4 * SECOND, until: 4 * SECOND, kind, ..start(7, "") });
     };
     assert_eq!(broken(killed), Vec::<&str>::new());
-    let another_stood_still = |it: &mut Records, until: i64| {
+    let another_was_paused = |it: &mut Records, until: i64| {
         cut_off(it);
         let kind = DeedKind::Pause;
         it.deeds.push(Deed { at: 0, until, kind, ..start(8, "") });
     };
-    assert_eq!(broken(|it| another_stood_still(it, 9 * SECOND)), Vec::<&str>::new());
-    let claimed = story().rows.events.iter().find(|event| event.kind == "tool.started").unwrap().at;
-    assert_eq!(broken(|it| another_stood_still(it, claimed + SECOND / 2)), ["I1"]);
+    assert_eq!(broken(|it| another_was_paused(it, 9 * SECOND)), Vec::<&str>::new());
+    let claimed = valid_records().rows.events.iter().find(|event| event.kind == "tool.started").unwrap().at;
+    assert_eq!(broken(|it| another_was_paused(it, claimed + SECOND / 2)), ["I1"]);
     let another_was_killed = |it: &mut Records| {
         cut_off(it);
         let kind = DeedKind::Kill;
@@ -379,95 +384,101 @@ fn work_that_is_cut_off_without_a_cause_is_seen() {
 }
 
 #[test]
-fn a_stream_that_tells_another_story_is_seen() {
-    let other = Said::Stored { tool: "pay".to_owned(), inputs: json!({"n": 5}) };
-    assert_eq!(broken(|it| it.turns[0].told.facts[0].said = other), ["D4"]);
+fn a_stream_that_differs_from_the_rows_is_found() {
+    let other = FactKind::Stored { tool: "pay".to_owned(), inputs: json!({"n": 5}) };
+    assert_eq!(broken(|it| it.turns[0].content.facts[0].kind = other), ["D4"]);
     assert_eq!(broken(|it| it.rows.calls[0].message_id = "another".to_owned()), ["D4"]);
-    assert_eq!(broken(|it| it.turns[0].told.text = "I rest.".to_owned()), ["D4"]);
-    assert_eq!(broken(|it| it.turns[0].told.text = "I c".to_owned()), ["D4"]);
-    assert_eq!(broken(|it| it.turns[0].told.facts.clear()), ["D4"]);
-    assert_eq!(broken(|it| it.turns[0].told.finished = false), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].content.text = "I rest.".to_owned()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].content.text = "I c".to_owned()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].content.facts.clear()), ["D4"]);
+    assert_eq!(broken(|it| it.turns[0].content.finished = false), ["D4"]);
     let nothing_to_read = |it: &mut Records| {
-        let nothing = Turn { attached: true, told: Told::default(), ..it.turns[0].clone() };
+        let nothing = Turn { attached: true, content: StreamContent::default(), ..it.turns[0].clone() };
         it.turns.push(nothing);
     };
     assert_eq!(broken(nothing_to_read), Vec::<&str>::new());
-    assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Output(json!({"n": 2}))), ["D5"]);
-    assert_eq!(broken(|it| it.turns[0].told.facts[2].said = Said::Error("no".to_owned())), ["D5"]);
+    assert_eq!(broken(|it| it.turns[0].content.facts[2].kind = FactKind::Output(json!({"n": 2}))), ["D5"]);
+    assert_eq!(broken(|it| it.turns[0].content.facts[2].kind = FactKind::Error("no".to_owned())), ["D5"]);
 }
 
 #[test]
-fn a_history_that_is_malformed_untrue_or_changed_is_seen() {
-    assert_eq!(broken(|it| it.asked[1].wrong = Some("two answers".to_owned())), ["H1"]);
-    assert_eq!(broken(|it| it.asked[1].messages[2]["content"] = "it failed".into()), ["H2", "H3"]);
+fn a_history_that_is_malformed_untrue_or_changed_is_found() {
+    assert_eq!(broken(|it| it.model_requests[1].refusal = Some("two answers".to_owned())), ["H1"]);
+    assert_eq!(broken(|it| it.model_requests[1].messages[2]["content"] = "it failed".into()), ["H2", "H3"]);
     assert_eq!(broken(|it| it.rows.sent[0].text = "it failed".to_owned()), ["H3"]);
     let changed = |it: &mut Records| {
-        let mut other = asked(&answered(r#"{"n":1}"#));
-        other.messages[1]["content"] = "I had said".into();
+        let mut other = model_request(&answered_call(r#"{"n":1}"#));
+        other.messages[1]["content"] = "I had written".into();
         other.messages.push(json!({ "role": "user", "content": "and now?" }));
-        it.asked.push(other);
+        it.model_requests.push(other);
     };
     assert_eq!(broken(changed), ["H3"]);
 }
 
 #[test]
-fn an_outcome_that_is_told_twice_is_seen() {
+fn an_outcome_that_is_reported_twice_is_found() {
     let note = json!({ "role": "user", "content": "[tool outcome] pay, call call_0: done" });
-    let once = [answered(r#"{"n":1}"#), vec![note.clone()]].concat();
-    assert_eq!(broken(|it| it.asked.push(asked(&once))), Vec::<&str>::new());
+    let once = [answered_call(r#"{"n":1}"#), vec![note.clone()]].concat();
+    assert_eq!(broken(|it| it.model_requests.push(model_request(&once))), Vec::<&str>::new());
     let twice = [once, vec![note]].concat();
-    assert_eq!(broken(|it| it.asked.push(asked(&twice))), ["N1"]);
+    assert_eq!(broken(|it| it.model_requests.push(model_request(&twice))), ["N1"]);
 }
 
 #[test]
-fn an_answer_that_is_not_the_one_in_force_is_seen() {
-    let told = |status, body| {
+fn an_answer_that_is_not_the_one_in_force_is_found() {
+    let answered_with = |status, body| {
         move |it: &mut Records| {
-            it.decidings[0].answer = Answer::Said { status, body, replayed: true };
+            it.decision_requests[0].answer = Answer::Received { status, body, replayed: true };
         }
     };
-    assert_eq!(broken(told(200, json!({ "state": "succeeded", "result": "another" }))), ["C1"]);
+    assert_eq!(broken(answered_with(200, json!({ "state": "succeeded", "result": "another" }))), ["C1"]);
     let in_force = json!({ "by": "user:ann", "decision": "approve" });
     let refused = json!({ "error": { "code": "already_decided", "details": { "decision": in_force } } });
-    assert_eq!(broken(told(409, refused)), ["C1", "C3"]);
+    assert_eq!(broken(answered_with(409, refused)), ["C1", "C3"]);
     let repeats = |it: &mut Records, replayed| {
-        let Answer::Said { body, .. } = it.decidings[0].answer.clone() else { unreachable!() };
-        let answer = Answer::Said { status: 200, body, replayed };
-        it.decidings.push(Deciding { actor: "user:eve".to_owned(), answer, ..it.decidings[0].clone() });
+        let Answer::Received { body, .. } = it.decision_requests[0].answer.clone() else { unreachable!() };
+        let answer = Answer::Received { status: 200, body, replayed };
+        it.decision_requests.push(DecisionRequest {
+            actor: "user:eve".to_owned(),
+            answer,
+            ..it.decision_requests[0].clone()
+        });
     };
     assert_eq!(broken(|it| repeats(it, false)), ["C1"]);
     assert_eq!(broken(|it| repeats(it, true)), Vec::<&str>::new());
     let bob = json!({ "by": "user:bob", "decision": "reject" });
     let wrong = json!({ "error": { "code": "already_decided", "details": { "decision": bob } } });
     let other = |it: &mut Records| {
-        it.decidings[1].answer = Answer::Said { status: 409, body: wrong, replayed: false };
+        it.decision_requests[1].answer = Answer::Received { status: 409, body: wrong, replayed: false };
     };
     assert_eq!(broken(other), ["C1"]);
 }
 
 #[test]
-fn what_is_seen_to_go_back_is_seen() {
-    assert_eq!(broken(|it| it.sights.push(sight(4, 5, "pending", None))), ["C2"]);
-    assert_eq!(broken(|it| it.sights.push(sight(2, 5, "rejected", Some(false)))), ["C2"]);
-    assert!(broken(|it| it.sights.push(sight(10, 11, "executing", Some(true)))).contains(&"C2"));
+fn a_state_that_goes_back_is_found() {
+    assert_eq!(broken(|it| it.observations.push(observation(4, 5, "pending", None))), ["C2"]);
+    assert_eq!(broken(|it| it.observations.push(observation(2, 5, "rejected", Some(false)))), ["C2"]);
+    assert!(broken(|it| it.observations.push(observation(10, 11, "executing", Some(true)))).contains(&"C2"));
     assert_eq!(
-        broken(|it| it.sights.push(Sight { edit: Some(json!({})), ..sight(3, 4, "approved", Some(true)) })),
+        broken(|it| it
+            .observations
+            .push(Observation { edit: Some(json!({})), ..observation(3, 4, "approved", Some(true)) })),
         ["C2"]
     );
     let back = |it: &mut Records| {
-        it.sights.insert(2, sight(3, 4, "interrupted", Some(true)));
-        it.sights.insert(3, sight(5, 6, "executing", Some(true)));
+        it.observations.insert(2, observation(3, 4, "interrupted", Some(true)));
+        it.observations.insert(3, observation(5, 6, "executing", Some(true)));
     };
     assert_eq!(broken(back), ["C2"]);
     // A read that began before the decision may be answered after the decision.
-    assert_eq!(broken(|it| it.sights.push(sight(1, 5, "pending", None))), Vec::<&str>::new());
+    assert_eq!(broken(|it| it.observations.push(observation(1, 5, "pending", None))), Vec::<&str>::new());
 }
 
 #[test]
-fn who_is_refused_and_counts_is_seen() {
+fn a_refused_decision_that_takes_effect_is_found() {
     let refused = |it: &mut Records, status| {
         let body = json!({ "error": { "code": "stale" } });
-        it.decidings[0].answer = Answer::Said { status, body, replayed: false };
+        it.decision_requests[0].answer = Answer::Received { status, body, replayed: false };
     };
     assert_eq!(broken(|it| refused(it, 409)), ["C3"]);
     assert_eq!(broken(|it| refused(it, 404)), ["C1", "C3"]);
@@ -485,31 +496,31 @@ fn who_is_refused_and_counts_is_seen() {
 }
 
 #[test]
-fn a_decision_out_of_time_is_seen() {
+fn a_decision_out_of_time_is_found() {
     assert_eq!(broken(|it| it.rows.calls[0].expires_at = Some(SECOND)), ["C4"]);
 }
 
 #[test]
-fn a_stranger_who_sees_anything_is_seen() {
+fn an_answer_to_a_stranger_is_found() {
     assert_eq!(broken(|it| it.intrusions[0].status = 200), ["T1"]);
     assert_eq!(broken(|it| it.intrusions[0].body = json!({ "error": { "code": "expired" } })), ["T1"]);
     assert_eq!(broken(|it| it.intrusions[0].status = 503), Vec::<&str>::new());
 }
 
 #[test]
-fn a_schema_that_nobody_decided_on_is_seen() {
+fn an_undecided_schema_is_found() {
     assert_eq!(broken(|it| it.ledger[0].schema_hash = "another".to_owned()), ["V1"]);
 }
 
 #[test]
-fn who_is_taken_for_dead_too_early_is_seen() {
+fn an_early_reap_is_found() {
     let taken = |it: &mut Records, at: i64| {
         let actor = "system:sweeper".to_owned();
         it.rows.events.push(EventRow { actor, at, ..event("tool.interrupted", 0) });
     };
     assert_eq!(broken(|it| taken(it, 9 * SECOND / 2)), ["I2"]);
     assert_eq!(broken(|it| taken(it, 11 * SECOND / 2)), Vec::<&str>::new());
-    // A single server knows at its start that the previous server is gone.
+    // A single server knows at its start that the previous server has ended.
     let after_a_kill = |it: &mut Records| {
         taken(it, 9 * SECOND / 2);
         let at = 4 * SECOND;
@@ -519,20 +530,20 @@ fn who_is_taken_for_dead_too_early_is_seen() {
 }
 
 #[test]
-fn rows_that_the_schema_would_refuse_are_seen() {
+fn rows_that_the_schema_would_refuse_are_found() {
     assert_eq!(broken(|it| it.rows.calls[0].lease_until = Some(1)), ["SQL"]);
     assert!(broken(|it| it.rows.calls[0].validated = None).contains(&"SQL"));
     assert!(broken(|it| it.rows.calls[0].output = None).contains(&"SQL"));
 }
 
 #[test]
-fn a_turn_of_ones_own_that_is_refused_is_seen() {
+fn a_refused_turn_of_the_owner_is_found() {
     assert_eq!(broken(|it| it.turns[0].status = 404), ["E"]);
     assert_eq!(broken(|it| it.turns[0].status = 409), Vec::<&str>::new());
 }
 
 #[test]
-fn a_server_that_ends_by_itself_is_seen() {
+fn a_server_that_ends_by_itself_is_found() {
     let died = |it: &mut Records| {
         it.deeds.push(Deed { at: SECOND, until: SECOND, kind: DeedKind::Died, ..start(7, "exit status: 1") });
     };
@@ -546,31 +557,31 @@ fn a_server_that_ends_by_itself_is_seen() {
 }
 
 #[test]
-fn every_guard_of_the_schema_is_known_by_its_words() {
+fn every_guard_of_the_schema_is_known_by_its_error() {
     const GUARDS: &str = concat!(
         include_str!("../../../migrations/src/m0001_initial/guards_sqlite.sql"),
         include_str!("../../../migrations/src/m0001_initial/guards_postgres.sql")
     );
-    let said: Vec<&str> = GUARDS
+    let errors: Vec<&str> = GUARDS
         .lines()
         .filter(|line| line.contains("RAISE"))
         .filter_map(|line| line.split('\'').nth(1))
         .collect();
-    assert!(said.len() > 20, "{said:?}");
-    for words in said {
-        let line = LogLine { at: 0, replica: 0, text: format!("error returned from database: {words}") };
-        assert_eq!(broken(|it| it.logs.push(line)), ["G"], "{words}");
+    assert!(errors.len() > 20, "{errors:?}");
+    for error in errors {
+        let line = LogLine { at: 0, replica: 0, text: format!("error returned from database: {error}") };
+        assert_eq!(broken(|it| it.logs.push(line)), ["G"], "{error}");
     }
 }
 
 #[test]
-fn what_servers_complain_of_is_seen() {
-    let says = |text: &str| LogLine { at: 0, replica: 0, text: text.to_owned() };
-    let refusal = says("error returned from database: a decision is final");
+fn errors_in_the_logs_are_found() {
+    let log_line = |text: &str| LogLine { at: 0, replica: 0, text: text.to_owned() };
+    let refusal = log_line("error returned from database: a decision is final");
     assert_eq!(broken(|it| it.logs.push(refusal)), ["G"]);
-    let own = says(r#"{"message":"something panicked","at":"src/store/mod.rs:1:1"}"#);
+    let own = log_line(r#"{"message":"something panicked","at":"src/store/mod.rs:1:1"}"#);
     assert_eq!(broken(|it| it.logs.push(own)), ["P"]);
-    let tool = says(r#"{"message":"something panicked","at":"torture/src/bin/server/tools.rs:1:1"}"#);
+    let tool = log_line(r#"{"message":"something panicked","at":"torture/src/bin/server/tools.rs:1:1"}"#);
     assert_eq!(broken(|it| it.logs.push(tool)), Vec::<&str>::new());
     assert_eq!(broken(|it| it.broken.push((0, "500".to_owned()))), ["E"]);
 }

@@ -2,15 +2,15 @@
 //! their decisions, disconnect in the middle of a request, and decide at the last moment.
 
 use super::Load;
-use super::board::Known;
-use super::people::Person;
-use super::talk::leave;
-use crate::chance::Chance;
+use super::chat::random_disconnect;
+use super::held_calls::HeldCall;
+use super::users::User;
 use crate::clock::Micros;
-use crate::http::{Ask, Reply};
+use crate::http::{Request, Response};
 use crate::json::At;
-use crate::record::{Answer, Deciding, Sight, Span, Surface, Verdict};
-use crate::told::{Dialect, Told};
+use crate::random::Random;
+use crate::record::{Answer, DecisionRequest, Observation, Span, Surface, Verdict};
+use crate::stream::{Dialect, StreamContent};
 use crate::world::PENDING_TTL;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -25,75 +25,80 @@ const TRIES: u32 = 6;
 
 /// The way in which a call is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// Several people decide soon.
+enum Scenario {
+    /// Several users decide soon.
     Quick,
-    /// Several people decide close to the expiry.
+    /// Several users decide close to the expiry.
     Late,
-    /// The owner cancels the call while other people decide.
-    Withdrawn,
-    /// The owner's page posts an approval part while other people decide.
+    /// The owner cancels the call while other users decide.
+    Cancelled,
+    /// The owner's page posts an approval part while other users decide.
     OnThePage,
-    /// No person decides.
-    Nobody,
+    /// No user decides.
+    Undecided,
 }
 
-/// A person with a decision for a call.
+/// A user with a decision for a call.
 struct Decider {
     load: Arc<Load>,
-    known: Known,
-    person: Person,
+    held: HeldCall,
+    user: User,
     verdict: Verdict,
-    chance: Chance,
+    random: Random,
 }
 
-pub(super) async fn decide(load: Arc<Load>, known: Known) {
-    let mut chance = Chance::of(load.shared().seed, ("call", known.inputs.at("/n").as_i64(), &known.tool));
-    let fates =
-        [(Fate::Quick, 63), (Fate::Late, 8), (Fate::Withdrawn, 12), (Fate::OnThePage, 12), (Fate::Nobody, 5)];
-    let fate = chance.weighted(&fates).unwrap_or(Fate::Quick);
+pub(super) async fn decide(load: Arc<Load>, held: HeldCall) {
+    let mut random = Random::of(load.shared().seed, ("call", held.inputs.at("/n").as_i64(), &held.tool));
+    let scenarios = [
+        (Scenario::Quick, 63),
+        (Scenario::Late, 8),
+        (Scenario::Cancelled, 12),
+        (Scenario::OnThePage, 12),
+        (Scenario::Undecided, 5),
+    ];
+    let scenario = random.weighted(&scenarios).unwrap_or(Scenario::Quick);
     let mut deciders = JoinSet::new();
-    match fate {
-        Fate::Nobody => return,
-        Fate::Late => {
-            let Some(expires) = expires(&load, &known, &mut chance).await else { return };
+    match scenario {
+        Scenario::Undecided => return,
+        Scenario::Late => {
+            let Some(expires) = expires(&load, &held, &mut random).await else { return };
             let wait = expires - load.now() - 50_000;
             sleep(Duration::from_micros(u64::try_from(wait).unwrap_or_default())).await;
         }
-        Fate::Withdrawn => {
-            deciders.spawn(withdraw(load.clone(), known.clone(), chance.clone()));
+        Scenario::Cancelled => {
+            deciders.spawn(cancel(load.clone(), held.clone(), random.clone()));
         }
-        Fate::OnThePage => {
-            deciders.spawn(answer_on_the_page(load.clone(), known.clone(), chance.clone()));
+        Scenario::OnThePage => {
+            deciders.spawn(decide_on_the_page(load.clone(), held.clone(), random.clone()));
         }
-        Fate::Quick => sleep(chance.millis(0, 300)).await,
+        Scenario::Quick => sleep(random.millis(0, 300)).await,
     }
-    let approvers = load.people.approvers(known.owner.tenant);
-    let mut people: Vec<Person> = approvers.into_iter().cloned().collect();
-    people.insert(0, known.owner.clone());
-    let count = usize::try_from(chance.between(2, 7)).unwrap_or(2);
-    let first = if chance.percent(78) { Verdict::Approve(None) } else { Verdict::Reject };
-    for (number, person) in people.into_iter().take(count).enumerate() {
+    let approvers = load.users.approvers(held.owner.tenant);
+    let mut users: Vec<User> = approvers.into_iter().cloned().collect();
+    users.insert(0, held.owner.clone());
+    let count = usize::try_from(random.between(2, 7)).unwrap_or(2);
+    let first = if random.percent(78) { Verdict::Approve(None) } else { Verdict::Reject };
+    for (number, user) in users.into_iter().take(count).enumerate() {
         let verdict = match number {
             0 => first.clone(),
-            _ => other(&first, &known, &mut chance),
+            _ => other_verdict(&first, &held, &mut random),
         };
-        let chance = Chance::of(load.shared().seed, ("decider", known.inputs.at("/n").as_i64(), number));
-        deciders.spawn(Decider { load: load.clone(), known: known.clone(), person, verdict, chance }.say());
+        let random = Random::of(load.shared().seed, ("decider", held.inputs.at("/n").as_i64(), number));
+        deciders.spawn(Decider { load: load.clone(), held: held.clone(), user, verdict, random }.run());
     }
     while deciders.join_next().await.is_some() {}
 }
 
 /// Returns the verdict of a further decider.
-fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
+fn other_verdict(first: &Verdict, held: &HeldCall, random: &mut Random) -> Verdict {
     let edited = |by: i64| {
-        let mut inputs = known.inputs.clone();
+        let mut inputs = held.inputs.clone();
         if let Some(n) = inputs.get_mut("n") {
             *n = (n.as_i64().unwrap_or_default() + EDIT * by).into();
         }
         Verdict::Approve(Some(inputs))
     };
-    match chance.between(0, 100) {
+    match random.between(0, 100) {
         0..55 => first.clone(),
         55..75 => edited(1),
         75..80 => edited(2),
@@ -103,56 +108,56 @@ fn other(first: &Verdict, known: &Known, chance: &mut Chance) -> Verdict {
 }
 
 /// Returns the approximate expiry of a call.
-async fn expires(load: &Load, known: &Known, chance: &mut Chance) -> Option<Micros> {
-    let replica = load.any_replica(chance);
+async fn expires(load: &Load, held: &HeldCall, random: &mut Random) -> Option<Micros> {
+    let replica = load.any_replica(random);
     // The expiry in the answer is text and is not parsed. The call expires a fixed time after its commit,
     // which is about the time at which the load read of it.
-    load.look_at(replica, &known.call, &known.owner.token).await?;
-    i64::try_from(PENDING_TTL.as_micros()).ok().map(|ttl| known.since + ttl)
+    load.read_call(replica, &held.call, &held.owner.token).await?;
+    i64::try_from(PENDING_TTL.as_micros()).ok().map(|ttl| held.since + ttl)
 }
 
 impl Decider {
     /// Posts the decision until its outcome is known, and sometimes once more.
-    async fn say(mut self) {
-        let pause = self.chance.millis(0, 120);
+    async fn run(mut self) {
+        let pause = self.random.millis(0, 120);
         sleep(pause).await;
-        for again in 0..TRIES {
-            let known = self.try_once().await;
-            let repeats = again == 0 && self.chance.percent(35);
-            if (known && !repeats) || self.load.is_stopping() {
+        for attempt in 0..TRIES {
+            let is_known = self.try_once().await;
+            let repeats = attempt == 0 && self.random.percent(35);
+            if (is_known && !repeats) || self.load.is_stopping() {
                 return;
             }
-            let pause = self.chance.millis(20, 300);
+            let pause = self.random.millis(20, 300);
             sleep(pause).await;
         }
     }
 
     async fn try_once(&mut self) -> bool {
-        let replica = self.load.any_replica(&mut self.chance);
-        if self.load.batches && self.chance.percent(20) {
+        let replica = self.load.any_replica(&mut self.random);
+        if self.load.batches && self.random.percent(20) {
             return self.in_a_batch(replica).await;
         }
-        if self.chance.percent(25)
-            && let Some((path, body)) = self.elsewhere(replica).await
+        if self.random.percent(25)
+            && let Some((path, body)) = self.run_or_session_request(replica).await
         {
-            return self.posts(replica, path, body, Surface::Elsewhere).await;
+            return self.post(replica, path, body, Surface::RunOrSession).await;
         }
-        let mut body = decision(&self.known.call, &self.verdict);
-        if self.chance.percent(25) {
-            let shown = self.load.look_at(replica, &self.known.call, &self.person.token).await;
+        let mut body = decision(&self.held.call, &self.verdict);
+        if self.random.percent(25) {
+            let shown = self.load.read_call(replica, &self.held.call, &self.user.token).await;
             let hash = shown.as_ref().and_then(|shown| shown.get("input_hash"));
             if let (Some(hash), Some(fields)) = (hash, body.as_object_mut()) {
                 fields.insert("inputHash".to_owned(), hash.clone());
             }
         }
-        self.posts(replica, "/qa/validate_tool".to_owned(), body, Surface::One).await
+        self.post(replica, "/qa/validate_tool".to_owned(), body, Surface::One).await
     }
 
     /// Returns a request to the session or run routes. The server resumes the run by itself after such a
     /// decision.
-    async fn elsewhere(&mut self, replica: usize) -> Option<(String, Value)> {
-        let Known { call, thread, .. } = &self.known;
-        if self.chance.percent(50) {
+    async fn run_or_session_request(&mut self, replica: usize) -> Option<(String, Value)> {
+        let HeldCall { call, thread, .. } = &self.held;
+        if self.random.percent(50) {
             let decision = match self.verdict {
                 Verdict::Approve(None) => "allow_once",
                 Verdict::Approve(Some(_)) => return None,
@@ -160,38 +165,42 @@ impl Decider {
             };
             return Some((format!("/sessions/{thread}/approvals/{call}"), json!({ "decision": decision })));
         }
-        let shown = self.load.look_at(replica, call, &self.person.token).await?;
+        let shown = self.load.read_call(replica, call, &self.user.token).await?;
         let run = shown.at("/run_id").as_str()?;
-        let (word, body) = match &self.verdict {
+        let (action, body) = match &self.verdict {
             Verdict::Approve(None) => ("approve", json!({ "tool_call_id": call })),
             Verdict::Approve(Some(inputs)) => {
                 ("approve", json!({ "tool_call_id": call, "validated_inputs": inputs }))
             }
             Verdict::Reject => ("reject", json!({ "tool_call_id": call })),
         };
-        Some((format!("/runs/{run}/{word}"), body))
+        Some((format!("/runs/{run}/{action}"), body))
     }
 
-    async fn posts(&mut self, replica: usize, path: String, body: Value, surface: Surface) -> bool {
-        let leaves = self.chance.percent(self.load.amount.leaving);
-        let leave = leaves.then(|| leave(&self.load.amount, &mut self.chance)).flatten();
-        let asked = self.asks(&self.known.call, replica, surface);
-        let ask = Ask::post(path, &self.person.token, Some(body)).leaving(leave);
-        let reply = self.load.try_to_ask(replica, ask).await;
-        let answer = answer_of(reply);
+    async fn post(&mut self, replica: usize, path: String, body: Value, surface: Surface) -> bool {
+        let disconnects = self.random.percent(self.load.amount.disconnecting);
+        let disconnect =
+            disconnects.then(|| random_disconnect(&self.load.amount, &mut self.random)).flatten();
+        let recorded = self.record_request(&self.held.call, replica, surface);
+        let request = Request::post(path, &self.user.token, Some(body)).disconnecting(disconnect);
+        let response = self.load.try_send(replica, request).await;
+        let answer = answer_of(response);
         let is_known = is_known(&answer);
-        self.is_answered(&asked, &self.known.call, replica, answer);
+        self.record_answer(&recorded, &self.held.call, replica, answer);
         is_known
     }
 
     /// Decides this call and other calls in one request, with the same verdict.
     async fn in_a_batch(&mut self, replica: usize) -> bool {
-        let others = self.load.board.latest(12).into_iter().filter(|other| {
-            other.owner.tenant == self.person.tenant && self.person.user != self.known.owner.user
-        });
+        let others = self
+            .load
+            .held_calls
+            .latest(12)
+            .into_iter()
+            .filter(|other| other.owner.tenant == self.user.tenant && self.user.id != self.held.owner.id);
         let mut calls: Vec<String> = others.map(|other| other.call).take(3).collect();
-        if !calls.contains(&self.known.call) {
-            calls.push(self.known.call.clone());
+        if !calls.contains(&self.held.call) {
+            calls.push(self.held.call.clone());
         }
         let verdict = match &self.verdict {
             // The changed inputs belong to one call only.
@@ -200,17 +209,19 @@ impl Decider {
         };
         self.verdict = verdict;
         let decisions: Vec<Value> = calls.iter().map(|call| decision(call, &self.verdict)).collect();
-        let asked: Vec<Asked> = calls.iter().map(|call| self.asks(call, replica, Surface::Batch)).collect();
+        let recorded: Vec<RecordedRequest> =
+            calls.iter().map(|call| self.record_request(call, replica, Surface::Batch)).collect();
         let body = json!({ "decisions": decisions });
-        let reply =
-            self.load.ask(replica, Ask::post("/qa/validate_tools", &self.person.token, Some(body))).await;
-        let whole =
-            reply.filter(|reply| reply.cut.is_none() && reply.status == 200).map(|reply| reply.json());
+        let response =
+            self.load.send(replica, Request::post("/qa/validate_tools", &self.user.token, Some(body))).await;
+        let whole = response
+            .filter(|response| response.cut.is_none() && response.status == 200)
+            .map(|response| response.json());
         let mut all_known = whole.is_some();
-        for (at, (call, asked)) in calls.iter().zip(&asked).enumerate() {
+        for (at, (call, recorded)) in calls.iter().zip(&recorded).enumerate() {
             let item = whole.as_ref().and_then(|body| body.at("/results").as_array()?.get(at));
             let answer = match item {
-                Some(item) => Answer::Said {
+                Some(item) => Answer::Received {
                     status: item
                         .at("/status")
                         .as_u64()
@@ -222,37 +233,37 @@ impl Decider {
                 None => Answer::Unknown("no answer".to_owned()),
             };
             all_known &= is_known(&answer);
-            self.is_answered(asked, call, replica, answer);
+            self.record_answer(recorded, call, replica, answer);
         }
         all_known
     }
 
     /// Records the decision before its request, because the server may have received an interrupted request.
-    fn asks(&self, call: &str, replica: usize, surface: Surface) -> Asked {
+    fn record_request(&self, call: &str, replica: usize, surface: Surface) -> RecordedRequest {
         let begun = self.load.now();
-        let place = self.load.book().decides(Deciding {
+        let place = self.load.book().record_decision(DecisionRequest {
             call: call.to_owned(),
-            actor: self.person.actor(),
+            actor: self.user.actor(),
             replica,
             surface,
             verdict: self.verdict.clone(),
             span: Span { begun, ended: Micros::MAX },
             answer: Answer::Unknown("under way".to_owned()),
         });
-        Asked { place, begun, surface }
+        RecordedRequest { place, begun, surface }
     }
 
-    fn is_answered(&self, asked: &Asked, call: &str, replica: usize, answer: Answer) {
-        let span = Span { begun: asked.begun, ended: self.load.now() };
-        if asked.surface != Surface::Elsewhere {
-            self.load.book().sights.lock().extend(seen(call, replica, span, &answer));
+    fn record_answer(&self, recorded: &RecordedRequest, call: &str, replica: usize, answer: Answer) {
+        let span = Span { begun: recorded.begun, ended: self.load.now() };
+        if recorded.surface != Surface::RunOrSession {
+            self.load.book().observations.lock().extend(observation_in(call, replica, span, &answer));
         }
-        self.load.book().answered(asked.place, span.ended, answer);
+        self.load.book().record_answer(recorded.place, span.ended, answer);
     }
 }
 
 /// A requested decision, by its place in the book.
-struct Asked {
+struct RecordedRequest {
     place: usize,
     begun: Micros,
     surface: Surface,
@@ -269,24 +280,24 @@ fn decision(call: &str, verdict: &Verdict) -> Value {
     }
 }
 
-fn answer_of(reply: Result<Reply, String>) -> Answer {
-    match reply {
-        Err(why) | Ok(Reply { cut: Some(why), .. }) => Answer::Unknown(why),
-        Ok(reply) => Answer::Said {
-            status: reply.status,
-            body: reply.json(),
-            replayed: reply.header("idempotent-replayed").is_some_and(|value| value == "true"),
+fn answer_of(response: Result<Response, String>) -> Answer {
+    match response {
+        Err(why) | Ok(Response { cut: Some(why), .. }) => Answer::Unknown(why),
+        Ok(response) => Answer::Received {
+            status: response.status,
+            body: response.json(),
+            replayed: response.header("idempotent-replayed").is_some_and(|value| value == "true"),
         },
     }
 }
 
 fn is_known(answer: &Answer) -> bool {
-    matches!(answer, Answer::Said { status, .. } if *status < 500)
+    matches!(answer, Answer::Received { status, .. } if *status < 500)
 }
 
 /// Returns the state of the call in the answer to a decision.
-fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight> {
-    let Answer::Said { body, .. } = answer else { return None };
+fn observation_in(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Observation> {
+    let Answer::Received { body, .. } = answer else { return None };
     let details = body.at("/error/details");
     let state = body.at("/state").as_str().or(details.at("/state").as_str())?;
     let validated = match state {
@@ -297,7 +308,7 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
         "cancelled" => Some(details.is_null() || details.at("/decision/decision") == "approve"),
         _ => Some(true),
     };
-    Some(Sight {
+    Some(Observation {
         call: call.to_owned(),
         replica,
         route: "decision",
@@ -309,59 +320,66 @@ fn seen(call: &str, replica: usize, span: Span, answer: &Answer) -> Option<Sight
     })
 }
 
-async fn withdraw(load: Arc<Load>, known: Known, mut chance: Chance) {
+async fn cancel(load: Arc<Load>, held: HeldCall, mut random: Random) {
     // The cancel request comes before all decisions, or between them.
-    if chance.percent(50) {
-        let pause = chance.millis(0, 150);
+    if random.percent(50) {
+        let pause = random.millis(0, 150);
         sleep(pause).await;
     }
-    let replica = load.any_replica(&mut chance);
-    let path = format!("/tool_calls/{}/cancel", known.call);
+    let replica = load.any_replica(&mut random);
+    let path = format!("/tool_calls/{}/cancel", held.call);
     let begun = load.now();
-    let reply = load.ask(replica, Ask::post(path, &known.owner.token, None)).await;
+    let response = load.send(replica, Request::post(path, &held.owner.token, None)).await;
     let span = Span { begun, ended: load.now() };
-    let shown = reply.as_ref().filter(|reply| reply.status == 200 && reply.cut.is_none()).map(Reply::json);
-    load.book().sights.lock().extend(shown.and_then(|shown| Sight::of(&shown, replica, "cancel", span)));
-    load.book().count("withdraw", reply.is_some_and(|reply| reply.status < 500));
+    let shown = response
+        .as_ref()
+        .filter(|response| response.status == 200 && response.cut.is_none())
+        .map(Response::json);
+    load.book()
+        .observations
+        .lock()
+        .extend(shown.and_then(|shown| Observation::of(&shown, replica, "cancel", span)));
+    load.book().count("cancel", response.is_some_and(|response| response.status < 500));
 }
 
 /// The owner's page posts an approval part, which also resumes the message.
-async fn answer_on_the_page(load: Arc<Load>, known: Known, mut chance: Chance) {
-    let approved = chance.percent(70);
+async fn decide_on_the_page(load: Arc<Load>, held: HeldCall, mut random: Random) {
+    let approved = random.percent(70);
     let part = json!({
-        "type": format!("tool-{}", known.tool), "toolCallId": known.call, "state": "approval-responded",
-        "input": known.inputs, "approval": { "id": known.call, "approved": approved },
+        "type": format!("tool-{}", held.tool), "toolCallId": held.call, "state": "approval-responded",
+        "input": held.inputs, "approval": { "id": held.call, "approved": approved },
     });
     let message = json!({ "id": "page", "role": "assistant", "parts": [part] });
-    let body = json!({ "id": known.thread, "messages": [message], "trigger": "submit-message" });
-    let replica = load.any_replica(&mut chance);
-    let leaves = chance.percent(load.amount.leaving);
-    let leave = leaves.then(|| leave(&load.amount, &mut chance)).flatten();
-    let path = format!("/qa/chat_streamed/{}", known.thread);
-    let ask = Ask { dialect: Some(Dialect::UiV6.name()), ..Ask::post(path, &known.owner.token, Some(body)) };
+    let body = json!({ "id": held.thread, "messages": [message], "trigger": "submit-message" });
+    let replica = load.any_replica(&mut random);
+    let disconnects = random.percent(load.amount.disconnecting);
+    let disconnect = disconnects.then(|| random_disconnect(&load.amount, &mut random)).flatten();
+    let path = format!("/qa/chat_streamed/{}", held.thread);
+    let request =
+        Request { dialect: Some(Dialect::UiV6.name()), ..Request::post(path, &held.owner.token, Some(body)) };
     let begun = load.now();
-    load.book().decides(Deciding {
-        call: known.call.clone(),
-        actor: known.owner.actor(),
+    load.book().record_decision(DecisionRequest {
+        call: held.call.clone(),
+        actor: held.owner.actor(),
         replica,
         surface: Surface::Page,
         verdict: if approved { Verdict::Approve(None) } else { Verdict::Reject },
         span: Span { begun, ended: Micros::MAX },
         answer: Answer::Unknown("a stream does not report the decision".to_owned()),
     });
-    let reply = load.ask(replica, ask.leaving(leave)).await;
-    if leave.is_none() {
-        load.book().count("page", reply.as_ref().is_some_and(|reply| reply.status < 500));
+    let response = load.send(replica, request.disconnecting(disconnect)).await;
+    if disconnect.is_none() {
+        load.book().count("page", response.as_ref().is_some_and(|response| response.status < 500));
     }
-    let Some(reply) = reply.filter(|reply| reply.status == 200) else { return };
+    let Some(response) = response.filter(|response| response.status == 200) else { return };
     load.book().turns.lock().push(crate::record::Turn {
-        thread: known.thread,
+        thread: held.thread,
         replica,
         dialect: Dialect::UiV6,
         attached: false,
         span: Span { begun, ended: load.now() },
-        status: reply.status,
-        told: Told::of(Dialect::UiV6, &reply.text),
-        cut: reply.cut,
+        status: response.status,
+        content: StreamContent::of(Dialect::UiV6, &response.text),
+        cut: response.cut,
     });
 }

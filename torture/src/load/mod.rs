@@ -1,20 +1,20 @@
 //! The load: users, deciders, readers and strangers, each with a random stream of its own.
 
-mod board;
+mod chat;
 mod decide;
-mod look;
-mod people;
-mod talk;
+mod held_calls;
+mod readers;
+mod users;
 
-pub(crate) use people::People;
+pub(crate) use users::Users;
 
-use crate::chance::Chance;
 use crate::clock::Micros;
-use crate::http::{Ask, Reply};
-use crate::record::{Book, LAST_LOOK, Sight, Span};
+use crate::http::{Request, Response};
+use crate::random::Random;
+use crate::record::{Book, FINAL_READ, Observation, Span};
 use crate::rows::{CallRow, Rows};
 use crate::world::{Shared, World};
-use board::Board;
+use held_calls::HeldCalls;
 use hyper::Method;
 use serde_json::Value;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub(crate) struct Amount {
     /// The number of strangers that try foreign calls.
     pub(crate) strangers: usize,
     /// The percentage of deciders that disconnect in the middle of a request.
-    pub(crate) leaving: u32,
+    pub(crate) disconnecting: u32,
     /// The range of the times from a request to the disconnect, in milliseconds.
-    pub(crate) leaving_ms: (u64, u64),
+    pub(crate) disconnecting_ms: (u64, u64),
     /// The percentage of slow calls, which run for about a lease or longer.
     pub(crate) slow: u32,
     /// The range of the run times of slow calls, in milliseconds.
@@ -47,8 +47,8 @@ pub(crate) struct Amount {
 pub(crate) struct Load {
     pub(crate) world: Arc<World>,
     pub(crate) amount: Amount,
-    people: People,
-    board: Board,
+    users: Users,
+    held_calls: HeldCalls,
     /// The number of the next call, unique in the run.
     next_call: AtomicI64,
     next_name: AtomicU64,
@@ -61,11 +61,11 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) async fn new(world: Arc<World>, amount: Amount) -> anyhow::Result<Arc<Self>> {
-        let people = People::new()?;
+        let users = Users::new()?;
         let mut load = Self {
             amount,
-            people,
-            board: Board::default(),
+            users,
+            held_calls: HeldCalls::default(),
             next_call: AtomicI64::new(1),
             next_name: AtomicU64::new(1),
             batches: false,
@@ -73,25 +73,25 @@ impl Load {
             deciders: tokio::sync::Mutex::new(JoinSet::new()),
             world,
         };
-        let owner = load.people.owner(0).clone();
-        let document = load.ask(0, Ask::get("/openapi.json", &owner.token)).await;
+        let owner = load.users.owner(0).clone();
+        let document = load.send(0, Request::get("/openapi.json", &owner.token)).await;
         load.batches = document.is_some_and(|document| document.text.contains("/qa/validate_tools"));
         Ok(Arc::new(load))
     }
 
     /// Starts the tasks of the load.
     pub(crate) fn begin(self: &Arc<Self>) -> JoinSet<()> {
-        let mut everybody = JoinSet::new();
+        let mut clients = JoinSet::new();
         for number in 0..self.amount.users {
-            everybody.spawn(talk::talk(self.clone(), number));
+            clients.spawn(chat::chat(self.clone(), number));
         }
         for number in 0..self.amount.readers {
-            everybody.spawn(look::read(self.clone(), number));
+            clients.spawn(readers::read(self.clone(), number));
         }
         for number in 0..self.amount.strangers {
-            everybody.spawn(look::pry(self.clone(), number));
+            clients.spawn(readers::probe(self.clone(), number));
         }
-        everybody
+        clients
     }
 
     /// Stops the load: its tasks end before their next request.
@@ -122,13 +122,13 @@ impl Load {
         self.shared().clock.now()
     }
 
-    fn chance(&self, actor: &str, number: usize) -> Chance {
-        Chance::of(self.shared().seed, (actor, number))
+    fn random(&self, actor: &str, number: usize) -> Random {
+        Random::of(self.shared().seed, (actor, number))
     }
 
-    fn any_replica(&self, chance: &mut Chance) -> usize {
+    fn any_replica(&self, random: &mut Random) -> usize {
         let count = u64::try_from(self.world.replicas.len()).unwrap_or(1);
-        usize::try_from(chance.between(0, count)).unwrap_or_default()
+        usize::try_from(random.between(0, count)).unwrap_or_default()
     }
 
     fn next_call(&self) -> i64 {
@@ -140,34 +140,34 @@ impl Load {
     }
 
     /// Returns the number of held calls so far.
-    pub(crate) fn calls_known(&self) -> usize {
-        self.board.len()
+    pub(crate) fn held_call_count(&self) -> usize {
+        self.held_calls.len()
     }
 
     /// Returns the token of a call's owner.
     pub(crate) fn token_of(&self, rows: &Rows, call: &CallRow) -> Option<String> {
         let thread = rows.threads.iter().find(|thread| thread.thread_id == call.thread_id)?;
-        self.people.owned_by(&thread.user_id).map(|person| person.token.clone())
+        self.users.owner_with_id(&thread.user_id).map(|user| user.token.clone())
     }
 
     /// Sends a request to a replica. `None` means that the outcome is unknown.
-    pub(crate) async fn ask(&self, replica: usize, ask: Ask) -> Option<Reply> {
-        self.try_to_ask(replica, ask).await.ok()
+    pub(crate) async fn send(&self, replica: usize, request: Request) -> Option<Response> {
+        self.try_send(replica, request).await.ok()
     }
 
-    /// Like [`Self::ask`], with the reason of an unknown outcome.
-    async fn try_to_ask(&self, replica: usize, ask: Ask) -> Result<Reply, String> {
+    /// Like [`Self::send`], with the reason of an unknown outcome.
+    async fn try_send(&self, replica: usize, request: Request) -> Result<Response, String> {
         let address = self.world.address(replica).await.ok_or("the replica is down")?;
-        let reply = ask.send(address).await.map_err(|error| error.to_string())?;
-        self.shared().progress.fetch_add(u64::from(reply.status < 500), Ordering::Relaxed);
-        if reply.status == 500 {
+        let response = request.send(address).await.map_err(|error| error.to_string())?;
+        self.shared().progress.fetch_add(u64::from(response.status < 500), Ordering::Relaxed);
+        if response.status == 500 {
             let what = format!(
                 "replica {replica}: {} {} is answered with 500: {}",
-                ask.method, ask.path, reply.text
+                request.method, request.path, response.text
             );
             self.book().broken.lock().push((self.now(), what));
         }
-        Ok(reply)
+        Ok(response)
     }
 
     /// Reads an existing resource as JSON.
@@ -179,25 +179,31 @@ impl Load {
         what: &'static str,
     ) -> Option<(Value, Span)> {
         let begun = self.now();
-        let reply = self.ask(replica, Ask { method: Method::GET, ..Ask::get(path, token) }).await;
-        let whole = reply.filter(|reply| reply.cut.is_none() && reply.status == 200);
+        let response = self.send(replica, Request { method: Method::GET, ..Request::get(path, token) }).await;
+        let whole = response.filter(|response| response.cut.is_none() && response.status == 200);
         self.book().count(what, whole.is_some());
         Some((whole?.json(), Span { begun, ended: self.now() }))
     }
 
     /// Reads a call and records its state.
-    pub(crate) async fn look_at(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
-        self.see(replica, call, token, "tool_calls").await
+    pub(crate) async fn read_call(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
+        self.read_and_record(replica, call, token, "tool_calls").await
     }
 
-    /// Like [`Self::look_at`], at the end of the run.
-    pub(crate) async fn look_again(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
-        self.see(replica, call, token, LAST_LOOK).await
+    /// Like [`Self::read_call`], at the end of the run.
+    pub(crate) async fn read_call_at_end(&self, replica: usize, call: &str, token: &str) -> Option<Value> {
+        self.read_and_record(replica, call, token, FINAL_READ).await
     }
 
-    async fn see(&self, replica: usize, call: &str, token: &str, route: &'static str) -> Option<Value> {
-        let (shown, span) = self.fetch(replica, format!("/tool_calls/{call}"), token, "look").await?;
-        self.book().sights.lock().extend(Sight::of(&shown, replica, route, span));
+    async fn read_and_record(
+        &self,
+        replica: usize,
+        call: &str,
+        token: &str,
+        route: &'static str,
+    ) -> Option<Value> {
+        let (shown, span) = self.fetch(replica, format!("/tool_calls/{call}"), token, "tool_call").await?;
+        self.book().observations.lock().extend(Observation::of(&shown, replica, route, span));
         Some(shown)
     }
 }

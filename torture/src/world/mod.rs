@@ -5,12 +5,12 @@ mod replica;
 
 pub(crate) use replica::{Order, Replica};
 
-use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::guards;
 use crate::model::Model;
 use crate::nemesis::Mix;
 use crate::proxy::Proxy;
+use crate::random::Random;
 use crate::record::Book;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -133,9 +133,9 @@ impl World {
                     url
                 }
             };
-            for gone in [None].into_iter().chain(HELD.map(Some)) {
-                let config = replica::config_file(&self.folder, number, gone);
-                tokio::fs::write(&config, configuration(&url, self.model.address, gone)).await?;
+            for missing_tool in [None].into_iter().chain(HELD.map(Some)) {
+                let config = replica::config_file(&self.folder, number, missing_tool);
+                tokio::fs::write(&config, configuration(&url, self.model.address, missing_tool)).await?;
             }
         }
         if setup.unguarded {
@@ -150,8 +150,8 @@ impl World {
             let is_there = address.wait_for(Option::is_some);
             timeout(Duration::from_secs(60), is_there).await.with_context(|| {
                 let logs = self.shared.book.logs.lock();
-                let said: Vec<&str> = logs.iter().map(|line| line.text.as_str()).collect();
-                format!("no server started: {}", said.join("\n"))
+                let texts: Vec<&str> = logs.iter().map(|line| line.text.as_str()).collect();
+                format!("no server started: {}", texts.join("\n"))
             })??;
         }
         Ok(())
@@ -165,7 +165,7 @@ impl World {
             program: setup.server.clone(),
             folder: self.folder.clone(),
             shared: self.shared.clone(),
-            chance: Chance::of(self.shared.seed, ("replica", number)),
+            random: Random::of(self.shared.seed, ("replica", number)),
             always,
             mix: self.mix.subscribe(),
         }
@@ -220,10 +220,10 @@ impl World {
     }
 
     /// Ends all harm: replaces all servers by builds without faults and with every tool.
-    pub(crate) async fn spare(&self) {
+    pub(crate) async fn end_harm(&self) {
         self.mix.send_replace(Mix::nothing());
         for proxy in &self.proxies {
-            proxy.spare();
+            proxy.end_harm();
         }
         join_all(self.replicas.iter().map(|replica| replica.order(Order::Deploy(Vec::new())))).await;
     }
@@ -266,10 +266,10 @@ async fn drop_guards(rows: &DatabaseConnection) -> Result<()> {
 }
 
 /// Returns the configuration file of a server. The file must not name a tool that the build lacks.
-fn configuration(url: &str, model: SocketAddr, gone: Option<&str>) -> String {
+fn configuration(url: &str, model: SocketAddr, missing_tool: Option<&str>) -> String {
     let rules: String = HELD
         .iter()
-        .filter(|tool| gone != Some(**tool))
+        .filter(|tool| missing_tool != Some(**tool))
         .map(|tool| format!("[tools.{tool}]\napprove_roles = [\"{APPROVER}\"]\n"))
         .collect();
     let ms = |time: Duration| format!("{}ms", time.as_millis());

@@ -1,9 +1,9 @@
 //! A server under test: started, killed, paused, replaced by another build, and restarted after its death.
 
 use super::Shared;
-use crate::chance::Chance;
 use crate::clock::Micros;
 use crate::nemesis::{self, Mix};
+use crate::random::Random;
 use crate::record::{Deed, DeedKind, LogLine};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(20);
 const STOP: Duration = Duration::from_secs(15);
 
 /// The maximal time of an order, including the orders before it.
-const OBEYED: Duration = Duration::from_secs(40);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// An order for a replica.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Keeper {
     pub(super) program: PathBuf,
     pub(super) folder: PathBuf,
     pub(super) shared: Arc<Shared>,
-    pub(super) chance: Chance,
+    pub(super) random: Random,
     /// The arguments of every build.
     pub(super) always: Vec<String>,
     /// The frequencies of the faults, read at each start.
@@ -71,7 +71,7 @@ impl Replica {
     pub(crate) async fn order(&self, order: Order) -> bool {
         let (done, is_done) = oneshot::channel();
         let ordered = async { self.orders.send((order, done)).await.is_ok() && is_done.await.is_ok() };
-        timeout(OBEYED, ordered).await.unwrap_or_default()
+        timeout(ORDER_TIMEOUT, ordered).await.unwrap_or_default()
     }
 
     pub(super) fn start(keeper: Keeper, keeping: &mut JoinSet<()>, first: Vec<String>) -> Self {
@@ -90,7 +90,7 @@ impl Keeper {
         mut arguments: Vec<String>,
     ) {
         loop {
-            let faults = nemesis::faults(&self.mix.borrow(), self.number, &mut self.chance);
+            let faults = nemesis::faults(&self.mix.borrow(), self.number, &mut self.random);
             let arguments_now = [arguments.as_slice(), &faults].concat();
             let started = tokio::select! {
                 started = self.start(&address, &arguments_now) => started,
@@ -100,7 +100,7 @@ impl Keeper {
                     if let Order::Deploy(next) = order {
                         arguments = next;
                     }
-                    let _nobody_waits = done.send(());
+                    let _not_awaited = done.send(());
                     continue;
                 }
             };
@@ -123,29 +123,29 @@ impl Keeper {
                     }
                     order = orders.recv() => {
                         let Some((order, done)) = order else { return };
-                        let goes_on = self.obey(order, &mut running, &mut arguments).await;
-                        let _nobody_waits = done.send(());
-                        if !goes_on {
+                        let is_running = self.execute(order, &mut running, &mut arguments).await;
+                        let _not_awaited = done.send(());
+                        if !is_running {
                             break;
                         }
                     }
                 }
             }
             address.send_replace(None);
-            let pause = self.chance.millis(0, 600);
+            let pause = self.random.millis(0, 600);
             sleep(pause).await;
         }
     }
 
-    /// Executes an order. Returns false if the process is gone.
-    async fn obey(&self, order: Order, running: &mut Running, arguments: &mut Vec<String>) -> bool {
+    /// Executes an order. Returns false if the process has ended.
+    async fn execute(&self, order: Order, running: &mut Running, arguments: &mut Vec<String>) -> bool {
         let at = self.shared.clock.now();
         match order {
             Order::Kill => {
                 if let Ok(Some(status)) = running.child.try_wait() {
                     self.deed(DeedKind::Died, running.pid, at, status.to_string());
                 } else {
-                    let _gone_already = running.child.kill().await;
+                    let _already_ended = running.child.kill().await;
                     self.deed(DeedKind::Kill, running.pid, at, String::new());
                 }
                 false
@@ -165,7 +165,7 @@ impl Keeper {
                         .broken
                         .lock()
                         .push((at, format!("replica {} does not stop", self.number)));
-                    let _gone_already = running.child.kill().await;
+                    let _already_ended = running.child.kill().await;
                 }
                 self.deed(DeedKind::Deploy, running.pid, at, next.join(" "));
                 *arguments = next;
@@ -179,11 +179,11 @@ impl Keeper {
         address: &watch::Sender<Option<SocketAddr>>,
         arguments: &[String],
     ) -> Result<Running> {
-        let gone = arguments.iter().skip_while(|argument| *argument != "--without").nth(1);
+        let missing_tool = arguments.iter().skip_while(|argument| *argument != "--without").nth(1);
         let mut command = Command::new(&self.program);
         command
             .arg("--config")
-            .arg(config_file(&self.folder, self.number, gone.map(String::as_str)))
+            .arg(config_file(&self.folder, self.number, missing_tool.map(String::as_str)))
             .args(&self.always)
             .args(arguments)
             .env_remove("DATABASE_URL")
@@ -193,7 +193,7 @@ impl Keeper {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let mut child = command.spawn().with_context(|| self.program.display().to_string())?;
-        let pid = child.id().context("it is gone")?;
+        let pid = child.id().context("the process has ended")?;
         let tether = child.stdin.take().context("stdin")?;
         let stdout = child.stdout.take().context("stdout")?;
         let stderr = child.stderr.take().context("stderr")?;
@@ -232,10 +232,10 @@ impl Keeper {
 }
 
 /// Returns the path of a replica's configuration, for a build that lacks this tool.
-pub(super) fn config_file(folder: &Path, replica: usize, gone: Option<&str>) -> PathBuf {
+pub(super) fn config_file(folder: &Path, replica: usize, missing_tool: Option<&str>) -> PathBuf {
     folder.join(format!(
         "replica-{replica}{}.toml",
-        gone.map(|tool| format!("-without-{tool}")).unwrap_or_default()
+        missing_tool.map(|tool| format!("-without-{tool}")).unwrap_or_default()
     ))
 }
 
@@ -253,7 +253,7 @@ fn keep(shared: &Shared, replica: usize, text: String) {
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // The process may be gone already.
+        // The process may have ended already.
         let _sent = kill_process(pid, signal);
     }
 }

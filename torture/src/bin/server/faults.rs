@@ -137,8 +137,8 @@ impl Fault {
         (seed, hit, self.side == Side::Before, &self.point, self.action.to_string()).hash(&mut hasher);
         // The upper half becomes a number from 0 (inclusive) to 1 (exclusive), in steps that a float
         // represents.
-        let chance = f64::from((hasher.finish() >> 32) as u32) / (f64::from(u32::MAX) + 1.0);
-        chance < self.probability
+        let random = f64::from((hasher.finish() >> 32) as u32) / (f64::from(u32::MAX) + 1.0);
+        random < self.probability
     }
 }
 

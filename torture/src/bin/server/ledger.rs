@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 /// How long a tool waits for the row of its call. The tool works without the row after that.
-const LOOK: Duration = Duration::from_secs(2);
+const ROW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The file, and the tools' own connection to the database.
 #[derive(Debug, Clone)]
@@ -90,13 +90,13 @@ impl Ledger {
     /// Returns the ledger at a path. Several processes may write to the file at once.
     pub(crate) fn at(path: &Path, config: &Config) -> Self {
         let mut options = ConnectOptions::new(config.database.url.expose_secret());
-        options.max_connections(2).acquire_timeout(LOOK).sqlx_logging(false);
+        options.max_connections(2).acquire_timeout(ROW_TIMEOUT).sqlx_logging(false);
         Self { path: path.into(), options, rows: Arc::default(), settled: Arc::default() }
     }
 
     /// Returns the row of a call, or `None` if the database does not answer in time.
-    pub(crate) async fn look(&self, call: &str) -> Option<Seen> {
-        let row = tokio::time::timeout(LOOK, self.row(call)).await.ok()?.ok()?;
+    pub(crate) async fn read_row(&self, call: &str) -> Option<Seen> {
+        let row = tokio::time::timeout(ROW_TIMEOUT, self.row(call)).await.ok()?.ok()?;
         Some(row.unwrap_or_else(|| Seen { state: "absent".to_owned(), validated: None, exec_id: None }))
     }
 

@@ -49,7 +49,7 @@ struct Cli {
     /// How far the clock of this process is ahead
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
     skew: i64,
-    /// Abort when stdin closes, because the parent process is gone then
+    /// Abort when stdin closes, because the parent process has ended then
     #[arg(long)]
     tethered: bool,
 }
@@ -59,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     if cli.tethered {
         std::thread::spawn(|| {
-            let _gone = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            let _closed = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             std::process::abort();
         });
     }
@@ -69,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     let flags = Flags { file: Some(cli.config), ..Flags::default() };
     let config = Config::load(&flags).context("configuration")?;
     let telemetry = telemetry::begin(&config.log).map_err(anyhow::Error::from_boxed).context("log")?;
-    let mut stop = pin!(asked_to_stop()?);
+    let mut stop = pin!(stop_signal()?);
     app::open_many_files(&config);
     let model = app::configured_model(&config)?;
     let bind = config.server.bind;
@@ -91,7 +91,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Returns a future that completes when the process receives SIGTERM.
-fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {
         terminate.recv().await;

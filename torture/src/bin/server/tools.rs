@@ -111,7 +111,7 @@ impl DynTool for Ledgered {
     }
 
     fn verify<'a>(&'a self, key: &'a IdempotencyKey) -> BoxFuture<'a, Result<Verified<Value>, ToolError>> {
-        self.ask(key).boxed()
+        self.verify_from_ledger(key).boxed()
     }
 }
 
@@ -122,7 +122,7 @@ impl Ledgered {
         let Work { n, ms, then } = serde_json::from_value(input).map_err(failed)?;
         let call = permit.tool_call_id().to_string();
         let schema_hash = hash(&schema(self.changed));
-        let seen = self.ledger.look(&call).await;
+        let seen = self.ledger.read_row(&call).await;
         let execution = Execution { call, attempt: permit.attempt(), args_sha256, schema_hash, seen };
         let line = |what, outcome| Line {
             execution: Some(&execution),
@@ -154,7 +154,7 @@ impl Ledgered {
 
     /// Returns the outcome of a call from the ledger. Without an effect, a `refused` line promises that the
     /// call will have none, even if a process is paused in the middle of the call.
-    async fn ask(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
+    async fn verify_from_ledger(&self, key: &IdempotencyKey) -> Result<Verified<Value>, ToolError> {
         if !self.kind.verifies {
             return Ok(Verified::Unknown);
         }

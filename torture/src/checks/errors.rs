@@ -1,10 +1,8 @@
-//! The checks of access by strangers, and of errors that no server may report.
+//! The checks of errors that no server may report.
 
 use super::case::Cases;
 use super::{Records, Violation};
-use crate::json::At;
 use crate::record::{Deed, DeedKind};
-use serde_json::Value;
 
 /// The errors of the database when a guard of the schema refuses a statement. The code must never cause one.
 const REFUSALS: [&str; 23] = [
@@ -33,21 +31,9 @@ const REFUSALS: [&str; 23] = [
     "was never claimed did not run",
 ];
 
-/// T1: a foreign row looks exactly like a row that never existed.
-pub(super) fn t1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
-    let nothing = |body: &Value| {
-        *body.at("/error/code") == "not_found"
-            && body.at("/error").get("details").is_none()
-            && *body.at("/error/message") == "There is nothing here, or nothing for you."
-    };
-    let seen =
-        records.intrusions.iter().filter(|it| it.status != 503 && !(it.status == 404 && nothing(&it.body)));
-    seen.map(|it| Violation::of("T1", &it.call, format!("{}: {} {}", it.route, it.status, it.body))).collect()
-}
-
 /// G: a guard of the database refused a statement.
 pub(super) fn g(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
-    let refused = records.logs.iter().filter(|line| REFUSALS.iter().any(|words| line.text.contains(words)));
+    let refused = records.logs.iter().filter(|line| REFUSALS.iter().any(|error| line.text.contains(error)));
     let violation = |text: &str| {
         let call = cases.keys().find(|call| text.contains(**call)).map(|call| (*call).to_owned());
         Violation { id: "G", call, what: format!("the database refused: {text}") }
@@ -68,7 +54,7 @@ pub(super) fn p(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
 pub(super) fn e(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let violation = |what: String| Violation { id: "E", call: None, what };
     let refused = records.turns.iter().filter(|turn| !matches!(turn.status, 200 | 204 | 409 | 429 | 503));
-    let told = refused.map(|turn| {
+    let answers = refused.map(|turn| {
         format!("a turn of {} in {:?} is answered with {}", turn.thread, turn.dialect, turn.status)
     });
     let at_a_failpoint = |deed: &&Deed| {
@@ -77,5 +63,5 @@ pub(super) fn e(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let died = records.deeds.iter().filter(|deed| deed.kind == DeedKind::Died);
     let by_itself = died.filter(|deed| !at_a_failpoint(deed));
     let ended = by_itself.map(|deed| format!("the process {:?} ended by itself: {}", deed.pid, deed.what));
-    records.broken.iter().map(|(_, what)| what.clone()).chain(told).chain(ended).map(violation).collect()
+    records.broken.iter().map(|(_, what)| what.clone()).chain(answers).chain(ended).map(violation).collect()
 }

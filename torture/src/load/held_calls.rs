@@ -1,6 +1,6 @@
 //! The held calls of the run.
 
-use super::people::Person;
+use super::users::User;
 use crate::clock::Micros;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 /// A held call.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct HeldCall {
     pub(crate) call: String,
     pub(crate) thread: String,
-    pub(crate) owner: Person,
+    pub(crate) owner: User,
     pub(crate) tool: String,
     pub(crate) inputs: Value,
     /// The time at which the load first read of the call.
@@ -20,21 +20,21 @@ pub(crate) struct Known {
 
 /// All held calls, in the order in which the load read of them.
 #[derive(Debug, Default)]
-pub(super) struct Board(Mutex<(HashSet<String>, Vec<Known>)>);
+pub(super) struct HeldCalls(Mutex<(HashSet<String>, Vec<HeldCall>)>);
 
-impl Board {
+impl HeldCalls {
     /// Adds a call. Returns whether the call is new.
-    pub(super) fn add(&self, known: &Known) -> bool {
-        let mut board = self.0.lock();
-        let is_new = board.0.insert(known.call.clone());
+    pub(super) fn add(&self, held: &HeldCall) -> bool {
+        let mut calls = self.0.lock();
+        let is_new = calls.0.insert(held.call.clone());
         if is_new {
-            board.1.push(known.clone());
+            calls.1.push(held.clone());
         }
         is_new
     }
 
     /// Returns the latest calls.
-    pub(super) fn latest(&self, count: usize) -> Vec<Known> {
+    pub(super) fn latest(&self, count: usize) -> Vec<HeldCall> {
         self.0.lock().1.iter().rev().take(count).cloned().collect()
     }
 

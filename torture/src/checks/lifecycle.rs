@@ -1,11 +1,11 @@
-//! The checks of the life of a call: legal transitions only, one event for each transition, and an honest
-//! end.
+//! The checks of the lifecycle of a call: legal transitions only, one event for each transition, and a
+//! correct outcome.
 
 use super::case::{Case, Cases};
 use super::{Records, Violation};
 use crate::clock::micros;
 use crate::json::At;
-use crate::record::{Deed, DeedKind, LAST_LOOK, Sight};
+use crate::record::{Deed, DeedKind, FINAL_READ, Observation};
 use crate::rows::{CallRow, EventRow};
 use crate::world::{LEASE, TOOL_TIMEOUT};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, case) in cases {
         let mut events = case.events.clone();
         events.sort_by_key(|event| event.at);
-        if !walks(case.row, "", &events) {
+        if !leads_to_end(case.row, "", &events) {
             let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
             let what = format!("illegal transitions: {kinds:?}, and the call is {}", case.row.state);
             found.push(Violation::of("S5", call, what));
@@ -38,19 +38,19 @@ pub(super) fn s5(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 }
 
 /// Whether these events, in any order, lead a call from this state to its stored state.
-fn walks(call: &CallRow, from: &str, events: &[&EventRow]) -> bool {
+fn leads_to_end(call: &CallRow, from: &str, events: &[&EventRow]) -> bool {
     if events.is_empty() {
         return from == call.state;
     }
     (0..events.len()).any(|at| {
         let mut rest = events.to_vec();
         let event = rest.remove(at);
-        moved(call, from, event).is_some_and(|next| walks(call, next, &rest))
+        next_state(call, from, event).is_some_and(|next| leads_to_end(call, next, &rest))
     })
 }
 
 /// Returns the state after an event, or `None` for an illegal transition.
-fn moved(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static str> {
+fn next_state(call: &CallRow, from: &str, event: &EventRow) -> Option<&'static str> {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
     Some(match (from, event.kind.as_str()) {
         ("", "tool.called") => "called",
@@ -109,11 +109,12 @@ pub(super) fn d2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for run in records.rows.runs.iter().filter(|run| run.status == "running") {
         found.push(Violation { id: "D2", call: None, what: format!("the run {} is stuck", run.run_id) });
     }
-    let told = records.turns.iter().flat_map(|turn| &turn.told.facts);
-    let told = told.map(|fact| (&fact.call, format!("streamed as {:?}", fact.said)));
-    let seen =
-        records.sights.iter().map(|sight| (&sight.call, format!("seen {} by {}", sight.state, sight.route)));
-    for (call, how) in told.chain(seen).filter(|(call, _)| !cases.contains_key(call.as_str())) {
+    let streamed = records.turns.iter().flat_map(|turn| &turn.content.facts);
+    let streamed = streamed.map(|fact| (&fact.call, format!("streamed as {:?}", fact.kind)));
+    let seen = records.observations.iter().map(|observation| {
+        (&observation.call, format!("seen {} by {}", observation.state, observation.route))
+    });
+    for (call, how) in streamed.chain(seen).filter(|(call, _)| !cases.contains_key(call.as_str())) {
         found.push(Violation::of("D2", call, format!("lost: the call was {how}")));
     }
     found
@@ -129,15 +130,20 @@ pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         .collect();
     let mut found = Vec::new();
     for (call, case) in cases {
-        found.extend(dishonest(case).map(|what| Violation::of("D3", call, what)));
+        found.extend(wrong_outcome(case).map(|what| Violation::of("D3", call, what)));
         let last = |replica| {
-            case.sights.iter().find(move |sight| sight.route == LAST_LOOK && sight.replica == replica)
+            case.observations
+                .iter()
+                .find(move |observation| observation.route == FINAL_READ && observation.replica == replica)
         };
         for replica in &replicas {
             let what = match last(*replica) {
                 None => format!("replica {replica} did not show the call at the end of the run"),
-                Some(sight) if differs(case.row, sight) => {
-                    format!("the call is {} and replica {replica} shows {}", case.row.state, sight.state)
+                Some(observation) if differs(case.row, observation) => {
+                    format!(
+                        "the call is {} and replica {replica} shows {}",
+                        case.row.state, observation.state
+                    )
                 }
                 Some(_) => continue,
             };
@@ -149,27 +155,27 @@ pub(super) fn d3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 
 /// Whether an observation shows another end than the row, although the call had ended well before the
 /// observation.
-fn differs(row: &CallRow, sight: &Sight) -> bool {
-    let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < sight.span.begun);
-    had_ended && (sight.state != row.state || sight.result != row.result)
+fn differs(row: &CallRow, observation: &Observation) -> bool {
+    let had_ended = row.finished_at.is_some_and(|at| at + micros(WRITTEN) < observation.span.begun);
+    had_ended && (observation.state != row.state || observation.result != row.result)
 }
 
-fn dishonest(case: &Case<'_>) -> Option<String> {
+fn wrong_outcome(case: &Case<'_>) -> Option<String> {
     let row = case.row;
-    let words = row.result.as_deref().unwrap_or_default();
+    let result = row.result.as_deref().unwrap_or_default();
     let inputs = row.effective_inputs().unwrap_or_default();
     let ended = |outcome: &str| {
         case.ledger.iter().any(|line| line.what == "end" && line.outcome.as_deref() == Some(outcome))
     };
     // The verified outcome of a tool takes precedence over the end of its process.
-    let told_by_the_service =
+    let was_verified =
         case.events.iter().any(|event| event.kind == "tool.succeeded" && event.actor == "system:sweeper");
     let hung = *inputs.at("/then") == "hang" && case.had_effect();
     let began = case.starts().next().is_some();
     let output = || row.output.as_ref().and_then(|output| serde_json::from_str::<Value>(output).ok());
     match row.state.as_str() {
         "succeeded" if !case.had_effect() => Some("shown as succeeded, and it had no effect".to_owned()),
-        "succeeded" if told_by_the_service => {
+        "succeeded" if was_verified => {
             (output() != Some(json!({ "verified": true }))).then(|| "the output of another call".to_owned())
         }
         "succeeded" if !ended("ok") => Some("shown as succeeded, and its tool did not".to_owned()),
@@ -178,8 +184,10 @@ fn dishonest(case: &Case<'_>) -> Option<String> {
         "failed" if ended("ok") => Some("shown as failed, and its tool succeeded".to_owned()),
         "failed" if hung => Some("shown as failed, and the outcome is unknown".to_owned()),
         // A verification before the effect makes the tool refuse the effect later.
-        "failed" if words.contains("did not run") && began => Some("shown as not run, and it ran".to_owned()),
-        "interrupted" if !words.contains("unknown") => Some(format!("unknown outcome, shown as: {words}")),
+        "failed" if result.contains("did not run") && began => {
+            Some("shown as not run, and it ran".to_owned())
+        }
+        "interrupted" if !result.contains("unknown") => Some(format!("unknown outcome, shown as: {result}")),
         _ => None,
     }
 }
@@ -191,15 +199,15 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, case) in cases.iter().filter(|(_, case)| case.row.state == "interrupted" && !case.had_effect())
     {
         let Some(start) = case.starts().last() else { continue };
-        let told =
+        let interrupted =
             case.events.iter().filter(|event| event.kind == "tool.interrupted").map(|event| event.at).max();
-        let told = told.unwrap_or(i64::MAX);
+        let interrupted = interrupted.unwrap_or(i64::MAX);
         // The timeout of the tool starts before its first line, because the tool reads its row first.
         let claimed = case.claims().filter(|at| *at <= start.at).max().unwrap_or(start.at);
-        let asked_to_stop = case.row.cancel_requested_at.is_some();
-        let took_too_long = told - claimed >= micros(TOOL_TIMEOUT);
+        let stop_requested = case.row.cancel_requested_at.is_some();
+        let took_too_long = interrupted - claimed >= micros(TOOL_TIMEOUT);
         let harmed = records.deeds.iter().any(|deed| {
-            let meanwhile = deed.until.min(told) - deed.at.max(claimed);
+            let meanwhile = deed.until.min(interrupted) - deed.at.max(claimed);
             let of_the_database = matches!(deed.kind, DeedKind::Outage | DeedKind::Cut | DeedKind::Lock);
             // A paused process may hold the lock of a row, for which all connections of another process wait,
             // so that the other process renews no lease. A process may miss one renewal: less than half a
@@ -208,11 +216,10 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             let its_own = deed.pid == Some(start.pid) && deed.kind != DeedKind::Start;
             meanwhile >= 0 && (of_the_database || holds_up || its_own)
         });
-        let failed = records
-            .hits
-            .iter()
-            .any(|hit| hit.action.is_some() && hit.pid == start.pid && (claimed..=told).contains(&hit.at));
-        if !(asked_to_stop || took_too_long || harmed || failed) {
+        let failed = records.hits.iter().any(|hit| {
+            hit.action.is_some() && hit.pid == start.pid && (claimed..=interrupted).contains(&hit.at)
+        });
+        if !(stop_requested || took_too_long || harmed || failed) {
             found.push(Violation::of("I1", call, "interrupted without harm to its process"));
         }
     }
@@ -220,7 +227,7 @@ pub(super) fn i1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 }
 
 /// I2: the sweeper takes no execution from a living holder before the end of its lease. Only a single process
-/// on its database knows at its start that the previous process is gone.
+/// on its database knows at its start that the previous process has ended.
 pub(super) fn i2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {

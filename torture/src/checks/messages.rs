@@ -5,9 +5,9 @@ use super::case::{Case, Cases, same};
 use super::{Records, Violation};
 use crate::json::At;
 use crate::plan::Plan;
-use crate::record::{Asked, Turn};
+use crate::record::{ModelRequest, Turn};
 use crate::rows::CallRow;
-use crate::told::{Said, Told};
+use crate::stream::{FactKind, StreamContent};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,36 +35,40 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     }
     let mut found = Vec::new();
     for turn in &records.turns {
-        for fact in &turn.told.facts {
+        for fact in &turn.content.facts {
             let Some(case) = cases.get(fact.call.as_str()) else { continue };
-            match &fact.said {
-                Said::Stored { tool, inputs } if !is_as_stored(case, tool, inputs, turn) => {
+            match &fact.kind {
+                FactKind::Stored { tool, inputs } if !is_as_stored(case, tool, inputs, turn) => {
                     found.push(Violation::of("D4", &fact.call, format!("streamed as {tool} of {inputs}")));
                 }
-                Said::Pending if !case.row.held => {
+                FactKind::Pending if !case.row.held => {
                     found.push(Violation::of("D4", &fact.call, "streamed as held, and the call is not held"));
                 }
                 _ => {}
             }
         }
-        let told = &turn.told;
+        let content = &turn.content;
         // Without a running turn there is nothing to attach to.
-        let nothing_to_read = turn.attached && *told == Told::default();
-        let has_an_end = told.finished || told.failure.is_some() || turn.cut.is_some() || nothing_to_read;
+        let nothing_to_read = turn.attached && *content == StreamContent::default();
+        let has_an_end =
+            content.finished || content.failure.is_some() || turn.cut.is_some() || nothing_to_read;
         if turn.status == 200 && !has_an_end {
             let what = format!("the {:?} stream of a turn of {} has no end", turn.dialect, turn.thread);
             found.push(Violation { id: "D4", call: None, what });
         }
-        let whole = told.finished && told.failure.is_none() && turn.cut.is_none();
-        let Some(message) = told.message_id.as_deref().filter(|_| whole) else { continue };
+        let whole = content.finished && content.failure.is_none() && turn.cut.is_none();
+        let Some(message) = content.message_id.as_deref().filter(|_| whole) else { continue };
         let (steps, held) = (steps.get(message), held.get(message));
-        let is_told = |call: &str| told.facts.iter().any(|fact| fact.call == call);
-        let all_told = |from: i64, to: i64| {
+        let is_streamed = |call: &str| content.facts.iter().any(|fact| fact.call == call);
+        let all_streamed = |from: i64, to: i64| {
             let mut of_steps = held.into_iter().flatten().filter(|(step, _)| (from..=to).contains(step));
-            of_steps.all(|(_, call)| is_told(call))
+            of_steps.all(|(_, call)| is_streamed(call))
         };
-        if !told.text.is_empty() && !said_by(steps.map_or(&[], Vec::as_slice), &told.text, all_told) {
-            let what = format!("the message {message} was streamed as {:?}, and its rows differ", told.text);
+        if !content.text.is_empty()
+            && !consists_of_steps(steps.map_or(&[], Vec::as_slice), &content.text, all_streamed)
+        {
+            let what =
+                format!("the message {message} was streamed as {:?}, and its rows differ", content.text);
             found.push(Violation { id: "D4", call: None, what });
         }
     }
@@ -73,11 +77,11 @@ pub(super) fn d4(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 
 /// Whether a text consists of the complete texts of consecutive steps, and `is_right` accepts the range of
 /// these steps.
-fn said_by(steps: &[(i64, String)], text: &str, is_right: impl Fn(i64, i64) -> bool) -> bool {
+fn consists_of_steps(steps: &[(i64, String)], text: &str, is_right: impl Fn(i64, i64) -> bool) -> bool {
     (0..steps.len()).any(|first| {
         let mut rest = text;
-        for (n, words) in steps.iter().skip(first) {
-            let Some(more) = rest.strip_prefix(words.as_str()) else { return false };
+        for (n, step_text) in steps.iter().skip(first) {
+            let Some(more) = rest.strip_prefix(step_text.as_str()) else { return false };
             rest = more;
             let from = steps.get(first).map_or(*n, |(n, _)| *n);
             if rest.is_empty() && is_right(from, *n) {
@@ -93,7 +97,7 @@ fn is_as_stored(case: &Case<'_>, tool: &str, inputs: &Value, turn: &Turn) -> boo
     let effective = case.row.effective_inputs().unwrap_or_default();
     // A stream does not show the inputs of an invalid call.
     let shown = case.row.state == "invalid" || same(inputs, &proposed) || same(inputs, &effective);
-    let message = turn.told.message_id.as_ref();
+    let message = turn.content.message_id.as_ref();
     case.row.name == tool && shown && message.is_none_or(|message| *message == case.row.message_id)
 }
 
@@ -101,10 +105,10 @@ fn is_as_stored(case: &Case<'_>, tool: &str, inputs: &Value, turn: &Turn) -> boo
 pub(super) fn d5(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for turn in &records.turns {
-        for fact in &turn.told.facts {
+        for fact in &turn.content.facts {
             let Some(case) = cases.get(fact.call.as_str()) else { continue };
-            if !is_so(case, &fact.said) {
-                let what = format!("streamed {:?}, and the call is {}", fact.said, case.row.state);
+            if !agrees(case, &fact.kind) {
+                let what = format!("streamed {:?}, and the call is {}", fact.kind, case.row.state);
                 found.push(Violation::of("D5", &fact.call, what));
             }
         }
@@ -112,16 +116,16 @@ pub(super) fn d5(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     found
 }
 
-fn is_so(case: &Case<'_>, said: &Said) -> bool {
+fn agrees(case: &Case<'_>, kind: &FactKind) -> bool {
     let row = case.row;
-    match said {
-        Said::Stored { .. } | Said::Pending => true,
-        Said::Output(output) => {
+    match kind {
+        FactKind::Stored { .. } | FactKind::Pending => true,
+        FactKind::Output(output) => {
             let stored = row.output.as_ref().and_then(|output| serde_json::from_str(output).ok());
             row.state == "succeeded" && stored.is_some_and(|stored: Value| same(&stored, output))
         }
-        Said::Error(_) => !row.is_open() && (row.state != "succeeded" || case.was_interrupted()),
-        Said::Stands(word) => match word.as_str() {
+        FactKind::Error(_) => !row.is_open() && (row.state != "succeeded" || case.was_interrupted()),
+        FactKind::State(state) => match state.as_str() {
             "pending" => row.held,
             "approved" => row.validated == Some(true),
             "interrupted" => case.was_interrupted(),
@@ -132,11 +136,11 @@ fn is_so(case: &Case<'_>, said: &Said) -> bool {
 
 /// H1: a provider accepts every history.
 pub(super) fn h1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
-    let wrong = records.asked.iter().filter_map(|asked| {
-        let what = format!("{}: {}", asked.conversation, asked.wrong.as_ref()?);
+    let refused = records.model_requests.iter().filter_map(|request| {
+        let what = format!("{}: {}", request.conversation, request.refusal.as_ref()?);
         Some(Violation { id: "H1", call: None, what })
     });
-    wrong.collect()
+    refused.collect()
 }
 
 /// H2: every answer for the model is true, or reports that there is no outcome yet.
@@ -146,7 +150,7 @@ pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
         let Some(case) = cases.get(call) else { continue };
         let result = case.row.result.as_deref().unwrap_or_default();
         let placeholder =
-            PLACEHOLDERS.iter().any(|(words, is_true)| text.starts_with(words) && is_true(case.row));
+            PLACEHOLDERS.iter().any(|(prefix, is_true)| text.starts_with(prefix) && is_true(case.row));
         let unknown = text.contains("unknown") && case.was_interrupted();
         let honest = match case.row.state.as_str() {
             "rejected" => result.contains("rejected"),
@@ -172,13 +176,13 @@ pub(super) fn h2(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 /// longer starts with the shorter, and the rows contain the sent texts.
 pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut conversations: BTreeMap<&str, Vec<&Asked>> = BTreeMap::new();
-    for asked in records.asked.iter().filter(|asked| asked.wrong.is_none()) {
-        conversations.entry(&asked.conversation).or_default().push(asked);
+    let mut conversations: BTreeMap<&str, Vec<&ModelRequest>> = BTreeMap::new();
+    for request in records.model_requests.iter().filter(|request| request.refusal.is_none()) {
+        conversations.entry(&request.conversation).or_default().push(request);
     }
-    for (name, mut asked) in conversations {
-        asked.sort_by_key(|asked| asked.messages.len());
-        for (shorter, longer) in asked.iter().zip(asked.iter().skip(1)) {
+    for (name, mut requests) in conversations {
+        requests.sort_by_key(|request| request.messages.len());
+        for (shorter, longer) in requests.iter().zip(requests.iter().skip(1)) {
             if !longer.messages.starts_with(&shorter.messages) {
                 let at = shorter.messages.iter().zip(&longer.messages).position(|(one, other)| one != other);
                 let what = format!("{name}: a sent message has changed at {at:?}");
@@ -197,7 +201,7 @@ pub(super) fn h3(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 
 /// Returns the thread of each conversation. The messages of the user contain the name of the conversation.
 pub(crate) fn threads(records: &Records) -> HashMap<String, &str> {
-    let planned = |words: &String| serde_json::from_str::<Plan>(words).ok();
+    let planned = |text: &String| serde_json::from_str::<Plan>(text).ok();
     let named = records.rows.messages.iter().filter_map(|message| {
         let plan = message.content.as_ref().and_then(planned)?;
         Some((plan.conversation, message.thread_id.as_str()))
@@ -214,9 +218,9 @@ fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str
         .map(|row| ((row.thread_id.as_str(), row.wire_call_id.as_str()), row.tool_call_id.as_str()))
         .collect();
     let mut found = Vec::new();
-    for asked in &records.asked {
-        let Some(thread) = threads.get(&asked.conversation) else { continue };
-        for message in asked.messages.iter().filter(|message| *message.at("/role") == "tool") {
+    for request in &records.model_requests {
+        let Some(thread) = threads.get(&request.conversation) else { continue };
+        for message in request.messages.iter().filter(|message| *message.at("/role") == "tool") {
             let id = message.at("/tool_call_id").as_str().unwrap_or_default();
             let text = message.at("/content").as_str().unwrap_or_default();
             found.extend(calls.get(&(*thread, id)).map(|call| (*call, text)));
@@ -230,14 +234,14 @@ fn answers<'a>(records: &'a Records, cases: &Cases<'a>) -> Vec<(&'a str, &'a str
 /// N1: a request to the model reports a late outcome at most once.
 pub(super) fn n1(records: &Records, _cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
-    for asked in &records.asked {
-        let told = asked.messages.iter().filter_map(|message| message.at("/content").as_str());
-        let mut notes: Vec<&str> = told.filter(|words| words.starts_with("[tool outcome]")).collect();
+    for request in &records.model_requests {
+        let texts = request.messages.iter().filter_map(|message| message.at("/content").as_str());
+        let mut notes: Vec<&str> = texts.filter(|text| text.starts_with("[tool outcome]")).collect();
         notes.sort_unstable();
         let all = notes.len();
         notes.dedup();
         if notes.len() < all {
-            let what = format!("{}: one request reports an outcome twice", asked.conversation);
+            let what = format!("{}: one request reports an outcome twice", request.conversation);
             found.push(Violation { id: "N1", call: None, what });
         }
     }

@@ -25,18 +25,18 @@ impl Dialect {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fact {
     pub(crate) call: String,
-    pub(crate) said: Said,
+    pub(crate) kind: FactKind,
 }
 
 /// The content of a fact.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum FactKind {
     /// The call is stored, with these inputs.
     Stored { tool: String, inputs: Value },
     /// The call is held.
     Pending,
-    /// The state of the call, in a word of `data-v1`.
-    Stands(String),
+    /// The state of the call, by its name in `data-v1`.
+    State(String),
     /// The call succeeded with this output.
     Output(Value),
     /// The call ended without an output.
@@ -45,7 +45,7 @@ pub(crate) enum Said {
 
 /// The facts and the text of a stream.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct StreamContent {
     pub(crate) message_id: Option<String>,
     pub(crate) facts: Vec<Fact>,
     pub(crate) text: String,
@@ -54,34 +54,34 @@ pub(crate) struct Told {
     pub(crate) failure: Option<String>,
 }
 
-impl Told {
+impl StreamContent {
     /// Reads the received text of a stream.
     pub(crate) fn of(dialect: Dialect, text: &str) -> Self {
-        let mut told = Self::default();
+        let mut content = Self::default();
         // The last line may be incomplete.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         for line in whole.lines().filter(|line| !line.is_empty()) {
             match dialect {
-                Dialect::DataV1 => told.line(line),
-                Dialect::UiV6 => told.event(line),
+                Dialect::DataV1 => content.line(line),
+                Dialect::UiV6 => content.event(line),
             }
         }
-        told
+        content
     }
 
     /// Returns the calls that the stream shows as pending.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &str> {
-        let stands = |fact: &&Fact| match &fact.said {
-            Said::Pending => true,
-            Said::Stands(word) => word == "pending",
+        let is_pending = |fact: &&Fact| match &fact.kind {
+            FactKind::Pending => true,
+            FactKind::State(state) => state == "pending",
             _ => false,
         };
-        self.facts.iter().filter(stands).map(|fact| fact.call.as_str())
+        self.facts.iter().filter(is_pending).map(|fact| fact.call.as_str())
     }
 
-    fn fact(&mut self, value: &Value, said: Said) {
+    fn fact(&mut self, value: &Value, kind: FactKind) {
         if let Some(call) = value.at("/toolCallId").as_str() {
-            self.facts.push(Fact { call: call.to_owned(), said });
+            self.facts.push(Fact { call: call.to_owned(), kind });
         }
     }
 
@@ -93,22 +93,22 @@ impl Told {
             "0" => self.text.push_str(value.as_str().unwrap_or_default()),
             "9" => {
                 let tool = text(value.at("/toolName")).unwrap_or_default();
-                self.fact(&value, Said::Stored { tool, inputs: value.at("/args").clone() });
+                self.fact(&value, FactKind::Stored { tool, inputs: value.at("/args").clone() });
             }
             "8" => {
                 for entry in value.as_array().into_iter().flatten() {
-                    let word = text(entry.at("/validated")).unwrap_or_default();
-                    self.fact(entry, Said::Stands(word));
+                    let state = text(entry.at("/validated")).unwrap_or_default();
+                    self.fact(entry, FactKind::State(state));
                 }
             }
             "a" => {
                 let result = value.at("/result");
                 let error = result.as_object().filter(|fields| fields.len() == 1);
-                let said = match error.and_then(|fields| fields.get("error")?.as_str()) {
-                    Some(error) => Said::Error(error.to_owned()),
-                    None => Said::Output(result.clone()),
+                let kind = match error.and_then(|fields| fields.get("error")?.as_str()) {
+                    Some(error) => FactKind::Error(error.to_owned()),
+                    None => FactKind::Output(result.clone()),
                 };
-                self.fact(&value, said);
+                self.fact(&value, kind);
             }
             "d" => self.finished = true,
             "3" => self.failure = text(&value),
@@ -124,15 +124,15 @@ impl Told {
             "text-delta" => self.text.push_str(chunk.at("/delta").as_str().unwrap_or_default()),
             "tool-input-available" => {
                 let tool = text(chunk.at("/toolName")).unwrap_or_default();
-                self.fact(&chunk, Said::Stored { tool, inputs: chunk.at("/input").clone() });
+                self.fact(&chunk, FactKind::Stored { tool, inputs: chunk.at("/input").clone() });
             }
-            "tool-approval-request" => self.fact(&chunk, Said::Pending),
-            "tool-output-available" => self.fact(&chunk, Said::Output(chunk.at("/output").clone())),
+            "tool-approval-request" => self.fact(&chunk, FactKind::Pending),
+            "tool-output-available" => self.fact(&chunk, FactKind::Output(chunk.at("/output").clone())),
             "tool-output-error" => {
                 let error = text(chunk.at("/errorText")).unwrap_or_default();
-                self.fact(&chunk, Said::Error(error));
+                self.fact(&chunk, FactKind::Error(error));
             }
-            "tool-output-denied" => self.fact(&chunk, Said::Error("denied".to_owned())),
+            "tool-output-denied" => self.fact(&chunk, FactKind::Error("denied".to_owned())),
             "finish" => self.finished = true,
             "error" => self.failure = text(chunk.at("/errorText")),
             _ => {}
@@ -150,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lines_and_events_tell_the_same() {
+    fn lines_and_events_have_the_same_facts() {
         let lines = concat!(
             "f:{\"messageId\":\"m\"}\n0:\"Hel\"\n0:\"lo\"\n",
             "9:{\"toolCallId\":\"c\",\"toolName\":\"pay\",\"args\":{\"n\":1}}\n",
@@ -166,21 +166,21 @@ mod tests {
             "data: {\"type\":\"tool-output-error\",\"toolCallId\":\"e\",\"errorText\":\"no\"}\n\n",
             "data: {\"type\":\"finish\"}\n\n"
         );
-        let told = Told::of(Dialect::DataV1, lines);
-        assert_eq!(told, Told::of(Dialect::UiV6, events));
-        assert_eq!((told.text.as_str(), told.finished), ("Hello", true));
-        assert_eq!(told.facts[1].said, Said::Output(json!({"paid": 1})));
+        let content = StreamContent::of(Dialect::DataV1, lines);
+        assert_eq!(content, StreamContent::of(Dialect::UiV6, events));
+        assert_eq!((content.text.as_str(), content.finished), ("Hello", true));
+        assert_eq!(content.facts[1].kind, FactKind::Output(json!({"paid": 1})));
     }
 
     #[test]
-    fn what_was_cut_off_was_not_told() {
+    fn an_incomplete_last_line_is_ignored() {
         let cut =
             "0:\"a\"\n8:[{\"toolCallId\":\"c\",\"validated\":\"pending\"}]\n8:[{\"toolCallId\":\"d\",\"val";
-        let told = Told::of(Dialect::DataV1, cut);
-        assert_eq!(told.pending().collect::<Vec<_>>(), ["c"]);
-        assert!(!told.finished);
-        let asked =
+        let content = StreamContent::of(Dialect::DataV1, cut);
+        assert_eq!(content.pending().collect::<Vec<_>>(), ["c"]);
+        assert!(!content.finished);
+        let request =
             "data: {\"type\":\"tool-approval-request\",\"approvalId\":\"c\",\"toolCallId\":\"c\"}\n\n";
-        assert_eq!(Told::of(Dialect::UiV6, asked).pending().collect::<Vec<_>>(), ["c"]);
+        assert_eq!(StreamContent::of(Dialect::UiV6, request).pending().collect::<Vec<_>>(), ["c"]);
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(fastrand::Rng);
+pub(crate) struct Random(fastrand::Rng);
 
-impl Chance {
+impl Random {
     /// Returns the stream of an actor.
     pub(crate) fn of(seed: u64, actor: impl Hash) -> Self {
         // The keys of this hasher are zeros, so every process computes the same hash.
@@ -63,8 +63,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_each_actor_the_same_stream_again() {
         let draw = |actor: &str| {
-            let mut chance = Chance::of(7, actor);
-            [chance.between(0, 1 << 40), chance.between(0, 1 << 40)]
+            let mut random = Random::of(7, actor);
+            [random.between(0, 1 << 40), random.between(0, 1 << 40)]
         };
         assert_eq!(draw("ann"), draw("ann"));
         assert_ne!(draw("ann"), draw("bob"));
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn what_has_no_weight_is_never_drawn() {
-        let mut chance = Chance::of(1, "weights");
-        let drawn = (0..500).filter_map(|_| chance.weighted(&[('a', 0), ('b', 3), ('c', 1)]));
+        let mut random = Random::of(1, "weights");
+        let drawn = (0..500).filter_map(|_| random.weighted(&[('a', 0), ('b', 3), ('c', 1)]));
         let drawn: std::collections::BTreeSet<char> = drawn.collect();
         assert_eq!(drawn, ['b', 'c'].into());
-        assert_eq!(chance.weighted::<char>(&[]), None);
+        assert_eq!(random.weighted::<char>(&[]), None);
     }
 }

@@ -4,7 +4,7 @@
 use super::case::{Case, Cases, same};
 use super::{Records, Violation};
 use crate::json::At;
-use crate::record::{Answer, Deciding, Deed, DeedKind, Sight, Surface, Verdict};
+use crate::record::{Answer, DecisionRequest, Deed, DeedKind, Observation, Surface, Verdict};
 use serde_json::Value;
 
 /// S4: exactly one decision moves a call, and the row agrees with the decision.
@@ -21,12 +21,12 @@ pub(super) fn s4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
             ));
         }
         let Some(decision) = case.decision() else { continue };
-        let says_yes = decision.verdict == "approve";
-        let same_voice = case.row.decided_by.as_ref() == Some(&decision.actor);
-        if case.row.validated != Some(says_yes) || !same_voice || case.row.decided_at != Some(decision.at) {
+        let approves = decision.verdict == "approve";
+        let same_actor = case.row.decided_by.as_ref() == Some(&decision.actor);
+        if case.row.validated != Some(approves) || !same_actor || case.row.decided_at != Some(decision.at) {
             let row = format!("{:?} by {:?}", case.row.validated, case.row.decided_by);
-            let said = format!("{} by {}", decision.verdict, decision.actor);
-            found.push(Violation::of("S4", call, format!("the row has {row}, the decision has {said}")));
+            let expected = format!("{} by {}", decision.verdict, decision.actor);
+            found.push(Violation::of("S4", call, format!("the row has {row}, the decision has {expected}")));
         }
     }
     found
@@ -35,16 +35,16 @@ pub(super) fn s4(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 /// D1: an acknowledged decision is durable.
 pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
-    for deciding in &records.decidings {
-        let Answer::Said { status: 200 | 202, body, .. } = &deciding.answer else { continue };
+    for request in &records.decision_requests {
+        let Answer::Received { status: 200 | 202, body, .. } = &request.answer else { continue };
         if *body.at("/state") == "pending" {
             continue;
         }
-        let holds = cases.get(deciding.call.as_str()).is_some_and(|case| holds(case, &deciding.verdict));
+        let holds = cases.get(request.call.as_str()).is_some_and(|case| holds(case, &request.verdict));
         if !holds {
             let what =
-                format!("{} read that {:?} is in force, but it is not", deciding.actor, deciding.verdict);
-            found.push(Violation::of("D1", &deciding.call, what));
+                format!("{} read that {:?} is in force, but it is not", request.actor, request.verdict);
+            found.push(Violation::of("D1", &request.call, what));
         }
     }
     found
@@ -55,45 +55,45 @@ pub(super) fn d1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
-        let is_fresh = |deciding: &&&Deciding| match &deciding.answer {
-            Answer::Said { status, body, replayed } => {
+        let is_fresh = |request: &&&DecisionRequest| match &request.answer {
+            Answer::Received { status, body, replayed } => {
                 matches!(status, 200 | 202) && *body.at("/state") != "pending" && !replayed
             }
             Answer::Unknown(_) => false,
         };
-        let fresh = case.decidings.iter().filter(is_fresh).count();
+        let fresh = case.decision_requests.iter().filter(is_fresh).count();
         if fresh > 1 {
             found.push(Violation::of("C1", call, format!("{fresh} answers acknowledge a new decision")));
         }
-        for deciding in &case.decidings {
-            let Answer::Said { status, body, replayed } = &deciding.answer else { continue };
+        for request in &case.decision_requests {
+            let Answer::Received { status, body, replayed } = &request.answer else { continue };
             // A build that lacks the tool knows no approvers of the tool.
-            if matches!(status, 403 | 404) && !lacked(records, deciding, &case.row.name) {
-                let what = format!("{} may decide the call, and is answered with {status}", deciding.actor);
+            if matches!(status, 403 | 404) && !lacked(records, request, &case.row.name) {
+                let what = format!("{} may decide the call, and is answered with {status}", request.actor);
                 found.push(Violation::of("C1", call, what));
             }
-            let is_theirs = case.decision().is_some_and(|it| it.actor == deciding.actor);
+            let is_theirs = case.decision().is_some_and(|it| it.actor == request.actor);
             if matches!(status, 200 | 202) && *body.at("/state") != "pending" && !replayed && !is_theirs {
-                let what = format!("{} read an acknowledgement of another decision", deciding.actor);
+                let what = format!("{} read an acknowledgement of another decision", request.actor);
                 found.push(Violation::of("C1", call, what));
             }
             match status {
-                200 if ended_otherwise(case, deciding, body) => {
+                200 if ended_otherwise(case, request, body) => {
                     let what =
-                        format!("{} read an outcome that the call does not have: {body}", deciding.actor);
+                        format!("{} read an outcome that the call does not have: {body}", request.actor);
                     found.push(Violation::of("C1", call, what));
                 }
                 409 if *body.at("/error/code") == "already_decided" => {
-                    if holds(case, &deciding.verdict) {
-                        let what = format!("{} repeats the decision and is refused", deciding.actor);
+                    if holds(case, &request.verdict) {
+                        let what = format!("{} repeats the decision and is refused", request.actor);
                         found.push(Violation::of("C1", call, what));
                     }
-                    let told = body.at("/error/details/decision");
+                    let reported = body.at("/error/details/decision");
                     let right = case.decision().is_some_and(|it| {
-                        *told.at("/by") == *it.actor && *told.at("/decision") == *it.verdict
+                        *reported.at("/by") == *it.actor && *reported.at("/decision") == *it.verdict
                     });
                     if !right {
-                        let what = format!("{} read a decision that is not in force", deciding.actor);
+                        let what = format!("{} read a decision that is not in force", request.actor);
                         found.push(Violation::of("C1", call, what));
                     }
                 }
@@ -105,19 +105,17 @@ pub(super) fn c1(records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
 }
 
 /// Whether the build of the answering server may have lacked this tool.
-fn lacked(records: &Records, deciding: &Deciding, tool: &str) -> bool {
+fn lacked(records: &Records, request: &DecisionRequest, tool: &str) -> bool {
     let starts = records.deeds.iter().filter(|deed| {
-        deed.kind == DeedKind::Start
-            && deed.replica == Some(deciding.replica)
-            && deed.at <= deciding.span.ended
+        deed.kind == DeedKind::Start && deed.replica == Some(request.replica) && deed.at <= request.span.ended
     });
     let is_without = |deed: &Deed| {
-        let mut words = deed.what.split_whitespace();
-        words.any(|word| word == "--without") && words.next() == Some(tool)
+        let mut arguments = deed.what.split_whitespace();
+        arguments.any(|argument| argument == "--without") && arguments.next() == Some(tool)
     };
     let mut before: Vec<&Deed> = starts.collect();
     before.sort_by_key(|deed| deed.at);
-    let since = before.iter().rposition(|deed| deed.at <= deciding.span.begun).unwrap_or_default();
+    let since = before.iter().rposition(|deed| deed.at <= request.span.begun).unwrap_or_default();
     before.into_iter().skip(since).any(is_without)
 }
 
@@ -126,51 +124,57 @@ fn lacked(records: &Records, deciding: &Deciding, tool: &str) -> bool {
 pub(super) fn c2(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (call, case) in cases {
-        let mut sights = case.sights.clone();
-        sights.sort_by_key(|sight| sight.span.ended);
-        let decided = sights.iter().find(|sight| sight.validated.is_some());
+        let mut observations = case.observations.clone();
+        observations.sort_by_key(|observation| observation.span.ended);
+        let decided = observations.iter().find(|observation| observation.validated.is_some());
         if let Some(decided) = decided {
-            let before = |sight: &&&Sight| sight.state == "pending" && sight.span.begun > decided.span.ended;
-            if let Some(sight) = sights.iter().find(before) {
+            let before = |observation: &&&Observation| {
+                observation.state == "pending" && observation.span.begun > decided.span.ended
+            };
+            if let Some(observation) = observations.iter().find(before) {
                 found.push(Violation::of(
                     "C2",
                     call,
-                    format!("seen decided, then pending by {}", sight.route),
+                    format!("seen decided, then pending by {}", observation.route),
                 ));
             }
-            let other_edit = |one: &Sight, other: &Sight| match (&one.edit, &other.edit) {
+            let other_edit = |one: &Observation, other: &Observation| match (&one.edit, &other.edit) {
                 (Some(one), Some(other)) => !same(one, other),
                 (None, None) => false,
                 // The answer to a decision does not show all fields.
                 _ => one.route != "decision" && other.route != "decision",
             };
-            let differs = |sight: &&&Sight| {
-                let said = sight.validated.is_some();
-                said && (sight.validated != decided.validated || other_edit(sight, decided))
+            let differs = |observation: &&&Observation| {
+                let is_decided = observation.validated.is_some();
+                is_decided && (observation.validated != decided.validated || other_edit(observation, decided))
             };
-            if let Some(sight) = sights.iter().find(differs) {
+            if let Some(observation) = observations.iter().find(differs) {
                 found.push(Violation::of(
                     "C2",
                     call,
-                    format!("seen with two different decisions, by {}", sight.route),
+                    format!("seen with two different decisions, by {}", observation.route),
                 ));
             }
         }
-        let unknown = sights.iter().find(|sight| sight.state == "interrupted");
+        let unknown = observations.iter().find(|observation| observation.state == "interrupted");
         if let Some(unknown) = unknown {
-            let later = sights.iter().filter(|sight| sight.span.begun > unknown.span.ended);
-            let mut goes_back =
-                later.filter(|sight| !matches!(sight.state.as_str(), "interrupted" | "succeeded" | "failed"));
-            if let Some(sight) = goes_back.next() {
-                let what = format!("seen interrupted, then {} by {}", sight.state, sight.route);
+            let later = observations.iter().filter(|observation| observation.span.begun > unknown.span.ended);
+            let mut goes_back = later.filter(|observation| {
+                !matches!(observation.state.as_str(), "interrupted" | "succeeded" | "failed")
+            });
+            if let Some(observation) = goes_back.next() {
+                let what = format!("seen interrupted, then {} by {}", observation.state, observation.route);
                 found.push(Violation::of("C2", call, what));
             }
         }
-        let ended = sights.iter().find(|sight| has_ended(&sight.state));
+        let ended = observations.iter().find(|observation| has_ended(&observation.state));
         if let Some(ended) = ended {
-            let moved = |sight: &&&Sight| sight.span.begun > ended.span.ended && sight.state != ended.state;
-            if let Some(sight) = sights.iter().find(moved) {
-                let what = format!("seen {}, then {} by {}", ended.state, sight.state, sight.route);
+            let moved = |observation: &&&Observation| {
+                observation.span.begun > ended.span.ended && observation.state != ended.state
+            };
+            if let Some(observation) = observations.iter().find(moved) {
+                let what =
+                    format!("seen {}, then {} by {}", ended.state, observation.state, observation.route);
                 found.push(Violation::of("C2", call, what));
             }
         }
@@ -185,11 +189,11 @@ pub(super) fn c3(_records: &Records, cases: &Cases<'_>) -> Vec<Violation> {
     for (call, case) in cases {
         let Some(decision) = case.decision().filter(|it| it.surface != "stream") else { continue };
         let theirs =
-            |deciding: &&&Deciding| deciding.actor == decision.actor && holds(case, &deciding.verdict);
-        let mut said = case.decidings.iter().filter(theirs).peekable();
+            |request: &&&DecisionRequest| request.actor == decision.actor && holds(case, &request.verdict);
+        let mut requests = case.decision_requests.iter().filter(theirs).peekable();
         let all_refused =
-            |deciding: &&Deciding| matches!(&deciding.answer, Answer::Said { status: 400..500, .. });
-        if said.peek().is_some() && said.all(all_refused) {
+            |request: &&DecisionRequest| matches!(&request.answer, Answer::Received { status: 400..500, .. });
+        if requests.peek().is_some() && requests.all(all_refused) {
             found.push(Violation::of(
                 "C3",
                 call,
@@ -222,21 +226,22 @@ fn holds(case: &Case<'_>, verdict: &Verdict) -> bool {
         Verdict::Reject => case.row.state == "rejected",
         Verdict::Approve(inputs) => {
             let proposed: Value = serde_json::from_str(&case.row.arguments).unwrap_or_default();
-            let asked = inputs.as_ref().unwrap_or(&proposed);
+            let requested = inputs.as_ref().unwrap_or(&proposed);
             case.row.validated == Some(true)
-                && case.row.effective_inputs().is_some_and(|runs| same(asked, &runs))
+                && case.row.effective_inputs().is_some_and(|runs| same(requested, &runs))
         }
     }
 }
 
 /// Whether the answer to a decision has a final state that the call does not have now. `interrupted` does not
 /// count: its outcome may have become known since.
-fn ended_otherwise(case: &Case<'_>, deciding: &Deciding, body: &Value) -> bool {
+fn ended_otherwise(case: &Case<'_>, request: &DecisionRequest, body: &Value) -> bool {
     let state = body.at("/state").as_str().unwrap_or_default();
     // The routes of runs and sessions do not return the result.
-    let tells = deciding.surface != Surface::Elsewhere;
+    let has_result = request.surface != Surface::RunOrSession;
     has_ended(state)
-        && (case.row.state != state || tells && body.at("/result").as_str() != case.row.result.as_deref())
+        && (case.row.state != state
+            || has_result && body.at("/result").as_str() != case.row.result.as_deref())
 }
 
 fn has_ended(state: &str) -> bool {
