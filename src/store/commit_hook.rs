@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// Observes the commits of a server, and may refuse them or hide their result. For tests of crash safety.
 ///
 /// A server promises that it survives the end of its process, and the loss of its database, at every commit.
-/// A hook ends the process, delays a commit or makes it fail at such a moment. The server runs the hook in
-/// the transaction: while a method runs, the transaction keeps its connection and, before the commit, its
-/// locks. The migration of the schema and the numbering of events have no hook.
+/// A hook ends the process, delays a commit or makes it fail at such a moment. While `before` runs, the
+/// transaction keeps its connection and its locks. The migration of the schema and the numbering of events have
+/// no hook.
 ///
 /// ```
 /// use holdpoint::app::{Commit, CommitFailed, CommitHook};

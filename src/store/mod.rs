@@ -264,7 +264,7 @@ pub(crate) struct Read {
 /// One transaction. A drop without [`commit`](Self::commit) rolls it back.
 pub(crate) struct Write {
     read: Read,
-    _turn: OwnedSemaphorePermit,
+    turn: OwnedSemaphorePermit,
     clock: Arc<dyn Clock>,
     /// The time of everything that this transaction writes.
     now: Timestamp,
@@ -368,7 +368,7 @@ impl Store {
         };
         Ok(Write {
             read: Read { tx },
-            _turn: turn,
+            turn,
             clock: self.clock.clone(),
             now,
             metrics: self.metrics.clone(),
@@ -462,6 +462,8 @@ impl Write {
         }
         self.hooked.before().await?;
         self.read.tx.commit().await?;
+        // Other writers go on while the hook waits.
+        drop(self.turn);
         self.hooked.after().await?;
         for reached in self.reached.into_inner() {
             reached.report(&self.metrics);
