@@ -70,8 +70,13 @@ impl TurnTask {
         }
         locked.write.commit().await?;
         match next {
-            Next::Begin { lease, continued, .. } => self.turn(*lease, continued).await,
+            Next::Begin { lease, continued, .. } => {
+                // The steps are not needed as long as the turn runs.
+                drop(view);
+                self.turn(*lease, continued).await;
+            }
             Next::Attach { log, backfill, .. } => {
+                drop(view);
                 self.emit_all(backfill);
                 let mut reader = log.reader();
                 let emit = |event: &TurnEvent<'_>| {

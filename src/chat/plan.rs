@@ -167,14 +167,15 @@ impl StoredView {
             return Plan::End(Some(TurnError::outcome_not_known_yet()));
         }
         match self.run.status {
+            // By its number: if the clock was set back between two steps, an earlier step may be missing here.
             RunStatus::Running if self.is_last => {
-                if self.turn_contains(step) {
-                    Plan::End(Some(TurnError::outcome_not_known_yet()))
-                } else {
+                if self.steps_before_turn.iter().any(|before| before.n == step) {
                     Plan::Attach(Backfill::After(step))
+                } else {
+                    Plan::End(Some(TurnError::outcome_not_known_yet()))
                 }
             }
-            _ if !self.can_resume() || !self.stands_at(step) => Plan::End(None),
+            _ if !self.can_resume() || !self.has_paused_at(step) => Plan::End(None),
             _ if self.is_stopping => Plan::End(Some(TurnError::interrupted())),
             _ => Plan::Resume(Backfill::Nothing),
         }
@@ -187,7 +188,7 @@ impl StoredView {
 
     /// Whether all calls of this step have ended and no complete step follows. If one follows, another turn
     /// has resumed the run and may have reached another hold, which the client's decisions are not about.
-    fn stands_at(&self, step: i32) -> bool {
+    fn has_paused_at(&self, step: i32) -> bool {
         let has_successor =
             self.steps().iter().any(|other| other.n > step && other.status == StepStatus::Complete);
         let calls = self.steps().iter().filter(|other| other.n == step).flat_map(|step| &step.calls);

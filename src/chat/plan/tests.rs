@@ -404,6 +404,11 @@ fn after_a_wait_the_run_resumes_only_where_the_client_stands() {
                 "the turn of the step still runs",
             ),
             (with(ended(), running_after(Vec::new())), unknown(), "the first turn of the run still runs"),
+            (
+                with(ended(), running_after(vec![step(2, Vec::new())])),
+                unknown(),
+                "the clock was set back after the step",
+            ),
         ],
     );
     check(
