@@ -37,6 +37,10 @@ pub(super) fn refined(spec: &str) -> Value {
         for (status, response) in fields(operation.get_mut("responses")) {
             complete(&id, status, response);
         }
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten();
+        for schema in parameters.filter_map(|parameter| parameter.get_mut("schema")) {
+            whole_bounds(schema);
+        }
         let Some(body) = operation.pointer_mut(BODY) else { continue };
         let Some(name) = body.get("schema").and_then(named) else { continue };
         if let Some(example) = schemas.get(&name).and_then(|schema| schema.get("example")) {
@@ -77,6 +81,16 @@ fn fields(value: Option<&mut Value>) -> impl Iterator<Item = (&String, &mut Valu
 fn set(value: &mut Value, more: Value) {
     if let (Value::Object(fields), Value::Object(more)) = (value, more) {
         fields.extend(more);
+    }
+}
+
+/// Writes the bounds of an integer as integers. The framework writes fractions, which some generators reject.
+fn whole_bounds(schema: &mut Value) {
+    for bound in ["minimum", "maximum"] {
+        let whole = schema.get(bound).and_then(Value::as_f64).filter(|bound| bound.fract() == 0.0);
+        if let Some(whole) = whole {
+            set(schema, json!({ bound: whole as i64 }));
+        }
     }
 }
 
