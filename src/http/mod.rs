@@ -205,7 +205,7 @@ pub(crate) fn endpoint(
     let socket = Arc::new(WebSockets { api: with.clone(), tasks: tasks.clone(), message_bytes });
     let routes = routes.at("/ws", get(socket.clone())).at("/api/ws", get(socket));
     let routes = routes.nest("/api", api(with.clone())).nest("/", service);
-    behind_the_front(routes, allowed, with, settings, auth, tasks)
+    with_middleware(routes, allowed, with, settings, auth, tasks)
 }
 
 /// Builds the endpoint of the operators' listener: health, readiness and metrics.
@@ -218,10 +218,10 @@ pub(crate) fn operators_endpoint(
     let settings = Settings { docs: false, cors: Cors::new(&[]), ..settings };
     let auth = Arc::new(Authenticator::Local { loopback_only: on_loopback });
     let routes = health::metrics(health::health(&with, tasks.clone()), with.scrape.clone());
-    behind_the_front(routes, Allowed::of(&Value::Null, &BESIDE), with, settings, auth, tasks)
+    with_middleware(routes, Allowed::of(&Value::Null, &BESIDE), with, settings, auth, tasks)
 }
 
-fn behind_the_front(
+fn with_middleware(
     routes: Route,
     allowed: Allowed,
     with: Api,
@@ -232,8 +232,8 @@ fn behind_the_front(
     let inner = routes.into_endpoint().catch_all_error(async |error| health::shaped(error));
     let Api { store, rates, clock, metrics, tools, .. } = with;
     let bounds = Bounds { message_bytes: settings.message_bytes, tools: tools.specs().count() };
-    let door = Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
-    Middleware(Arc::new(door)).boxed()
+    let shared = Shared { inner, settings, bounds, auth, store, rates, tasks, clock, metrics, allowed };
+    Middleware(Arc::new(shared)).boxed()
 }
 
 /// Returns the endpoint of the Swagger page. The page is large, so the first request makes it.
