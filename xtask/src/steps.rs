@@ -135,8 +135,10 @@ pub(crate) fn run_all(root: &Path) -> Result<()> {
     tooling::require_chromium()?;
     tooling::require_python()?;
     thread::scope(|scope| {
-        // cargo-deny is built beside the other steps, in the time of the cores that the tests leave over. If the build
-        // fails, the step `deny` builds again and reports the error.
+        // The tools are installed beside the first steps, which compile on one core for a part of their time. If an
+        // installation fails, the step that needs the tool installs it again and reports the error.
+        scope.spawn(|| tooling::install_node_projects(root).is_ok());
+        scope.spawn(|| tooling::python_programs(root).is_ok());
         scope.spawn(|| tooling::cargo_deny(root).is_ok());
         run_steps(root, STEPS.iter())
     })

