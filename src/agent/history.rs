@@ -150,18 +150,18 @@ impl Projection<'_> {
         let outcome = quoted(&format!("{}, call {}: {}", call.name, call.wire_call_id, end.result));
         let note = format!("{} {outcome}", model_texts::NOTE);
         let sent_texts = self.transcript.texts_of(call.id);
-        let stands = |sent: &Sent| {
+        let is_on_branch = |sent: &Sent| {
             let question = self.transcript.questions.get(&sent.message_id);
             question.is_some_and(|question| current.contains(question))
         };
         if cut_off {
             // This branch does not have what the superseded branch read. Only an effect is worth a note.
             call.execution()?;
-            let known = sent_texts.iter().any(|sent| sent.text == note && stands(sent));
+            let known = sent_texts.iter().any(|sent| sent.text == note && is_on_branch(sent));
             return (!known).then_some((call.id, note));
         }
         // A note before a superseded message is no longer sent.
-        let last = sent_texts.iter().rfind(|sent| sent.kind != SealKind::Note || stands(sent))?;
+        let last = sent_texts.iter().rfind(|sent| sent.kind != SealKind::Note || is_on_branch(sent))?;
         (last.text != end.result && last.text != note).then_some((call.id, note))
     }
 }

@@ -355,7 +355,7 @@ fn the_server_resumes_only_a_paused_run_without_open_calls() {
 }
 
 #[test]
-fn after_a_wait_the_run_resumes_only_where_the_client_stands() {
+fn after_a_wait_the_run_resumes_only_after_the_last_step_of_the_client() {
     use Backfill::{After, Nothing};
     let unknown = || ends_with(TurnError::outcome_not_known_yet());
     let held = |calls| vec![step(0, Vec::new()), step(1, calls)];

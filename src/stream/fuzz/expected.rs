@@ -70,7 +70,7 @@ fn end(last: &TurnEvent<'_>, dialect: &Dialect) -> Value {
 struct OnPage {
     input: Input,
     /// The last progress of a held call.
-    stands: Option<HoldProgress>,
+    progress: Option<HoldProgress>,
     /// The decision of this page since the last approval request.
     answer: Option<PageAnswer>,
 }
@@ -90,7 +90,7 @@ fn read(
     for event in before.into_iter().flatten().chain(&turn.events) {
         match event {
             TurnEvent::CallStored { tool_call_id, input, .. } => {
-                let on_page = OnPage { input: input.clone(), stands: None, answer: None };
+                let on_page = OnPage { input: input.clone(), progress: None, answer: None };
                 page.insert(*tool_call_id, on_page);
             }
             TurnEvent::Held(calls) => {
@@ -111,7 +111,7 @@ fn read(
 
 impl OnPage {
     fn stand(&mut self, call: &HeldCallStatus, asks: bool, dialect: &Dialect) {
-        self.stands = Some(call.progress.clone());
+        self.progress = Some(call.progress.clone());
         if asks || call.progress == HoldProgress::Pending {
             self.answer = None;
         }
@@ -139,7 +139,7 @@ impl OnPage {
             }
         }
         part["approval"] = approval;
-        match self.stands.as_ref().unwrap() {
+        match self.progress.as_ref().unwrap() {
             // An approval is not emitted before the call ends.
             HoldProgress::UnderWay if self.answer.is_none() => part["state"] = json!("approval-requested"),
             HoldProgress::Ended(RenderedResult::Refused(Refusal::Expired | Refusal::Cancelled, text))

@@ -105,7 +105,7 @@ impl Client {
 
     /// Sends these bytes, and returns all bytes until the server closes the connection.
     pub(crate) async fn send_and_hear(self, bytes: &[u8]) -> Vec<u8> {
-        self.hear_while(async |mut to| {
+        self.read_while(async |mut to| {
             // The server may close before it has read everything.
             let _written = to.write_all(bytes).await;
             to
@@ -115,7 +115,7 @@ impl Client {
 
     /// Sends these bytes one by one until the server closes the connection. Returns all received bytes.
     pub(crate) async fn drip(self, bytes: impl Iterator<Item = u8>) -> Vec<u8> {
-        self.hear_while(async |mut to| {
+        self.read_while(async |mut to| {
             for byte in bytes {
                 if to.write_all(&[byte]).await.is_err() {
                     break;
@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Returns all bytes until the server closes the connection, even if `writing` does not end.
-    async fn hear_while(self, writing: impl AsyncFnOnce(OwnedWriteHalf) -> OwnedWriteHalf) -> Vec<u8> {
+    async fn read_while(self, writing: impl AsyncFnOnce(OwnedWriteHalf) -> OwnedWriteHalf) -> Vec<u8> {
         let (mut from, to) = self.socket.into_split();
         let mut read = self.read;
         let writing = async {
