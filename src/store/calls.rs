@@ -342,7 +342,7 @@ impl Write {
             return Ok(false);
         }
         let subject = Subject::call(thread, call);
-        self.event(event, actor, &subject, data).await?;
+        self.event(event, actor, &subject, data);
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
     }
@@ -387,7 +387,7 @@ impl Write {
             let more = source.into_iter().chain(grant).chain(all);
             data.extend(more.map(|(name, value)| (name.to_owned(), value)));
         }
-        self.event(event, &decision.by, &subject, data).await?;
+        self.event(event, &decision.by, &subject, data);
         self.complete_if_passed(thread, call.run_id).await?;
         Ok(true)
     }

@@ -1,16 +1,15 @@
 //! Connections: pools and timeouts.
 
-use super::timed_tx::within_timeout;
-use super::{ProcessLock, Store, StoreError, WRITE_TIMEOUT};
+use super::transaction::{CONNECTION_SETTINGS, WRITE_TIMEOUT};
+use super::tx::within_timeout;
+use super::{ProcessLock, Store, StoreError};
 use crate::domain::clock::Clock;
 use crate::metrics::Metrics;
 use futures::FutureExt;
 use sea_orm::sqlx;
 use sea_orm::sqlx::postgres::PgConnectOptions;
-use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sea_orm::sqlx::{Database as Driver, Sqlite};
+use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbBackend, DbErr, RuntimeErr};
-use sqlx_core::transaction::TransactionManager;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -84,7 +83,7 @@ async fn pool(
         .max_connections(max_connections)
         .acquire_timeout(acquire_timeout)
         .sqlx_logging(false)
-        // On Postgres the hook below contacts the server anyway, and a file does not disconnect.
+        // A transaction that cannot begin on a connection takes another one, and a file does not disconnect.
         .test_before_acquire(false)
         .map_sqlx_sqlite_opts(|sqlite| {
             sqlite
@@ -98,14 +97,16 @@ async fn pool(
         .map_sqlx_sqlite_pool_opts(|pool| {
             // An open connection keeps SQLite's own lock on the file, which shows `ProcessLock` that this
             // process is there. A database in memory ends with its last connection.
-            pool.idle_timeout(None)
-                .max_lifetime(None)
-                .after_release(|connection, _| forget_transaction(connection).boxed())
+            pool.idle_timeout(None).max_lifetime(None)
         })
         .map_sqlx_postgres_opts(postgres_options)
         .map_sqlx_postgres_pool_opts(|pool| {
             // The pool has no timeout for a connection that never answers, and would lose the connection's
             // place.
+            let pool = pool.after_connect(|connection, _| {
+                async move { sqlx::Executor::execute(connection, CONNECTION_SETTINGS).await.map(drop) }
+                    .boxed()
+            });
             pool.after_release(|connection, _| {
                 async move {
                     let well = tokio::time::timeout(RELEASE_TIMEOUT, sqlx::Connection::ping(connection));
@@ -113,34 +114,8 @@ async fn pool(
                 }
                 .boxed()
             })
-        })
-        .map_sqlx_postgres_before_acquire(|connection, _| {
-            // A `begin` that was dropped midway leaves an unknown transaction open in the session, and later
-            // writes in that session are never committed (sqlx issue 4385). On a clean session the pair costs
-            // one round trip. A bare ROLLBACK would log a warning at the server each time.
-            async move {
-                sqlx::Executor::execute(connection, "BEGIN; ROLLBACK").await?;
-                Ok(true)
-            }
-            .boxed()
         });
     Ok(Database::connect(options).await?)
-}
-
-/// Rolls back a transaction that sqlx still counts. When a COMMIT fails because the disk is full, SQLite ends
-/// the transaction but sqlx counts it as open. Later writes on that connection would be acknowledged inside a
-/// nested transaction, and never committed. This function therefore begins a transaction that sqlx can roll
-/// back. Returns false if that fails, and the pool closes the connection. The pool does not close every such
-/// connection at once: the last one would remove the file beside the database that readers need, which SQLite
-/// cannot create again on a full disk.
-async fn forget_transaction(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    // The rollback of a dropped transaction may be in progress.
-    sqlx::Connection::ping(connection).await?;
-    if sqlx::Connection::is_in_transaction(connection) {
-        sqlx::Executor::execute(&mut *connection, "BEGIN").await?;
-        <Sqlite as Driver>::TransactionManager::rollback(connection).await?;
-    }
-    Ok(!sqlx::Connection::is_in_transaction(connection))
 }
 
 pub(super) fn postgres_options(postgres: PgConnectOptions) -> PgConnectOptions {

@@ -20,7 +20,6 @@ use sea_orm::{
 };
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 /// Rows that one statement scans for each event that it is to find.
 const ROWS_PER_EVENT: u64 = 10;
@@ -54,13 +53,8 @@ impl<'a> Subject<'a> {
 }
 
 impl Write {
-    pub(super) async fn event(
-        &self,
-        event_type: EventType,
-        actor: &str,
-        subject: &Subject<'_>,
-        data: Value,
-    ) -> Result<(), StoreError> {
+    /// Adds an event. The commit inserts the events of the transaction with one statement.
+    pub(super) fn event(&self, event_type: EventType, actor: &str, subject: &Subject<'_>, data: Value) {
         let row = event::ActiveModel {
             event_id: Set(self.clock.uuid().to_string()),
             seq: NotSet,
@@ -77,13 +71,11 @@ impl Write {
             data: Set(data.to_string()),
         };
         self.name_commit(event_type.word(), subject.call.as_ref().map(|call| call.id));
-        event::Entity::insert(row).exec_without_returning(&self.tx).await?;
-        self.has_events.store(true, Ordering::Relaxed);
+        self.events.lock().push(row);
         if let Some(OfCall { id, .. }) = subject.call {
             let call = CallIds { tool_call_id: id, run_id: subject.run_id, thread_id: subject.thread.id };
             self.reached.lock().extend(Reached::by(event_type, actor, call, &data));
         }
-        Ok(())
     }
 }
 

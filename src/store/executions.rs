@@ -107,7 +107,7 @@ impl Write {
         let Some((stored, execution)) = with_execution(stored) else { return Ok(Claimed::Nothing) };
         let subject = Subject::call(thread, call);
         let data = json!({ "tool_name": call.name, "attempt": execution.attempt });
-        self.event(EventType::ToolStarted, owner_actor(call), &subject, data).await?;
+        self.event(EventType::ToolStarted, owner_actor(call), &subject, data);
         Ok(match self.commit().await {
             Ok(()) => Claimed::Taken(Box::new(permit(thread, stored, execution))),
             Err(error) => Claimed::Unknown(execution, error),
@@ -320,7 +320,7 @@ impl Write {
         }
         let held_tool = row.held.then_some(row.name.as_str());
         let subject = Subject { thread: &thread, run_id, call: Some(OfCall { id, held_tool }) };
-        self.event(event, actor, &subject, facts).await?;
+        self.event(event, actor, &subject, facts);
         self.complete_if_passed(&thread, run_id).await?;
         Ok(true)
     }

@@ -3,7 +3,7 @@
 
 use super::StoreError;
 use super::connect::{keeps_no_statements, postgres_options};
-use super::timed_tx::within_timeout;
+use super::tx::within_timeout;
 use sea_orm::sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions};
 use sea_orm::{DbErr, RuntimeErr, sqlx};
 use secrecy::{ExposeSecret, SecretString};

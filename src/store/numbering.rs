@@ -8,7 +8,7 @@
 
 use super::entity::event;
 use super::events::EventFilter;
-use super::timed_tx::TimedTx;
+use super::tx::Tx;
 use super::{Read, Store, StoreError, Write, rows};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, FromQueryResult, PaginatorTrait, QueryFilter,
@@ -86,7 +86,7 @@ struct Touched {
 }
 
 impl Numbered {
-    async fn found_by(statement: Statement, tx: &TimedTx) -> Result<Option<Self>, StoreError> {
+    async fn found_by(statement: Statement, tx: &Tx) -> Result<Option<Self>, StoreError> {
         Ok(Self::find_by_statement(statement).one(tx).await?)
     }
 }

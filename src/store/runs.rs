@@ -220,9 +220,9 @@ impl Write {
         };
         run::Entity::insert(row).exec_without_returning(&self.tx).await?;
         self.touch_thread(thread).await?;
-        self.run_event(EventType::RunStarted, thread, run_id).await?;
+        self.run_event(EventType::RunStarted, thread, run_id);
         if status == RunStatus::Waiting {
-            self.run_event(EventType::RunWaiting, thread, run_id).await?;
+            self.run_event(EventType::RunWaiting, thread, run_id);
         }
         Ok(begun)
     }
@@ -286,7 +286,7 @@ impl Write {
             return Ok(None);
         }
         self.set_message_status(run.assistant_message_id, MessageStatus::Streaming).await?;
-        self.run_event(EventType::RunResumed, thread, run.id).await?;
+        self.run_event(EventType::RunResumed, thread, run.id);
         let run = Run { status: RunStatus::Running, error: None, finished_at: None, ..run.clone() };
         Ok(Some(Lease { thread: thread.clone(), run, holder, time }))
     }
@@ -438,13 +438,13 @@ impl Write {
             .await?;
         let closed = moved.rows_affected == 1;
         if closed {
-            self.run_event(event, thread, run_id).await?;
+            self.run_event(event, thread, run_id);
         }
         Ok(closed)
     }
 
-    async fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) -> Result<(), StoreError> {
-        self.event(event, &thread.actor(), &Subject::run(thread, run_id), json!({})).await
+    fn run_event(&self, event: EventType, thread: &Thread, run_id: RunId) {
+        self.event(event, &thread.actor(), &Subject::run(thread, run_id), json!({}));
     }
 }
 

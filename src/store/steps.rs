@@ -296,7 +296,7 @@ impl Write {
         let subject = Subject { thread, run_id: run.id, call: Some(OfCall { id, held_tool }) };
         let hash = input_hash(&name, &input, &schema_hash);
         let facts = json!({ "tool_name": name, "risk_level": risk.word(), "input_hash": hash });
-        self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone()).await?;
+        self.event(EventType::ToolCalled, &thread.actor(), &subject, facts.clone());
         match judgement {
             Judgement::Cleared(_, source) => {
                 let data = json!({
@@ -308,7 +308,7 @@ impl Write {
                 });
                 let cleared = NewDecision::of_policy(Verdict::Approve, source, None, hash);
                 self.record_decision(id, &cleared).await?;
-                self.event(EventType::ToolStarted, system::POLICY, &subject, data).await?;
+                self.event(EventType::ToolStarted, system::POLICY, &subject, data);
                 Ok(Some(Running { id, name, input, execution }))
             }
             Judgement::Held { reason, source } => {
@@ -320,7 +320,7 @@ impl Write {
                     "source": words::source(&source),
                     "expires_at": self.now.plus(times.pending_ttl).to_rfc3339(),
                 });
-                self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data).await?;
+                self.event(EventType::ToolRequiresApproval, system::POLICY, &subject, data);
                 Ok(None)
             }
             Judgement::Blocked { reason, source } => {
@@ -334,7 +334,7 @@ impl Write {
                 });
                 let blocked = NewDecision::of_policy(Verdict::Reject, source, Some(reason), hash);
                 self.record_decision(id, &blocked).await?;
-                self.event(EventType::ToolBlocked, system::POLICY, &subject, data).await?;
+                self.event(EventType::ToolBlocked, system::POLICY, &subject, data);
                 Ok(None)
             }
             Judgement::Duplicate(of) => {
@@ -347,11 +347,11 @@ impl Write {
                 });
                 let cancelled = NewDecision::new(Verdict::Cancel, system::DUPLICATE, Surface::Policy, hash);
                 self.record_decision(id, &cancelled).await?;
-                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data).await?;
+                self.event(EventType::ToolCancelled, system::DUPLICATE, &subject, data);
                 Ok(None)
             }
             Judgement::Invalid(_) => {
-                self.event(EventType::ToolFailed, system::INVALID, &subject, facts).await?;
+                self.event(EventType::ToolFailed, system::INVALID, &subject, facts);
                 Ok(None)
             }
         }

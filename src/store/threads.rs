@@ -65,6 +65,13 @@ pub(crate) struct Extent {
     pub(crate) bytes: u64,
 }
 
+impl Extent {
+    pub(super) fn of(row: &thread::Model) -> Self {
+        let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
+        Self { messages: count(row.messages), bytes: count(row.bytes) }
+    }
+}
+
 /// What is under way in a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ThreadActivity {
@@ -271,14 +278,15 @@ impl Write {
     }
 
     /// Locks a thread until the transaction ends, so that reads of it stay true. Returns how much the thread
-    /// holds.
+    /// held before this transaction. A second lock of the same thread executes no statement.
     pub(crate) async fn lock_thread(&self, thread: &Thread) -> Result<Extent, StoreError> {
+        if let Some(extent) = self.locked.lock().get(&thread.id) {
+            return Ok(*extent);
+        }
         let row = thread::Entity::find_by_id(thread.id.to_string()).lock_exclusive().one(&self.tx).await?;
-        let count = |stored: i64| u64::try_from(stored).unwrap_or_default();
-        Ok(row.map_or_else(Extent::default, |row| Extent {
-            messages: count(row.messages),
-            bytes: count(row.bytes),
-        }))
+        let extent = row.map_or_else(Extent::default, |row| Extent::of(&row));
+        self.locked.lock().insert(thread.id, extent);
+        Ok(extent)
     }
 
     /// Changes the title of a thread.

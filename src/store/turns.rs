@@ -290,7 +290,7 @@ impl Write {
             (None, Some(TurnError { code: TurnErrorCode::Interrupted, .. })) => system::SWEEPER.to_owned(),
             (None, _) => thread.actor(),
         };
-        self.event(event, &actor, &Subject::run(thread, run_id), data).await?;
+        self.event(event, &actor, &Subject::run(thread, run_id), data);
         if matches!(end, TurnEnd::Cancelled) {
             // The calls of the turn learn of the cancel when they renew their leases.
             self.cancel_calls(thread, Which::OpenOf(run_id), &thread.actor()).await?;

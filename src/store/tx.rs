@@ -1,0 +1,340 @@
+//! A session of the database: a connection of a pool, with or without a transaction.
+//!
+//! The statements that begin and end a transaction are written here, so that BEGIN, the settings and the time
+//! take one round trip, and so that a connection is cleaned only when its transaction was dropped.
+
+use sea_orm::sqlx::postgres::PgRow;
+use sea_orm::sqlx::sqlite::SqliteRow;
+use sea_orm::sqlx::{AssertSqlSafe, Connection as _, Executor, Postgres, Row as _, Sqlite, raw_sql};
+use sea_orm::sqlx::{pool::PoolConnection, query_with};
+use sea_orm::{
+    ConnAcquireErr, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, ExecResult, QueryResult,
+    RuntimeErr, Statement, sqlx,
+};
+use sea_query_sqlx::SqlxValues;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
+
+/// How long the database may take to answer: slightly longer than its own statement timeout. Without this
+/// limit, a connection that never answers would block its caller for good, and the pool would lose the
+/// connection's place.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(7);
+/// How long the rollback of a dropped transaction may take. After that the connection is closed.
+const CLEAN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Postgres codes after which a connection is useless: the server has become a standby, or ends its sessions
+/// (appendix A of its manual).
+const BROKEN: [&str; 3] = ["25006", "57P01", "57P03"];
+
+/// A session. A statement without an answer in time fails as if the database were unreachable.
+#[derive(Debug)]
+pub(super) struct Tx {
+    backend: DbBackend,
+    session: Mutex<Session>,
+}
+
+/// A connection of a pool.
+#[derive(Debug)]
+enum Connection {
+    Postgres(PoolConnection<Postgres>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// A connection in use. The pool gets the connection back after this value is dropped, and cleaned.
+#[derive(Debug)]
+struct Session {
+    /// `None` only in a session that is being dropped.
+    connection: Option<Connection>,
+    /// Whether the connection may have an open transaction.
+    is_open: bool,
+    /// Whether the connection is useless.
+    is_broken: bool,
+    /// The turn of a writer. On SQLite the next writer begins after this transaction has ended.
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+/// Returns the result, or an error after the timeout. The database may have done the work all the same.
+pub(super) async fn within_timeout<T>(work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
+    let silent = || DbErr::Conn(RuntimeErr::Internal("the database did not answer in time".to_owned()));
+    tokio::time::timeout(ANSWER_TIMEOUT, work).await.unwrap_or_else(|_| Err(silent()))
+}
+
+impl Tx {
+    /// Begins a transaction with this text of one or several statements, and returns the first number that it
+    /// selects, if any.
+    pub(super) async fn begin(
+        db: &DatabaseConnection,
+        begin: &'static str,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<(Self, Option<i64>), DbErr> {
+        within_timeout(async {
+            let mut tries = connections_max(db);
+            let mut turn = turn;
+            loop {
+                let mut session = Session::acquire(db).await?;
+                session.is_open = true;
+                match session.connection()?.begin(begin).await {
+                    Ok(selected) => {
+                        session.turn = turn.take();
+                        return Ok((Self::of(db, session), selected));
+                    }
+                    // The connection broke while it was idle.
+                    Err(error) if is_broken(&error) && tries > 0 => {
+                        tries -= 1;
+                        session.is_broken = true;
+                    }
+                    Err(error) => return Err(query_error(error)),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Takes a connection without a transaction, for statements that read.
+    pub(super) async fn without_transaction(db: &DatabaseConnection) -> Result<Self, DbErr> {
+        within_timeout(async {
+            let mut tries = connections_max(db);
+            loop {
+                let mut session = Session::acquire(db).await?;
+                match session.connection()?.ping().await {
+                    Ok(()) => return Ok(Self::of(db, session)),
+                    Err(_) if tries > 0 => {
+                        tries -= 1;
+                        session.is_broken = true;
+                    }
+                    Err(error) => return Err(query_error(error)),
+                }
+            }
+        })
+        .await
+    }
+
+    fn of(db: &DatabaseConnection, session: Session) -> Self {
+        Self { backend: db.get_database_backend(), session: Mutex::new(session) }
+    }
+
+    /// Commits the transaction.
+    pub(super) async fn commit(self) -> Result<(), DbErr> {
+        let mut session = self.session.into_inner();
+        let committed =
+            within_timeout(async { session.connection()?.run("COMMIT").await.map_err(exec_error) });
+        let committed = committed.await;
+        session.is_open = committed.is_err();
+        session.is_broken = committed.as_ref().is_err_and(is_broken_off);
+        committed
+    }
+}
+
+fn connections_max(db: &DatabaseConnection) -> u32 {
+    match db.get_database_backend() {
+        DbBackend::Sqlite => db.get_sqlite_connection_pool().options().get_max_connections(),
+        _ => db.get_postgres_connection_pool().options().get_max_connections(),
+    }
+}
+
+impl Session {
+    async fn acquire(db: &DatabaseConnection) -> Result<Self, DbErr> {
+        let connection = match db.get_database_backend() {
+            DbBackend::Sqlite => db.get_sqlite_connection_pool().acquire().await.map(Connection::Sqlite),
+            _ => db.get_postgres_connection_pool().acquire().await.map(Connection::Postgres),
+        };
+        let connection = Some(connection.map_err(acquire_error)?);
+        Ok(Self { connection, is_open: false, is_broken: false, turn: None })
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection, DbErr> {
+        self.connection.as_mut().ok_or_else(|| DbErr::Conn(RuntimeErr::Internal("no connection".to_owned())))
+    }
+
+    /// Runs one statement, and notes whether its failure breaks the connection.
+    async fn run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<T, DbErr>,
+    ) -> Result<T, DbErr> {
+        let done = within_timeout(async { work(self.connection()?).await }).await;
+        self.is_broken |= done.as_ref().is_err_and(is_broken_off);
+        done
+    }
+}
+
+impl Drop for Session {
+    #[expect(clippy::disallowed_methods, reason = "a drop cannot wait; the task ends within CLEAN_TIMEOUT")]
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        if self.is_broken {
+            return connection.close();
+        }
+        if !self.is_open {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return connection.close() };
+        let turn = self.turn.take();
+        runtime.spawn(async move {
+            let cleaned = tokio::time::timeout(CLEAN_TIMEOUT, connection.roll_back()).await;
+            if !matches!(cleaned, Ok(Ok(()))) {
+                connection.close();
+            }
+            drop((connection, turn));
+        });
+    }
+}
+
+impl Connection {
+    async fn begin(&mut self, sql: &'static str) -> Result<Option<i64>, sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => {
+                let rows: Vec<PgRow> = raw_sql(sql).fetch_all(&mut **connection).await?;
+                rows.first().map(|row| row.try_get(0)).transpose()
+            }
+            Self::Sqlite(connection) => {
+                let rows: Vec<SqliteRow> = raw_sql(sql).fetch_all(&mut **connection).await?;
+                rows.first().map(|row| row.try_get(0)).transpose()
+            }
+        }
+    }
+
+    async fn ping(&mut self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.ping().await,
+            Self::Sqlite(connection) => connection.ping().await,
+        }
+    }
+
+    async fn run(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => raw_sql(sql).execute(&mut **connection).await.map(drop),
+            Self::Sqlite(connection) => raw_sql(sql).execute(&mut **connection).await.map(drop),
+        }
+    }
+
+    /// Ends a transaction that may be open.
+    async fn roll_back(&mut self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(_) => self.run("ROLLBACK").await,
+            Self::Sqlite(_) => {
+                if self.run("ROLLBACK").await.is_ok() {
+                    return Ok(());
+                }
+                // SQLite ends a transaction by itself when a COMMIT fails because the disk is full. The
+                // connection is not closed then: the last connection would remove the file beside the
+                // database that readers need, which SQLite cannot create again on a full disk.
+                self.run("BEGIN").await?;
+                self.run("ROLLBACK").await
+            }
+        }
+    }
+
+    /// Closes the connection when it is dropped.
+    fn close(&mut self) {
+        match self {
+            Self::Postgres(connection) => connection.close_on_drop(),
+            Self::Sqlite(connection) => connection.close_on_drop(),
+        }
+    }
+}
+
+fn values_of(statement: &mut Statement) -> SqlxValues {
+    SqlxValues(statement.values.take().unwrap_or(sea_orm::Values(Vec::new())))
+}
+
+#[async_trait::async_trait]
+impl ConnectionTrait for Tx {
+    fn get_database_backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    async fn execute_raw(&self, mut statement: Statement) -> Result<ExecResult, DbErr> {
+        let values = values_of(&mut statement);
+        let sql = AssertSqlSafe(statement.sql);
+        let mut session = self.session.lock().await;
+        let done = session.run(async |connection| {
+            match connection {
+                Connection::Postgres(to) => {
+                    query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
+                }
+                Connection::Sqlite(to) => {
+                    query_with(sql, values).execute(&mut **to).await.map(ExecResult::from)
+                }
+            }
+            .map_err(exec_error)
+        });
+        done.await
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        let sql = AssertSqlSafe(sql.to_owned());
+        let mut session = self.session.lock().await;
+        let done = session.run(async |connection| {
+            match connection {
+                Connection::Postgres(to) => to.execute(sql).await.map(ExecResult::from),
+                Connection::Sqlite(to) => to.execute(sql).await.map(ExecResult::from),
+            }
+            .map_err(exec_error)
+        });
+        done.await
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        Ok(self.query_all_raw(statement).await?.into_iter().next())
+    }
+
+    async fn query_all_raw(&self, mut statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let values = values_of(&mut statement);
+        let sql = AssertSqlSafe(statement.sql);
+        let mut session = self.session.lock().await;
+        let done = session.run(async |connection| {
+            match connection {
+                Connection::Postgres(to) => {
+                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
+                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
+                }
+                Connection::Sqlite(to) => {
+                    let rows = query_with(sql, values).fetch_all(&mut **to).await;
+                    rows.map(|rows| rows.into_iter().map(QueryResult::from).collect())
+                }
+            }
+            .map_err(query_error)
+        });
+        done.await
+    }
+}
+
+fn acquire_error(error: sqlx::Error) -> DbErr {
+    match error {
+        sqlx::Error::PoolTimedOut => DbErr::ConnectionAcquire(ConnAcquireErr::Timeout),
+        sqlx::Error::PoolClosed => DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed),
+        other => DbErr::Conn(RuntimeErr::SqlxError(Arc::new(other))),
+    }
+}
+
+fn exec_error(error: sqlx::Error) -> DbErr {
+    DbErr::Exec(RuntimeErr::SqlxError(Arc::new(error)))
+}
+
+fn query_error(error: sqlx::Error) -> DbErr {
+    DbErr::Query(RuntimeErr::SqlxError(Arc::new(error)))
+}
+
+/// Whether a connection is useless after this error.
+fn is_broken(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+            true
+        }
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| BROKEN.contains(&code.as_ref())),
+        _ => false,
+    }
+}
+
+/// The same for an error of this module, of which the timeout is one.
+fn is_broken_off(error: &DbErr) -> bool {
+    match error {
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            is_broken(error)
+        }
+        DbErr::Conn(_) => true,
+        _ => false,
+    }
+}
